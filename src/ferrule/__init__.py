@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .tools.decorator import tool
     from .tools.define import define_tool
     from .tools.definition import COMMAND, READS, URL, WRITES, Risk, SideEffect, Tool
+    from .tools.media import Audio, Document, Image
     from .tools.reliability import Reliability
     from .tools.search.options import ToolSearch
 
@@ -81,6 +82,7 @@ __all__ = [
     "ApprovalRequest",
     "Approver",
     "ArgumentsDelta",
+    "Audio",
     "Bus",
     "CallStep",
     "Catalog",
@@ -90,12 +92,14 @@ __all__ = [
     "ContextLeak",
     "ContextOptions",
     "DelegationLimits",
+    "Document",
     "ErrorType",
     "FerruleError",
     "Google",
     "HookBlocked",
     "Host",
     "Identity",
+    "Image",
     "JournalError",
     "LimitReached",
     "Limits",
@@ -228,6 +232,7 @@ __getattr__, __dir__ = lazy_names(
             "SideEffect",
             "Tool",
         ),
+        ".tools.media": ("Audio", "Document", "Image"),
         ".tools.reliability": ("Reliability",),
         ".tools.search.options": ("ToolSearch",),
     },

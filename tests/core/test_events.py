@@ -29,6 +29,7 @@ from ferrule.core.events import (
     event_to_json,
 )
 from ferrule.core.limits import Limits
+from ferrule.core.media import MediaReference
 from ferrule.core.output import OutputRequest
 
 KINDS: list[Any] = [cls for cls in get_args(Event) if cls is not Unknown]
@@ -68,6 +69,20 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Limits: limits,
     Access: st.builds(Access, texts, texts),
     OutputRequest: st.builds(OutputRequest, text, count),
+    tuple[MediaReference, ...]: st.lists(
+        st.builds(
+            MediaReference,
+            st.sampled_from(["image", "audio", "document"]),
+            text,
+            text,
+            count,
+            count,
+            text,
+            count,
+            count,
+        ),
+        max_size=2,
+    ).map(tuple),
     dict[str, Any]: st.dictionaries(text, text | count | texts.map(list), max_size=3),
 }
 

@@ -9,6 +9,7 @@ Modules:
     events, record_events  everything that can happen, as journals store it
     vocabulary             the words that fields of events may have
     commands               what the machine asks its driver to do
+    media                  pictures, sounds and documents in messages, as references
     calls, messages        calls and results, and the history that models read
     notices                messages that reach the model while it works
     repeat_breaker         stops a model that repeats the same call

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from .media import MediaReference
 from .value_class import frozen
 
 
@@ -55,6 +57,7 @@ class ToolResult:
         partial: True if the value was cut.
         notes: Sentences for the model about what was repaired or what it should change. They
             follow the value in the text that the model reads.
+        media: What the tool returned besides text. The journal's event has it only if there is any.
     """
 
     call_id: str
@@ -68,6 +71,7 @@ class ToolResult:
     timestamp: int = 0
     partial: bool = False
     notes: tuple[str, ...] = ()
+    media: tuple[MediaReference, ...] = field(default=(), metadata={"omit_empty": True})
 
     @staticmethod
     def error(

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .events import ContextCompacted
+from .media import add_captions
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 
@@ -80,7 +81,7 @@ class Compaction:
         stubs = self._stubs | dict(zip(event.elided, event.stubs, strict=True))
         if event.through:
             self.through = event.through
-            kept = [history[number - 1] for number in event.kept]
+            kept = [replace_media(history[number - 1]) for number in event.kept]
             self._head = [*kept, UserMessage(event.text)]
         self._stubs = {number: text for number, text in stubs.items() if number > self.through}
 
@@ -101,8 +102,17 @@ class Compaction:
 
     def _apply_stub(self, number: int, message: Message) -> Message:
         if number in self._stubs and isinstance(message, ToolMessage):
-            return replace(message, text=self._stubs[number])
+            # A reference and a caption of each medium stay.
+            text = self._stubs[number]
+            return replace_media(replace(message, text=text))
         return message
+
+
+def replace_media(message: Message) -> Message:
+    """Return a message with captions and references in place of its media."""
+    if isinstance(message, AssistantMessage) or not message.media:
+        return message
+    return replace(message, text=add_captions(message.text, message.media), media=())
 
 
 def can_leave_out(history: Sequence[Message], count: int) -> bool:

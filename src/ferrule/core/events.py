@@ -33,6 +33,7 @@ from typing import (
 from .calls import ToolCall, ToolResult, encode_json
 from .errors import ConfigError
 from .limits import Limits
+from .media import MediaReference
 from .output import OutputRequest
 from .record_events import (
     CallConfined,
@@ -194,7 +195,8 @@ class RunStarted:
     The limits, `join` (`core.join_policy`; 0 means all), the required tools
     (`core.required_tools`) and the wanted output (`core.output`) are part of the event: a journal
     must rebuild to the same state whatever the settings say later. So are the `instructions` that
-    functions of the program gave for this run: a replay calls none of them.
+    functions of the program gave for this run: a replay calls none of them. `media` are the
+    pictures, sounds and documents of the message, as references.
     """
 
     kind: ClassVar[str] = "run.started"
@@ -205,6 +207,7 @@ class RunStarted:
     require: tuple[str, ...] = ()
     output_request: OutputRequest | None = None
     instructions: str = ""
+    media: tuple[MediaReference, ...] = field(default=(), metadata={"omit_empty": True})
 
 
 @frozen
@@ -628,9 +631,17 @@ class _Codecs(dict[type, _Codec]):
 
     def __missing__(self, cls: type) -> _Codec:
         hints = get_type_hints(cls)
-        names = [item.name for item in fields(cast("Any", cls))]
+        known = fields(cast("Any", cls))
+        names = [item.name for item in known]
         coders = [_choose_coders(hints[name]) for name in names]
-        members = ",".join(f'"{name}":%s' for name in names)
+        members = ",".join(
+            [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
+        )
+        for place, item in enumerate(known):
+            if item.metadata.get("omit_empty"):
+                # Events without it stay as they are: it is written only if it is there.
+                members += "%s"
+                coders[place] = (_OptionalMember(item.name), coders[place][1])
         codec = self[cls] = _Codec(
             f"{{{members}}}",
             # With a single name `attrgetter` returns no tuple: the first name is given twice.
@@ -641,8 +652,18 @@ class _Codecs(dict[type, _Codec]):
         return codec
 
 
+class _OptionalMember:
+    """Encodes a tuple as a member with its name, or as nothing if it is empty."""
+
+    def __init__(self, name: str) -> None:
+        self._start = f',"{name}":'
+
+    def __call__(self, items: tuple[Any, ...]) -> str:
+        return self._start + _encode_any(items) if items else ""
+
+
 _CODECS = _Codecs()
-_VALUE_CLASSES = frozenset((ToolCall, ToolResult, ProviderToolCall, OutputRequest))
+_VALUE_CLASSES = frozenset((ToolCall, ToolResult, ProviderToolCall, OutputRequest, MediaReference))
 """The classes of values that stand in tuples or may be None."""
 
 

@@ -49,6 +49,7 @@ from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, R
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
+from .media import shift_media
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage, decode_messages
 from .repeat_breaker import RepeatBreaker
 from .vocabulary import RunStop
@@ -66,6 +67,8 @@ class Machine:
         self.limits = Limits()
         self.history: list[Message] = []
         """The messages that the model is sent."""
+        self.has_media = False
+        """Whether any message was more than text."""
         self.compaction = Compaction()
         self.call_ids: set[str] = set()
         """The ids of all calls in this session: a new call must have another one."""
@@ -147,7 +150,11 @@ class Machine:
         elif event.instructions != self._instructions:
             text = notices.prepend_instructions(event.instructions or "(none)", text)
         self._instructions = event.instructions
-        self.history.append(UserMessage(text))
+        media = event.media
+        if media:
+            self.has_media = True
+            media = shift_media(media, len(text) - len(event.text))
+        self.history.append(UserMessage(text, media))
         return self._ask_model()
 
     def _on_history_given(self, event: events.HistoryGiven) -> list[Command]:
@@ -158,6 +165,8 @@ class Machine:
         for message in self.history:
             if isinstance(message, AssistantMessage):
                 self.call_ids.update(call.id for call in message.calls)
+            elif message.media:
+                self.has_media = True
         return []
 
     def _on_notice_given(self, event: events.NoticeGiven) -> list[Command]:
@@ -371,7 +380,10 @@ class Machine:
             result = slot.result
             assert result is not None
             text = result.to_text(envelope=self._shows_envelopes)
-            self.history.append(ToolMessage(slot.call.id, slot.call.tool, text, result.success))
+            self.has_media = self.has_media or bool(result.media)
+            self.history.append(
+                ToolMessage(slot.call.id, slot.call.tool, text, result.success, result.media)
+            )
         self._turn_calls = []
 
     # ---- what ends or restarts work

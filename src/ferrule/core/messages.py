@@ -13,8 +13,10 @@ As JSON, a history is an object with two members, a format of Ferrule's own:
         {"role": "tool", "call_id": "c1", "tool": "stock", "text": "7", "success": true},
         {"role": "assistant", "text": "Seven."}]}
 
-`arguments` is JSON text exactly as the model wrote it. `reasoning` and `raw` of an assistant
-message (the provider's own blocks, which only the same model is sent again) are left out if empty.
+A user or tool message may have `media`, a list of references (`core.media`); the bytes are not
+part of the messages. `arguments` is JSON text exactly as the model wrote it. `reasoning` and `raw`
+of an assistant message (the provider's own blocks, which only the same model is sent again) are
+left out if empty.
 """
 
 from __future__ import annotations
@@ -25,14 +27,19 @@ from typing import Any, cast
 
 from .calls import ToolCall, encode_json
 from .errors import ConfigError
+from .media import MediaReference
 from .value_class import frozen
 
 
 @frozen
 class UserMessage:
-    """A person's message, or context that a person added (`/read`, piped standard input)."""
+    """A person's message, or context that a person added (`/read`, piped standard input).
+
+    `media` stand in the text at their places (`core.media.split_content`).
+    """
 
     text: str
+    media: tuple[MediaReference, ...] = ()
 
 
 @frozen
@@ -50,12 +57,16 @@ class AssistantMessage:
 
 @frozen
 class ToolMessage:
-    """The text of one result. Always follows the assistant message that made the call."""
+    """The text of one result. Always follows the assistant message that made the call.
+
+    What the tool returned besides text is `media`, which follow the text.
+    """
 
     call_id: str
     tool: str
     text: str
     success: bool = True
+    media: tuple[MediaReference, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
@@ -135,7 +146,7 @@ def _require_answers(open_calls: Mapping[str, str], index: int) -> None:
 
 def _to_object(message: Message) -> dict[str, Any]:
     if isinstance(message, UserMessage):
-        return {"role": "user", "text": message.text}
+        return {"role": "user", "text": message.text, **_write_media(message.media)}
     if isinstance(message, ToolMessage):
         return {
             "role": "tool",
@@ -143,6 +154,7 @@ def _to_object(message: Message) -> dict[str, Any]:
             "tool": message.tool,
             "text": message.text,
             "success": message.success,
+            **_write_media(message.media),
         }
     written: dict[str, Any] = {"role": "assistant", "text": message.text}
     if message.calls:
@@ -163,13 +175,14 @@ def _from_object(index: int, found: Any) -> Message:
     fields = _Fields(f"message {index}", dict(cast("dict[str, Any]", found)))
     role = fields.take("role", str)
     if role == "user":
-        message: Message = UserMessage(fields.take("text", str))
+        message: Message = UserMessage(fields.take("text", str), _read_media(index, fields))
     elif role == "tool":
         message = ToolMessage(
             fields.take("call_id", str),
             fields.take("tool", str),
             fields.take("text", str),
             fields.take("success", bool, True),
+            _read_media(index, fields),
         )
     elif role == "assistant":
         message = AssistantMessage(
@@ -185,6 +198,48 @@ def _from_object(index: int, found: Any) -> Message:
         )
     fields.require_empty()
     return message
+
+
+def _write_media(media: tuple[MediaReference, ...]) -> dict[str, Any]:
+    if not media:
+        return {}
+    written = [
+        {
+            name: getattr(one, name)
+            for name in ("media_kind", "mime", "sha256", "size", "at", "name")
+        }
+        | ({"width": one.width, "height": one.height} if one.width else {})
+        for one in media
+    ]
+    return {"media": written}
+
+
+def _read_media(index: int, message: _Fields) -> tuple[MediaReference, ...]:
+    media: list[MediaReference] = []
+    for found in message.take("media", list, []):
+        owner = f"a medium of message {index}"
+        if not isinstance(found, dict):
+            raise ConfigError(f"history: {owner} is {_describe(found)}, not an object")
+        fields = _Fields(owner, dict(cast("dict[str, Any]", found)))
+        kind = fields.take("media_kind", str)
+        if kind not in ("image", "audio", "document"):
+            raise ConfigError(
+                f"history: {owner} has the kind `{kind}`", hint="it is image, audio or document"
+            )
+        media.append(
+            MediaReference(
+                kind,
+                fields.take("mime", str),
+                fields.take("sha256", str),
+                fields.take("size", int),
+                fields.take("at", int, 0),
+                fields.take("name", str, ""),
+                fields.take("width", int, 0),
+                fields.take("height", int, 0),
+            )
+        )
+        fields.require_empty()
+    return tuple(media)
 
 
 def _read_call(index: int, found: Any) -> ToolCall:

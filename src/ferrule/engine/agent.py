@@ -30,11 +30,12 @@ from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, T
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_journal
 from ferrule.tools.catalog import Catalog, ToolLike
+from ferrule.tools.media import Content
 
 from . import delegation, hooks, registration, tool_search
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
@@ -263,6 +264,7 @@ class Agent(Generic[DepsT, OutputT]):
         if artifacts or (artifacts is None and self._is_journal_file):
             self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
             self.resources[type(self.artifacts)] = self.artifacts
+        self._media_store: ArtifactStore | None = None
         self.unclosed: set[Cleanup] = set()
         """Sessions with something to close (`Context.on_close`)."""
         self.write_batch: WriteBatch | None = None
@@ -331,6 +333,16 @@ class Agent(Generic[DepsT, OutputT]):
             where = self._journal = SqliteJournal(where or ":memory:")
         return where
 
+    def find_media_store(self) -> ArtifactStore:
+        """Return where pictures and the like are kept: in memory, if large results are not kept."""
+        if self.artifacts is not None:
+            return self.artifacts.store
+        if self._media_store is None:
+            from ferrule.storage.artifacts.memory import MemoryArtifactStore
+
+            self._media_store = MemoryArtifactStore()
+        return self._media_store
+
     # ---- sessions
 
     def session(
@@ -342,7 +354,7 @@ class Agent(Generic[DepsT, OutputT]):
             id: Its id, which must be new in the journal; by default a random one.
             deps: The dependencies of its runs; a run may be given others.
             history: The messages that it begins with (`RunResult.messages`, their JSON text, or
-                `MessageHistory.from_openai`); by default none.
+                `MessageHistory.from_openai`); by default none. Its media are copied.
 
         Raises:
             ConfigError: The dependencies are of another type, or the history is not valid.
@@ -374,6 +386,8 @@ class Agent(Generic[DepsT, OutputT]):
             session.set_deps(deps)
         session.driver.open(opened)
         if earlier:
+            if any(earlier.list_media()):
+                session.copy_media(earlier)
             session.driver.feed(HistoryGiven(earlier.to_json()))
         return session
 
@@ -598,7 +612,7 @@ class Agent(Generic[DepsT, OutputT]):
 
     async def run(
         self,
-        text: str,
+        text: Content,
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
@@ -606,7 +620,8 @@ class Agent(Generic[DepsT, OutputT]):
     ) -> RunResult[OutputT]:
         """Work one message to its end, in a session of its own.
 
-        Raises as `Session.run`; `deps` and `history` are as in `session`.
+        The message is text, or a list of texts, `Image`, `Audio` and `Document`. Raises as
+        `Session.run`; `deps` and `history` are as in `session`.
         """
         session = self.session(deps=deps, history=history)
         try:
@@ -616,7 +631,7 @@ class Agent(Generic[DepsT, OutputT]):
 
     def run_sync(
         self,
-        text: str,
+        text: Content,
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
@@ -637,7 +652,7 @@ class Agent(Generic[DepsT, OutputT]):
 
     async def stream(
         self,
-        text: str,
+        text: Content,
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),

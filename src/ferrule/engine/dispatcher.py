@@ -22,9 +22,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
-from ferrule.core.errors import FerruleError, JournalError, ToolFailed
+from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.media import MediaReference
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.catalog import Catalog
@@ -32,6 +33,7 @@ from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 from ferrule.tools.launch import Launch
+from ferrule.tools.media import has_media
 
 from . import timeouts_and_retries, tool_search
 from .artifacts.intake import ArtifactIntake, cut_chunks
@@ -41,6 +43,7 @@ from .result_bounds import Bounded, bound_text
 from .threads import run_blocking
 
 if TYPE_CHECKING:
+    from .media import SessionMedia
     from .rewind.file_copies import FileCopies
 
 
@@ -110,6 +113,8 @@ class Dispatcher:
         """Keeps copies of files before a call overwrites them."""
         self.parallel = True
         """Whether calls of a turn may run together."""
+        self.open_media: Callable[[], SessionMedia] | None = None
+        """Opens what keeps pictures and the like that tools return."""
         self.tool_discovery = model_calls.discovery
         self._is_by_model = model_calls.is_by_model
         self._handler_cap = self._cap
@@ -399,7 +404,7 @@ class Dispatcher:
         """Run the handler under the reliability policy and bound its value: steps 8, 9 and 11."""
         call = prepared.call
         try:
-            kept, notes = await self._run_handler(tool, values, prepared, context)
+            kept, notes, media = await self._run_handler(tool, values, prepared, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -419,28 +424,32 @@ class Dispatcher:
             timestamp=int(self._clock.now() * 1000),
             partial=kept.partial,
             notes=(*kept.notes, *notes),
+            media=media,
         )
 
     async def _run_handler(
         self, tool: Tool, values: Mapping[str, Any], prepared: PreparedCall, context: Context
-    ) -> tuple[Bounded, tuple[str, ...]]:
-        """Run a tool, and return its bounded value with the notes on the call and on the value."""
+    ) -> tuple[Bounded, tuple[str, ...], tuple[MediaReference, ...]]:
+        """Run a tool; return its bounded value, notes on the call and on the value, and media."""
         notes = prepared.notes
+        media: tuple[MediaReference, ...] = ()
         value = await timeouts_and_retries.run_with_policy(
             tool, _attempt(tool, values, context), self._clock, context
         )
         if isinstance(value, Launch):
             value = self._launch(tool, value, prepared.call, context)
+        elif self.open_media is not None and has_media(value):
+            value, media = await self.open_media().take_result(value)
         else:
             value, found = _encode(tool, value)
             notes = (*notes, *found)
         if isinstance(value, Chunks):
-            return await self._gather(tool, value, context, notes), notes
+            return await self._gather(tool, value, context, notes), notes, media
         kept = _bounded_value(tool, value, self._handler_cap)
         intake = self.artifact_intake
         if intake is not None and kept.size >= intake.min_checked_size and not self._hooks:
             kept = await intake.keep(tool, value, kept, context.identity, notes)
-        return kept, notes
+        return kept, notes, media
 
     def _fail_by_error(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
         """Return the result of a call whose tool raised an error."""
@@ -451,6 +460,8 @@ class Dispatcher:
             return replace(failed, data=bound_text(error.data, self._cap).data)
         if isinstance(error, OSError):
             return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
+        if isinstance(error, ConfigError) and error.code == "media_invalid":
+            return self._fail(call, ErrorType.TOOL_ERROR, f"`{call.tool}`: {error}", started)
         reason = str(error) if isinstance(error, FerruleError) else _describe_error(error)
         return self._fail(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {reason}", started)
 

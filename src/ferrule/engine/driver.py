@@ -41,6 +41,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.machine import Machine
+from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
@@ -333,7 +334,7 @@ class Driver:
                 return finish
             continuations += 1
             # What was required of this message has been done: it is not required again.
-            started = replace(started, text=text, require=())
+            started = replace(started, text=text, require=(), media=())
 
     async def _run_once(self, started: events.RunStarted, run: str) -> FinishRun:
         """Begin the run under an id of its own, and carry it out to its end."""
@@ -494,7 +495,10 @@ class Driver:
         if self._exchange is None:
             self._exchange = await self._open_with_extensions()
         exchange = self._exchange
-        history = self.machine.history
+        history: Sequence[Message] = self.machine.history
+        open_media = self.dispatcher.open_media
+        if self.machine.has_media and open_media is not None:
+            history = open_media().load_history(history)
         sink = self.log if self.log.is_watched else None
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema

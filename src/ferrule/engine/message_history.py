@@ -11,11 +11,15 @@ read strictly: what a history of text, calls and results cannot hold is an error
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast, overload
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from hashlib import sha256
+from typing import Any, TypeVar, cast, overload
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.media import MediaReference, load_media
 from ferrule.core.messages import (
     AssistantMessage,
     Message,
@@ -27,6 +31,8 @@ from ferrule.core.messages import (
 )
 from ferrule.core.value_class import frozen
 from ferrule.tools.names import make_api_names
+
+_WithMedia = TypeVar("_WithMedia", UserMessage, ToolMessage)
 
 
 @frozen
@@ -41,6 +47,8 @@ class MessageHistory(Sequence[Message]):
 
     messages: tuple[Message, ...] = ()
     system: str = ""
+    read_media: Callable[[MediaReference], bytes] | None = field(default=None, compare=False)
+    """Reads the bytes of its media; None if it does not have them."""
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -81,9 +89,33 @@ class MessageHistory(Sequence[Message]):
         check_messages(messages)
         return given if isinstance(given, MessageHistory) else cls(messages)
 
-    def to_json(self) -> str:
-        """Return the messages as JSON text (`core.messages`)."""
-        return encode_messages(self.messages)
+    def list_media(self) -> Iterator[MediaReference]:
+        """Yield the references of all media in the messages."""
+        for message in self.messages:
+            if not isinstance(message, AssistantMessage):
+                yield from message.media
+
+    def get_media(self, one: MediaReference) -> bytes:
+        """Return the bytes of a medium. Raises ConfigError if they are not to be had."""
+        if self.read_media is None:
+            raise ConfigError(
+                f"history: the bytes of {one.describe()} are not in it",
+                hint="write it with `to_json(media=True)`, or leave the message out",
+            )
+        return self.read_media(one)
+
+    def to_json(self, *, media: bool = False) -> str:
+        """Return the messages as JSON text (`core.messages`).
+
+        Args:
+            media: Carry the bytes of media too, once each, as base64. Without them the text has
+                references alone, and only a session that has the bytes can go on with it.
+        """
+        text = encode_messages(self.messages)
+        if not media:
+            return text
+        carried = {one.sha256: b64encode(self.get_media(one)).decode() for one in self.list_media()}
+        return encode_json({**json.loads(text), "media": carried})
 
     @classmethod
     def from_json(cls, text: str) -> MessageHistory:
@@ -92,31 +124,59 @@ class MessageHistory(Sequence[Message]):
         Raises:
             ConfigError: The text is not of this format.
         """
-        return cls(decode_messages(text))
+        messages = decode_messages(text)
+        if '"media":' not in text:
+            return cls(messages)
+        carried = json.loads(text).get("media")
+        if not isinstance(carried, dict):
+            return cls(messages)
+        found = cast("dict[str, Any]", carried)
+
+        def read(one: MediaReference) -> bytes:
+            try:
+                data = b64decode(found[one.sha256], validate=True)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(f"history: the bytes of {one.describe()} are missing") from error
+            if sha256(data).hexdigest() != one.sha256:
+                raise ConfigError(f"history: the bytes of {one.describe()} were changed")
+            return data
+
+        return cls(messages, read_media=read)
 
     # ---- OpenAI
 
     def to_openai(self, *, system: str = "") -> list[dict[str, Any]]:
         """Return the messages as Chat Completions takes them.
 
-        Names of tools become those that providers accept; reasoning is left out.
+        Names of tools become those that providers accept; reasoning is left out. Media are in it as
+        base64; those of results follow the results, as a user's message.
 
         Args:
             system: A system text to begin with.
         """
         names = self._api_names()
         written: list[dict[str, Any]] = []
+        media: list[MediaReference] = []
         if system:
             written.append({"role": "system", "content": system})
         for message in self.messages:
+            if media and not isinstance(message, ToolMessage):
+                written.append(_to_openai_media(media))
+                media = []
             if isinstance(message, UserMessage):
-                written.append({"role": "user", "content": message.text})
+                if message.media:
+                    written.append(_to_openai_message(self._load(message)))
+                else:
+                    written.append({"role": "user", "content": message.text})
             elif isinstance(message, ToolMessage):
+                media += self._load(message).media
                 written.append(
                     {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
                 )
             else:
                 written.append(_to_openai_answer(message, names))
+        if media:
+            written.append(_to_openai_media(media))
         return written
 
     @classmethod
@@ -157,11 +217,12 @@ class MessageHistory(Sequence[Message]):
             if isinstance(message, ToolMessage):
                 if not results:
                     written.append({"role": "user", "content": results})
-                results.append(_to_tool_result(message))
+                results.append(_to_tool_result(self._load(message)))
                 continue
             results = []
             if isinstance(message, UserMessage):
-                written.append({"role": "user", "content": message.text})
+                content = _to_content(self._load(message)) if message.media else message.text
+                written.append({"role": "user", "content": content})
             else:
                 written.append({"role": "assistant", "content": _to_blocks(message, names)})
         return written
@@ -197,6 +258,13 @@ class MessageHistory(Sequence[Message]):
             else:
                 _take_assistant_blocks(reading, blocks, where)
         return reading.finish()
+
+    def _load(self, message: _WithMedia) -> _WithMedia:
+        """Return a message with media whose bytes can be read. Raises ConfigError."""
+        if not message.media:
+            return message
+        loaded = [load_media(one, self.get_media) for one in message.media]
+        return replace(message, media=tuple(loaded))
 
     def _api_names(self) -> dict[str, str]:
         named = {
@@ -295,8 +363,38 @@ def _read_input(arguments: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def _to_openai_media(media: list[MediaReference]) -> dict[str, Any]:
+    text = "[what the tools returned besides text]"
+    placed = tuple([replace(one, at=len(text)) for one in media])
+    return _to_openai_message(UserMessage(text, placed))
+
+
+def _to_openai_message(message: UserMessage) -> dict[str, Any]:
+    # Imported here: conversations of text alone need no part of a model client.
+    from ferrule.models.openai.chat_exchange import encode_chat_content
+
+    return json.loads(encode_chat_content(message))
+
+
+def _to_content(message: UserMessage | ToolMessage) -> list[Any]:
+    from ferrule.models.media import encode_content
+
+    blocks = encode_content(
+        "Messages",
+        message.text,
+        message.media,
+        lambda text: encode_json({"type": "text", "text": text}),
+    )
+    return [json.loads(block) for block in blocks]
+
+
 def _to_tool_result(message: ToolMessage) -> dict[str, Any]:
-    block = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
+    content = _to_content(message) if message.media else message.text
+    block: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": message.call_id,
+        "content": content,
+    }
     return block if message.success else {**block, "is_error": True}
 
 

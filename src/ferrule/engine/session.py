@@ -37,6 +37,7 @@ from ferrule.permissions.rules import PermissionRule
 from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
+from ferrule.tools.media import Content
 
 from . import hooks
 from . import output as typed_output
@@ -53,6 +54,7 @@ from .type_variables import OutputT
 if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
 
+    from .media import SessionMedia
     from .rewind.file_copies import FileCopies
 
 T = TypeVar("T")
@@ -192,7 +194,7 @@ class Session(Generic[OutputT]):
     # ---- work
 
     async def run(
-        self, text: str, *, run: str = "", deps: Any = UNSET, **options: Unpack[RunOptions]
+        self, text: Content, *, run: str = "", deps: Any = UNSET, **options: Unpack[RunOptions]
     ) -> RunResult[OutputT]:
         """Work one message to its end.
 
@@ -200,7 +202,7 @@ class Session(Generic[OutputT]):
         journaled.
 
         Args:
-            text: The message.
+            text: The message: text, or a list of texts, `Image`, `Audio` and `Document`.
             run: An id for the run, which must be new; by default a random one.
             deps: What tools find as `Context.deps`, from now on; by default what the session has.
             **options: What they leave out is as the agent has it.
@@ -224,7 +226,14 @@ class Session(Generic[OutputT]):
         self.driver.budgets = self._make_budgets(limits) if counted else None
         output = self.driver.output
         wanted = None if output is None else output.request
-        started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
+        if isinstance(text, str):
+            started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
+        else:
+            said, media = await self._media.take_message(text)
+            self._require_idle()
+            started = RunStarted(
+                said, self.model, limits, self.join, self.require, wanted, media=media
+            )
         if options or self.require:
             started = self._with_options(started, options)
         if self.recorded_instructions is not None:
@@ -251,7 +260,7 @@ class Session(Generic[OutputT]):
         return None if finish is None else self._build_result(finish)
 
     async def stream(
-        self, text: str, *, deps: Any = UNSET, **options: Unpack[RunOptions]
+        self, text: Content, *, deps: Any = UNSET, **options: Unpack[RunOptions]
     ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
         """`run`, event by event as it happens. Leaving the loop cancels it.
 
@@ -282,7 +291,7 @@ class Session(Generic[OutputT]):
                 await asyncio.wait([task])
 
     async def step(
-        self, text: str, *, deps: Any = UNSET, **options: Unpack[RunOptions]
+        self, text: Content, *, deps: Any = UNSET, **options: Unpack[RunOptions]
     ) -> AsyncIterator[hooks.Step | RunResult[OutputT]]:
         """`run`, paused before each request to the model and each call (`engine.hooks.stepping`).
 
@@ -644,7 +653,21 @@ class Session(Generic[OutputT]):
         finally:
             self.driver.log.journal.release(self.id)
 
+    def copy_media(self, history: MessageHistory) -> None:
+        """Keep the media of an earlier conversation as this session's own.
+
+        Raises ConfigError if their bytes are not to be had.
+        """
+        for one in history.list_media():
+            self._media.copy_from(one, history.get_media)
+
     # ---- internals
+
+    @property
+    def _media(self) -> SessionMedia:
+        open_media = self.driver.dispatcher.open_media
+        assert open_media is not None
+        return open_media()
 
     def _require_idle(self) -> None:
         """Refuse to begin a run while another one is under way."""
@@ -745,7 +768,10 @@ class Session(Generic[OutputT]):
             self.id,
             finish.missing,
             None if self.cost is None else cost_in_dollars(finish.usage),
-            MessageHistory(tuple(machine.history)),
+            MessageHistory(
+                tuple(machine.history),
+                read_media=self._media.read if machine.has_media else None,
+            ),
         )
 
     def _raise_failure(self, finish: FinishRun) -> None:

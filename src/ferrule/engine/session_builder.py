@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
@@ -15,7 +15,7 @@ from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
@@ -35,6 +35,9 @@ from .offered_tools import OfferedTools
 from .session import RunDefaults, Session
 from .session_log import SessionLog
 from .write_batching import WriteBatch
+
+if TYPE_CHECKING:
+    from .media import SessionMedia
 
 
 class SessionSource(Protocol):
@@ -76,6 +79,8 @@ class SessionSource(Protocol):
     @property
     def journal(self) -> Journal: ...
 
+    def find_media_store(self) -> ArtifactStore: ...
+
     def open_sub_agent(self, part: delegation.SubAgentParts) -> Session[Any]: ...
 
 
@@ -114,13 +119,14 @@ def build_session(
         model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
     )
     dispatcher.parallel = agent.parallel
+    identity = Identity(agent.tenant, agent.user, session_id, "none")
+    dispatcher.open_media = cache(partial(_open_media, agent, identity))
     if agent.artifacts is not None and agent.workspace is not None:
         from .rewind.file_copies import FileCopies
 
         dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
     if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
         agent.write_batch = WriteBatch(agent.journal)
-    identity = Identity(agent.tenant, agent.user, session_id, "none")
     driver = Driver(
         machine,
         dispatcher,
@@ -278,6 +284,13 @@ def _is_call_of_model(machine: Machine, call_id: str) -> bool:
     """Whether a model made the call, and not a person or a program."""
     slot = machine.find_slot(call_id)
     return slot is not None and not slot.direct
+
+
+def _open_media(agent: SessionSource, identity: Identity) -> SessionMedia:
+    """Return what keeps a session's media: in the agent's store, or in memory without one."""
+    from .media import SessionMedia
+
+    return SessionMedia(agent.find_media_store(), identity, agent.workspace)
 
 
 def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
-from ferrule.core.messages import AssistantMessage, Message, ToolMessage
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.storage.journal.protocols import Journal
 
 from .live_events import ArgumentsDelta, Live, Observer, ReasoningDelta, TextDelta
@@ -158,7 +158,8 @@ class HistoryDigest:
 
     A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline:
     `["user", text]`, `["assistant", text, [[id, tool, arguments], ...], reasoning, raw]` or
-    `["tool", call id, tool, text, success]`. System text and tools are not part of it: they are in
+    `["tool", call id, tool, text, success]`, with `, [at, sha256]` for each medium. System text
+    and tools are not part of it: they are in
     the session's first event. Only messages that are new since the last time are hashed; after a
     compaction, which makes another list of them, everything the model is sent from then on.
     """
@@ -187,7 +188,8 @@ def _digest_line(message: Message) -> str:
     # Written by hand: this runs for every message, and an encoder costs more than all of it.
     if isinstance(message, ToolMessage):
         parts = [quote(message.call_id), quote(message.tool), quote(message.text)]
-        return f'["tool",{",".join(parts)},{"true" if message.success else "false"}]\n'
+        success = "true" if message.success else "false"
+        return f'["tool",{",".join(parts)},{success}{_digest_media(message)}]\n'
     if isinstance(message, AssistantMessage):
         calls = ",".join(
             [f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]" for one in message.calls]
@@ -195,4 +197,8 @@ def _digest_line(message: Message) -> str:
         raw = "null" if message.raw is None else quote(message.raw)
         parts = [quote(message.text), f"[{calls}]", quote(message.reasoning), raw]
         return f'["assistant",{",".join(parts)}]\n'
-    return f'["user",{quote(message.text)}]\n'
+    return f'["user",{quote(message.text)}{_digest_media(message)}]\n'
+
+
+def _digest_media(message: UserMessage | ToolMessage) -> str:
+    return "".join([f",[{one.at},{quote(one.sha256)}]" for one in message.media])

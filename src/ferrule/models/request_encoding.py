@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
-from ferrule.core.messages import AssistantMessage, Message
+from ferrule.core.media import MediaReference
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 from .client import ModelOptions, ToolSpec
 
@@ -50,8 +52,10 @@ def fit_name(name: str) -> str:
 class EncodedHistory:
     """A history as the elements of a JSON array, each message encoded once.
 
-    `json` holds the elements with commas between them, `weight` the sum of `weigh_message`. The
-    history may only grow; one that got shorter is another conversation and is encoded anew.
+    `json` holds the elements with commas between them, `weight` the sum of `weigh_message`. Media
+    of results follow the results of a turn as a user message: these protocols have no other place
+    for them. The history may only grow; one that got shorter is another conversation and is
+    encoded anew.
     """
 
     def __init__(self, system: str, encode: Callable[[Message], bytes]) -> None:
@@ -64,17 +68,34 @@ class EncodedHistory:
         self.json = bytearray(self._start)
         self.weight = self._start_weight
         self._count = 0
+        self._media: list[MediaReference] = []
 
     def extend(self, history: Sequence[Message]) -> None:
         """Encode the messages that are new."""
         if len(history) < self._count:
             self._reset()
         for message in history[self._count :]:
-            if self.json:
-                self.json += b","
-            self.json += self._encode(message)
-            self.weight += weigh_message(message)
+            is_result = isinstance(message, ToolMessage)
+            if self._media and not is_result:
+                self._add_media()
+            self._add(message)
+            if is_result and message.media:
+                self._media += message.media
+        if self._media:
+            self._add_media()
         self._count = len(history)
+
+    def _add(self, message: Message) -> None:
+        if self.json:
+            self.json += b","
+        self.json += self._encode(message)
+        self.weight += weigh_message(message)
+
+    def _add_media(self) -> None:
+        text = "[what the tools returned besides text]"
+        media = tuple([replace(one, at=len(text)) for one in self._media])
+        self._media = []
+        self._add(UserMessage(text, media))
 
 
 class EncodedTurns:

@@ -33,6 +33,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.invisible_characters import escape_for_models
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 from .client import Exchange, Sink, ToolSpec
@@ -158,12 +159,18 @@ def map_tool(tool: ToolSpec, transform: Callable[[str], str]) -> ToolSpec:
 
 def map_message(message: Message, transform: Callable[[str], str]) -> Message:
     """Apply `transform` to all texts of a message. Return the same object if nothing changes."""
+    if isinstance(message, UserMessage) and message.media:
+        return _map_parts(message, transform)
     text = transform(message.text)
     if isinstance(message, UserMessage):
         return message if text == message.text else UserMessage(text)
     if isinstance(message, ToolMessage):
         mapped = ToolMessage(
-            transform(message.call_id), transform(message.tool), text, message.success
+            transform(message.call_id),
+            transform(message.tool),
+            text,
+            message.success,
+            message.media,
         )
     else:
         calls = tuple(
@@ -171,6 +178,19 @@ def map_message(message: Message, transform: Callable[[str], str]) -> Message:
             for call in message.calls
         )
         mapped = AssistantMessage(text, calls, transform(message.reasoning), message.raw)
+    return message if mapped == message else mapped
+
+
+def _map_parts(message: UserMessage, transform: Callable[[str], str]) -> UserMessage:
+    """Apply `transform` to the texts between media, which keep their places."""
+    text = ""
+    start = 0
+    media: list[MediaReference] = []
+    for one in message.media:
+        text += transform(message.text[start : one.at])
+        start = one.at
+        media.append(replace(one, at=len(text), name=transform(one.name)))
+    mapped = UserMessage(text + transform(message.text[start:]), tuple(media))
     return message if mapped == message else mapped
 
 

@@ -13,6 +13,7 @@ from .chunked_output import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .launch import Launch
+from .media import Media
 from .names import check_name, check_namespace
 from .parameters import Parameter, read_signature
 from .plain_schemas import NotPlain, PlainArguments, PlainOutput
@@ -166,12 +167,21 @@ def _output(name: str, returns: Any) -> Output | None:
     returns = _without_launch(returns)
     if returns in (inspect.Signature.empty, None, Any, type(None), Chunks, Launch):
         return None
+    if _names_media(returns):
+        return None
     try:
         return PlainOutput(returns)
     except NotPlain:
         from .pydantic_schemas import PydanticOutput
 
         return PydanticOutput(name, returns)
+
+
+def _names_media(returns: Any) -> bool:
+    """Whether a return annotation has `Image` and the like in it: these have no schema."""
+    if isinstance(returns, type) and issubclass(returns, Media):
+        return True
+    return any(_names_media(one) for one in get_args(returns))
 
 
 def _without_launch(returns: Any) -> Any:

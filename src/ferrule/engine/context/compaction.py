@@ -12,10 +12,11 @@ from dataclasses import replace
 from math import inf
 from typing import Protocol
 
+from ferrule.core.compaction import replace_media
 from ferrule.core.errors import FerruleError, ProviderError
 from ferrule.core.events import ContextCompacted, ModelAnswered
 from ferrule.core.machine import Machine
-from ferrule.core.messages import Message, ToolMessage, UserMessage
+from ferrule.core.messages import ToolMessage, UserMessage
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import CompactionReason
 from ferrule.engine.budgets import Budgets
@@ -208,7 +209,7 @@ class Compactor:
 
     async def _ask(self, planned: Plan, room: int) -> ModelAnswered:
         """Ask the model for a summary, in an exchange of its own with the same beginning."""
-        asked: list[Message] = list(self._driver.machine.history[: planned.cut])
+        asked = [replace_media(one) for one in self._driver.machine.history[: planned.cut]]
         for index in planned.results if planned.light else ():
             message = asked[index] if index < planned.cut else None
             if isinstance(message, ToolMessage):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ferrule.core.compaction import can_leave_out
+from ferrule.core.media import estimate_media_tokens
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.core.value_class import frozen
 
@@ -44,6 +45,8 @@ def estimate_tokens(message: Message) -> int:
             + MESSAGE_OVERHEAD
             for call in message.calls
         )
+    elif message.media:
+        total += estimate_media_tokens(message.media)
     return total
 
 

@@ -27,7 +27,8 @@ from math import inf
 from ferrule.core.commands import Command
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Event, Usage
-from ferrule.core.messages import Message
+from ferrule.core.media import estimate_media_tokens
+from ferrule.core.messages import AssistantMessage, Message
 from ferrule.core.vocabulary import CompactionReason
 from ferrule.models.client import Exchange
 
@@ -143,6 +144,8 @@ class ContextWindow:
         """Count the messages that are new since the last request."""
         for message in history[self.counted :]:
             self.tokens += len(message.text)
+            if not isinstance(message, AssistantMessage) and message.media:
+                self.tokens += estimate_media_tokens(message.media)
         self.counted = len(history)
 
     def record_usage(self, usage: Usage, count: int) -> None:

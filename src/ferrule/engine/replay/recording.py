@@ -43,6 +43,7 @@ class RecordedMessage:
     require: tuple[str, ...] = ()
     output_request: OutputRequest | None = None
     instructions: str = ""
+    has_media: bool = False
 
 
 @frozen
@@ -130,6 +131,7 @@ class _Reading:
                         event.require,
                         event.output_request,
                         event.instructions,
+                        bool(event.media),
                     )
                 )
                 self.made.append([])

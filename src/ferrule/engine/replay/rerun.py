@@ -125,6 +125,11 @@ async def rerun(
             "a recorded model with recorded tools says nothing new",
             hint="give a model, or tools='live'",
         )
+    if any(message.has_media for message in recording.messages):
+        raise ConfigError(
+            "a session whose messages have pictures or the like cannot be run again",
+            hint="`ferrule sessions replay` needs none of their bytes",
+        )
     answers = RecordedTools(recording) if tools == "recorded" else None
     copied, session = agent.open_rehearsal(
         RecordedModel(recording) if model is None else model,

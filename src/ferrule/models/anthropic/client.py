@@ -380,6 +380,8 @@ class AnthropicExchange:
 
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
+            if message.media:
+                return "user", _encode_content(message)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             id = (
@@ -387,7 +389,7 @@ class AnthropicExchange:
                 if message.call_id in self._replayed_calls
                 else _encode_id(message.call_id)
             )
-            content = quote(message.text)
+            content = f"[{_encode_content(message)}]" if message.media else quote(message.text)
             failed = "" if message.success else ',"is_error":true'
             fields = f'"tool_use_id":{quote(id)},"content":{content}{failed}'
             return "user", f'{{"type":"tool_result",{fields}}}'
@@ -410,10 +412,18 @@ class AnthropicExchange:
         return ",".join(blocks)
 
 
+def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
+    from ferrule.models.media import encode_content
+
+    return ",".join(encode_content("Messages", message.text, message.media, _encode_text))
+
+
 def _count_blocks(messages: Sequence[core.Message]) -> int:
     """Return the number of blocks that messages have, or a few more."""
     return sum(
-        1 + len(message.calls) if isinstance(message, core.AssistantMessage) else 1
+        1 + len(message.calls)
+        if isinstance(message, core.AssistantMessage)
+        else 1 + 2 * len(message.media)
         for message in messages
     )
 

@@ -30,7 +30,7 @@ from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
-from ferrule.models.openai.chat_exchange import reasoning_effort
+from ferrule.models.openai.chat_exchange import encode_chat_content, reasoning_effort
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
@@ -40,6 +40,7 @@ from ferrule.models.request_encoding import (
     arguments_as_object,
     encode_json_bytes,
     encode_tools,
+    encode_utf8,
     name_options,
     parse_object,
 )
@@ -238,6 +239,8 @@ class AnyExchange:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _encode_message(self, message: Message) -> bytes:
+        if isinstance(message, UserMessage) and message.media:
+            return encode_utf8(encode_chat_content(message))
         if isinstance(message, UserMessage):
             return encode_json_bytes({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):

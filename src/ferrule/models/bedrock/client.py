@@ -293,9 +293,13 @@ class BedrockExchange:
 
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
+            if message.media:
+                return "user", _encode_content(message)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             content = f'[{{"text":{quote(message.text if message.text.strip() else EMPTY_TEXT)}}}]'
+            if message.media:
+                content = f"[{_encode_content(message)}]"
             status = "success" if message.success else "error"
             fields = f'"toolUseId":{quote(_fit_id(message.call_id))},"content":{content}'
             return "user", f'{{"toolResult":{{{fields},"status":"{status}"}}}}'
@@ -318,6 +322,12 @@ class BedrockExchange:
 
 def _encode_text(text: str) -> str:
     return f'{{"text":{quote(text if text.strip() else EMPTY_TEXT)}}}'
+
+
+def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
+    from ferrule.models.media import encode_content
+
+    return ",".join(encode_content("Converse", message.text, message.media, _encode_text))
 
 
 def _fit_id(id: str) -> str:

@@ -257,6 +257,8 @@ class CohereExchange:
     # ---- messages out
 
     def _encode_message(self, message: Message) -> bytes:
+        if isinstance(message, UserMessage) and message.media:
+            return encode_utf8(_encode_media_message(message))
         if isinstance(message, UserMessage):
             return encode_utf8(f'{{"role":"user","content":{_quote_text(message.text)}}}')
         if isinstance(message, ToolMessage):
@@ -283,6 +285,18 @@ class CohereExchange:
         arguments = quote(arguments_as_object(call.arguments))
         function = f'{{"name":{name},"arguments":{arguments}}}'
         return f'{{"id":{quote(call.id)},"type":"function","function":{function}}}'
+
+
+def _encode_media_message(message: UserMessage) -> str:
+    from ferrule.models.media import encode_content
+
+    blocks = encode_content(
+        "Cohere",
+        message.text,
+        message.media,
+        lambda text: f'{{"type":"text","text":{quote(text)}}}',
+    )
+    return f'{{"role":"user","content":[{",".join(blocks)}]}}'
 
 
 def _quote_text(text: str) -> str:

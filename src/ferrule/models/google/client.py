@@ -27,6 +27,7 @@ from ferrule.core import messages as core
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.media import MediaReference
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.exact_json import unseal
@@ -443,6 +444,8 @@ class GoogleExchange:
 
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
+            if message.media:
+                return "user", _encode_content(message.text, message.media)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             return "user", self._encode_result(message)
@@ -464,7 +467,17 @@ class GoogleExchange:
         id = f'"id":{quote(message.call_id)},' if is_named else ""
         kind = "output" if message.success else "error"
         response = f'{{"{kind}":{quote(message.text)}}}'
-        return f'{{"functionResponse":{{{id}"name":{name},"response":{response}}}}}'
+        inside = beside = ""
+        if message.media:
+            media = _encode_content("", message.media)
+            # Models before Gemini 3 read media only beside a response.
+            has_text = any(one.mime == "text/plain" for one in message.media)
+            if self._client.is_newer and not has_text:
+                inside = f',"parts":[{media}]'
+            else:
+                beside = f",{media}"
+        fields = f'{id}"name":{name},"response":{response}{inside}'
+        return f'{{"functionResponse":{{{fields}}}}}{beside}'
 
     def _encode_assistant(self, message: core.AssistantMessage) -> str:
         parts = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
@@ -477,6 +490,12 @@ class GoogleExchange:
             fields = f'"id":{quote(call.id)},"name":{name},"args":{arguments}'
             parts.append(f'{{"functionCall":{{{fields}}}{signature}}}')
         return ",".join(parts)
+
+
+def _encode_content(text: str, media: Sequence[MediaReference]) -> str:
+    from ferrule.models.media import encode_content
+
+    return ",".join(encode_content("generateContent", text, media, _encode_text))
 
 
 def _find_key() -> str:

@@ -121,6 +121,12 @@ class LocalExchange:
         """See `Exchange.ask`."""
         if self._chat is None:
             self._chat = await self._open_chat()
+        if any(getattr(message, "media", ()) for message in history[len(self._messages) :]):
+            raise ProviderError(
+                "a model on this machine takes only text: no projector for pictures is loaded",
+                code="media_unsupported",
+                hint="ask a model with vision, such as `ollama:gemma3`",
+            )
         self._mark_new_messages(history)
         if not self._marked:
             return await self._chat.ask(self._messages, tools=tools, schema=schema, sink=sink)

@@ -235,6 +235,7 @@ class OllamaExchange:
         self._url = f"{client.base_url}/api/chat"
         self._request_start = b'{"model":' + encode_json_bytes(client.model_id) + b',"messages":['
         self._request_end: bytes | None = None
+        self._sees_images: bool | None = None
         self._tools = b',"tools":' + encode_tools(tools) if tools else b""
         self._tools_weight = weigh_text(self._tools.decode())
         self._encoded_history = EncodedHistory(system, self._encode_message)
@@ -305,6 +306,9 @@ class OllamaExchange:
         options = self._options
         show = await self._client.show()
         capabilities = read_ollama_show(show)
+        listed = show.get("capabilities")
+        if isinstance(listed, list):
+            self._sees_images = "vision" in listed
         chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _default_window(show, capabilities)}
         chosen |= name_options(options, _OPTION_NAMES)
         fields: dict[str, Any] = dict(options.extra)
@@ -317,12 +321,27 @@ class OllamaExchange:
         return b"," + encode_json_bytes(fields)[1:-1]
 
     def _encode_message(self, message: Message) -> bytes:
+        if isinstance(message, UserMessage) and message.media:
+            return self._encode_media_message(message)
         if isinstance(message, UserMessage):
             return encode_json_bytes({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):
             name = self._names.outbound(message.tool)
             return encode_json_bytes({"role": "tool", "tool_name": name, "content": message.text})
         return self._encode_assistant(message)
+
+    def _encode_media_message(self, message: UserMessage) -> bytes:
+        from ferrule.models.media import encode_images, flatten_documents
+
+        text = flatten_documents(message.text, message.media)
+        images = encode_images(message.media)
+        if images and self._sees_images is False:
+            raise ProviderError(
+                f"{self._client.model} sees no pictures: its capabilities have no `vision`",
+                code="media_unsupported",
+                hint="choose a model with vision, such as `ollama:gemma3` or `ollama:qwen3-vl`",
+            )
+        return encode_json_bytes({"role": "user", "content": text, "images": images})
 
     def _encode_assistant(self, message: AssistantMessage) -> bytes:
         fields: dict[str, Any] = {"role": "assistant", "content": message.text}

@@ -262,6 +262,8 @@ class ChatExchange:
         # Written by hand: these lines run for every message, and an encoder costs more than all
         # of them.
         if isinstance(message, UserMessage):
+            if message.media:
+                return encode_utf8(encode_chat_content(message))
             return encode_utf8(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
             id = quote(self._call_id(message.call_id))
@@ -292,6 +294,18 @@ class ChatExchange:
         if not self._client.differences.short_call_ids or (len(id) == _SHORT_ID and id.isalnum()):
             return id
         return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
+
+
+def encode_chat_content(message: UserMessage) -> str:
+    """Return a user message with media as chat completions take it. Raises ProviderError."""
+    from ferrule.models.media import encode_content
+
+    blocks = encode_content("chat completions", message.text, message.media, _encode_text_part)
+    return f'{{"role":"user","content":[{",".join(blocks)}]}}'
+
+
+def _encode_text_part(text: str) -> str:
+    return f'{{"type":"text","text":{quote(text)}}}'
 
 
 def _encode_options(options: ModelOptions, is_openai: bool, differences: ChatDifferences) -> bytes:

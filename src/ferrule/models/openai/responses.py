@@ -286,6 +286,9 @@ class ResponsesExchange:
 
     def _encode_message(self, message: Message) -> tuple[str, bool]:
         if isinstance(message, UserMessage):
+            if message.media:
+                content = _encode_content(message)
+                return f'{{"role":"user","content":{content}}}', False
             return f'{{"role":"user","content":{quote(message.text)}}}', False
         if isinstance(message, ToolMessage):
             return self._encode_result(message), False
@@ -295,7 +298,7 @@ class ResponsesExchange:
         id = quote(message.call_id)
         if message.call_id not in self._approvals:
             kind, caller = self._callers.get(message.call_id, ("function_call", ""))
-            output = quote(message.text)
+            output = _encode_content(message) if message.media else quote(message.text)
             return f'{{"type":"{kind}_output","call_id":{id},"output":{output}{caller}}}'
         approve = "true" if message.success else f'false,"reason":{quote(message.text)}'
         return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{approve}}}'
@@ -320,6 +323,18 @@ class ResponsesExchange:
                 f'"arguments":{quote(arguments_as_object(call.arguments))}{namespace}}}'
             )
         return ",".join(items), False
+
+
+def _encode_content(message: UserMessage | ToolMessage) -> str:
+    from ferrule.models.media import encode_content
+
+    blocks = encode_content(
+        "Responses",
+        message.text,
+        message.media,
+        lambda text: f'{{"type":"input_text","text":{quote(text)}}}',
+    )
+    return f"[{','.join(blocks)}]"
 
 
 class EncodedInputs:

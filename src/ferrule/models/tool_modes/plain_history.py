@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ferrule.core.calls import ToolCall
+from ferrule.core.media import MediaReference, shift_media
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Sink
 
@@ -28,16 +30,19 @@ class PlainHistory:
         self._render = render
         self._messages: list[Message] = []
         self._converted = 0
+        self._media: list[MediaReference] = []
 
     def convert(self, history: Sequence[Message]) -> Sequence[Message]:
         """Return all messages, converted. Those converted before are the same objects."""
         results: list[ToolMessage] = []
         parts: list[str] = []
+        self._media = []
         for message in history[self._converted :]:
             if isinstance(message, ToolMessage):
                 results.append(message)
             elif isinstance(message, UserMessage):
                 self._add_results(results, parts)
+                self._add_media(message.media, parts)
                 parts.append(message.text)
             else:
                 self._add_user_message(results, parts)
@@ -50,13 +55,22 @@ class PlainHistory:
     def _add_results(self, results: list[ToolMessage], parts: list[str]) -> None:
         if results:
             parts.append(render_results(results))
+            end = len("\n\n".join(parts))
+            for result in results:
+                self._media += [replace(one, at=end) for one in result.media]
             results.clear()
+
+    def _add_media(self, media: tuple[MediaReference, ...], parts: list[str]) -> None:
+        if media:
+            before = len("\n\n".join(parts)) + 2 if parts else 0
+            self._media += shift_media(media, before)
 
     def _add_user_message(self, results: list[ToolMessage], parts: list[str]) -> None:
         """Add one message for everything between two answers."""
         self._add_results(results, parts)
         if parts:
-            self._messages.append(UserMessage("\n\n".join(parts)))
+            self._messages.append(UserMessage("\n\n".join(parts), tuple(self._media)))
+            self._media = []
             parts.clear()
 
 

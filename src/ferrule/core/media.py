@@ -1,0 +1,129 @@
+"""Media in messages: references to pictures, sounds and documents, and where they stand in a text.
+
+A message and the journal hold references alone. The bytes are in the artifact store, once, under
+their hash; what sends them to a model reads them from there (`LoadedMedia`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from .value_class import frozen
+
+MediaKind = Literal["image", "audio", "document"]
+"""What a medium is to a model."""
+
+
+@frozen
+class MediaReference:
+    """A medium of a message.
+
+    Attributes:
+        media_kind: What it is to a model.
+        mime: Its media type, found in its bytes.
+        sha256: The hash of its bytes (hex), by which the artifact store has them.
+        size: The number of its bytes.
+        at: How many characters of the message's text stand before it.
+        name: The file name that a model is shown; "" if it has none.
+        width: Pixels of a picture; 0 for others.
+        height: Pixels of a picture; 0 for others.
+    """
+
+    media_kind: MediaKind
+    mime: str
+    sha256: str
+    size: int
+    at: int = 0
+    name: str = ""
+    width: int = 0
+    height: int = 0
+
+    @property
+    def reference(self) -> str:
+        """The name of its artifact."""
+        return f"art-{self.sha256}"
+
+    def describe(self) -> str:
+        """Return a caption: what stands in place of the medium where it cannot be shown."""
+        measures = f", {self.width}x{self.height}" if self.width else ""
+        name = f" {self.name}" if self.name else ""
+        return f"[{self.media_kind}{name}: {self.mime}{measures}, {self.size} bytes]"
+
+
+@frozen
+class LoadedMedia(MediaReference):
+    """A medium whose bytes can be read, as model clients get it."""
+
+    load: Callable[[], bytes] = bytes
+
+
+def load_media(one: MediaReference, read: Callable[[MediaReference], bytes]) -> LoadedMedia:
+    """Return a medium whose bytes `read` returns when they are asked for."""
+    return LoadedMedia(
+        one.media_kind,
+        one.mime,
+        one.sha256,
+        one.size,
+        one.at,
+        one.name,
+        one.width,
+        one.height,
+        lambda: read(one),
+    )
+
+
+def split_content(text: str, media: Sequence[MediaReference]) -> list[str | MediaReference]:
+    """Return a message's content in order: texts, none of them blank, and media."""
+    parts: list[str | MediaReference] = []
+    start = 0
+    for one in media:
+        parts += _list_text(text[start : one.at])
+        parts.append(one)
+        start = max(start, one.at)
+    return parts + _list_text(text[start:])
+
+
+def _list_text(text: str) -> list[str]:
+    text = text.strip("\n")
+    return [text] if text.strip() else []
+
+
+def shift_media(media: tuple[MediaReference, ...], characters: int) -> tuple[MediaReference, ...]:
+    """Return media with so many characters more before them."""
+    if not characters:
+        return media
+    return tuple([replace(one, at=one.at + characters) for one in media])
+
+
+def add_captions(text: str, media: Sequence[MediaReference]) -> str:
+    """Return a message's text with a caption and the reference in place of each medium."""
+    shown = [
+        part if isinstance(part, str) else f"{part.describe()[:-1]}, {part.reference}]"
+        for part in split_content(text, media)
+    ]
+    return "\n".join(shown)
+
+
+_TEXT_BYTES_PER_TOKEN = 3.5
+_PDF_BYTES_PER_TOKEN = 40
+_AUDIO_BYTES_PER_TOKEN = 500
+
+
+def estimate_media_tokens(media: Sequence[MediaReference]) -> int:
+    """Return roughly how many tokens media take.
+
+    Pictures by the formula that Anthropic publishes (pixels / 750), bounded as providers scale
+    them down; other kinds by their size.
+    """
+    return sum(_estimate(one) for one in media)
+
+
+def _estimate(one: MediaReference) -> int:
+    if one.media_kind == "image":
+        return min(max(one.width * one.height // 750, 258), 2600)
+    if one.media_kind == "audio":
+        return one.size // _AUDIO_BYTES_PER_TOKEN + 1
+    per_token = _TEXT_BYTES_PER_TOKEN if one.mime.startswith("text/") else _PDF_BYTES_PER_TOKEN
+    return int(one.size / per_token) + 1

@@ -1,0 +1,228 @@
+"""Pictures, sounds and documents in requests: what each protocol takes, and how it is written.
+
+What a protocol does not take is an error before anything is sent. Text documents become text with
+a frame where a protocol has no form for them.
+
+Sources: the API references of OpenAI (Chat Completions, Responses), Anthropic (Messages: vision,
+PDF support), Google (generateContent: inline data, multimodal function responses), Amazon Bedrock
+(Converse), Ollama (/api/chat) and Cohere (chat, version 2).
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from json.encoder import encode_basestring as quote
+from typing import Literal
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.media import LoadedMedia, MediaReference, split_content
+from ferrule.core.value_class import frozen
+
+from .untrusted_text import escape_untrusted
+
+_MIB = 1 << 20
+_PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_PDF = "application/pdf"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_OFFICE_FORMATS = {
+    f"{_OFFICE}wordprocessingml.document": "docx",
+    f"{_OFFICE}spreadsheetml.sheet": "xlsx",
+}
+_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
+
+Protocol = Literal[
+    "chat completions", "Responses", "Messages", "generateContent", "Converse", "Ollama", "Cohere"
+]
+
+
+@frozen
+class _Support:
+    """The media types that a protocol takes, with the most bytes of one; and pixels of a side."""
+
+    mimes: dict[str, int]
+    max_side: int = 0
+
+
+def _limits(mimes: Sequence[str], size: int) -> dict[str, int]:
+    return dict.fromkeys(mimes, size)
+
+
+_SUPPORT: dict[Protocol, _Support] = {
+    "chat completions": _Support(_limits((*_PICTURES, "audio/wav", "audio/mpeg", _PDF), 32 * _MIB)),
+    "Responses": _Support(_limits((*_PICTURES, _PDF, *_OFFICE_FORMATS), 32 * _MIB)),
+    "Messages": _Support(_limits(_PICTURES, 5 * _MIB) | _limits((_PDF,), 24_000_000), 8000),
+    "generateContent": _Support(
+        _limits(
+            (
+                *_PICTURES[:3],
+                "audio/wav",
+                "audio/mpeg",
+                "audio/flac",
+                "audio/ogg",
+                _PDF,
+            ),
+            15_000_000,
+        )
+    ),
+    "Converse": _Support(
+        _limits(_PICTURES, 3_750_000) | _limits((_PDF, *_OFFICE_FORMATS), 4_500_000), 8000
+    ),
+    "Ollama": _Support(_limits(_PICTURES[:3], 32 * _MIB)),
+    "Cohere": _Support(_limits(_PICTURES, 15_000_000)),
+}
+
+
+def encode_content(
+    protocol: Protocol,
+    text: str,
+    media: Sequence[MediaReference],
+    encode_text: Callable[[str], str],
+) -> list[str]:
+    """Return the content of a message as JSON blocks of a protocol, in order.
+
+    Args:
+        protocol: The protocol.
+        text: The message's text.
+        media: The message's media.
+        encode_text: Writes a text as a block.
+
+    Raises:
+        ProviderError: The protocol does not take a medium (`media_unsupported`), or not one of
+            this size (`media_too_large`).
+    """
+    blocks: list[str] = []
+    for part in split_content(text, media):
+        if isinstance(part, str):
+            blocks.append(encode_text(part))
+        elif part.mime in ("text/plain", "image/svg+xml"):
+            blocks.append(encode_text(_frame_document(part)))
+        else:
+            check_media(protocol, part)
+            blocks.append(_ENCODERS[protocol](part))
+    return blocks
+
+
+def check_media(protocol: Protocol, one: MediaReference) -> None:
+    """Check that a protocol takes a medium. Raises as `encode_content`."""
+    support = _SUPPORT[protocol]
+    most = support.mimes.get(one.mime)
+    if most is None:
+        known = ", ".join(support.mimes)
+        raise ProviderError(
+            f"{one.describe()} cannot be sent: {protocol} takes no {one.mime}",
+            code="media_unsupported",
+            hint=f"it takes {known}; ask a model of another provider, or convert it",
+        )
+    if one.size > most:
+        raise ProviderError(
+            f"{one.describe()} cannot be sent: the most that {protocol} takes is {most} bytes",
+            code="media_too_large",
+            hint="scale it down, or give a part of it",
+        )
+    if support.max_side and max(one.width, one.height) > support.max_side:
+        raise ProviderError(
+            f"{one.describe()} cannot be sent: the most that {protocol} takes is "
+            f"{support.max_side} pixels a side",
+            code="media_too_large",
+            hint="scale it down",
+        )
+
+
+def read_bytes(one: MediaReference) -> bytes:
+    """Return the bytes of a medium. Raises ProviderError if it has none."""
+    if not isinstance(one, LoadedMedia):
+        raise ProviderError(f"{one.describe()} cannot be sent: only its reference is known")
+    return one.load()
+
+
+def encode_images(media: Sequence[MediaReference]) -> list[str]:
+    """Return pictures as Ollama takes them: base64 beside the message's text."""
+    pictures = [one for one in media if one.mime != "text/plain"]
+    for one in pictures:
+        check_media("Ollama", one)
+    return [_base64(one) for one in pictures]
+
+
+def flatten_documents(text: str, media: Sequence[MediaReference]) -> str:
+    """Return a message's text with its text documents in it, at their places."""
+    documents = [one for one in media if one.mime == "text/plain"]
+    if not documents:
+        return text
+    parts = split_content(text, documents)
+    return "\n\n".join([part if isinstance(part, str) else _frame_document(part) for part in parts])
+
+
+def _frame_document(one: MediaReference) -> str:
+    text = escape_untrusted(read_bytes(one).decode("utf-8", "replace"))
+    text = re.sub(r"<(\s*/?\s*document\b)", r"&lt;\1", text, flags=re.IGNORECASE)
+    name = re.sub(r"[\"<>\n]", "_", one.name)
+    return f'<document name="{name}">\n{text}\n</document>'
+
+
+def _base64(one: MediaReference) -> str:
+    return b64encode(read_bytes(one)).decode()
+
+
+def _data_url(one: MediaReference) -> str:
+    return f'"data:{one.mime};base64,{_base64(one)}"'
+
+
+def _file_name(one: MediaReference) -> str:
+    ending = _OFFICE_FORMATS.get(one.mime, "pdf")
+    return quote(one.name or f"{one.media_kind}.{ending}")
+
+
+def _encode_chat(one: MediaReference) -> str:
+    if one.media_kind == "image":
+        return f'{{"type":"image_url","image_url":{{"url":{_data_url(one)}}}}}'
+    if one.media_kind == "audio":
+        form = "wav" if one.mime == "audio/wav" else "mp3"
+        fields = f'"data":"{_base64(one)}","format":"{form}"'
+        return f'{{"type":"input_audio","input_audio":{{{fields}}}}}'
+    fields = f'"filename":{_file_name(one)},"file_data":{_data_url(one)}'
+    return f'{{"type":"file","file":{{{fields}}}}}'
+
+
+def _encode_responses(one: MediaReference) -> str:
+    if one.media_kind == "image":
+        return f'{{"type":"input_image","detail":"auto","image_url":{_data_url(one)}}}'
+    return f'{{"type":"input_file","filename":{_file_name(one)},"file_data":{_data_url(one)}}}'
+
+
+def _encode_messages(one: MediaReference) -> str:
+    source = f'{{"type":"base64","media_type":"{one.mime}","data":"{_base64(one)}"}}'
+    if one.media_kind == "image":
+        return f'{{"type":"image","source":{source}}}'
+    title = f',"title":{quote(one.name)}' if one.name else ""
+    return f'{{"type":"document","source":{source}{title}}}'
+
+
+def _encode_inline(one: MediaReference) -> str:
+    return f'{{"inlineData":{{"mimeType":"{one.mime}","data":"{_base64(one)}"}}}}'
+
+
+def _encode_converse(one: MediaReference) -> str:
+    source = f'"source":{{"bytes":"{_base64(one)}"}}'
+    if one.media_kind == "image":
+        return f'{{"image":{{"format":"{one.mime[6:]}",{source}}}}}'
+    # A document needs a name of few characters, which differs from the others of a request.
+    stem = _INVALID_IN_NAME.sub("-", one.name.rpartition(".")[0])[:100].strip() or "document"
+    name = quote(f"{stem} {one.sha256[:8]}")
+    form = _OFFICE_FORMATS.get(one.mime, "pdf")
+    return f'{{"document":{{"format":"{form}","name":{name},{source}}}}}'
+
+
+def _encode_cohere(one: MediaReference) -> str:
+    return f'{{"type":"image_url","image_url":{{"url":{_data_url(one)}}}}}'
+
+
+_ENCODERS: dict[Protocol, Callable[[MediaReference], str]] = {
+    "chat completions": _encode_chat,
+    "Responses": _encode_responses,
+    "Messages": _encode_messages,
+    "generateContent": _encode_inline,
+    "Converse": _encode_converse,
+    "Cohere": _encode_cohere,
+}

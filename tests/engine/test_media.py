@@ -1,0 +1,255 @@
+"""Media in runs: taken in by content, kept once, referred to, and given back byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from ferrule import Agent, Audio, ConfigError, Document, Image, Storage, tool
+from ferrule.core.compaction import Compaction
+from ferrule.core.events import ContextCompacted, RunStarted, ToolAnswered, dump_event
+from ferrule.core.identity import Identity
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.engine.context.compaction_plan import estimate_tokens
+from ferrule.engine.media import SessionMedia
+from ferrule.engine.replay.replay import replay
+from ferrule.models.media import read_bytes
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.storage.artifacts.memory import MemoryArtifactStore
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.testing.artifact_conformance import ArtifactConformance
+from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png, make_wav
+
+
+@tool
+def take_picture() -> Image:
+    """Take a picture."""
+    return Image.from_bytes(make_png(5, 4), name="shot.png")
+
+
+@tool
+def scan_pages() -> list[str | Image]:
+    """Scan pages."""
+    return ["Page 1:", Image.from_bytes(make_png(5, 4)), "that was all"]
+
+
+def seen(model: Scripted, ask: int, message: int) -> list[bytes]:
+    """The bytes that a model was given with one message."""
+    given = model.asks[ask].history[message]
+    assert not isinstance(given, AssistantMessage)
+    return [read_bytes(one) for one in given.media]
+
+
+@pytest.mark.proves("media.kept-once")
+def test_a_picture_reaches_the_model_and_comes_out_of_the_journal(tmp_path: Path) -> None:
+    picture = make_png(7, 3)
+    (tmp_path / "p.png").write_bytes(picture)
+    model = Scripted([calls(("take_picture", {})), says("a cat")])
+    storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
+    agent = Agent(model, [take_picture], workspace=tmp_path, storage=storage)
+    run = agent.run_sync(["What is", Image.from_path("p.png"), "this?"])
+    assert seen(model, 0, 0) == [picture]
+    assert seen(model, 1, 2) == [make_png(5, 4)]
+
+    records = list(agent.journal.records(run.session))
+    (started,) = (one.event for one in records if isinstance(one.event, RunStarted))
+    assert started.text == "What is\nthis?"
+    assert [(one.at, one.width, one.name) for one in started.media] == [(7, 7, "p.png")]
+    (answered,) = (one.event for one in records if isinstance(one.event, ToolAnswered))
+    assert answered.result.data == "[image shot.png: image/png, 5x4, 69 bytes]"
+    assert len(answered.result.media) == 1
+    store = agent.find_media_store()
+    scope = Scope(agent.tenant, agent.user, run.session)
+    kept = [store.read(scope, one.reference, 0, one.size) for one in store.list(scope)]
+    assert sorted(kept) == sorted([picture, make_png(5, 4)])
+    # Replay needs none of the bytes, and no model.
+    for artifact in store.list(scope):
+        store.delete(scope, artifact.reference)
+    assert replay(records).differences == ()
+
+
+def test_a_list_of_texts_and_pictures_from_a_tool_keeps_its_order() -> None:
+    model = Scripted([calls(("scan_pages", {})), says("ok")])
+    run = Agent(model, [scan_pages]).run_sync("scan")
+    message = run.messages[2]
+    assert isinstance(message, ToolMessage)
+    assert message.text == "Page 1:\n[image: image/png, 5x4, 69 bytes]\nthat was all"
+    assert seen(model, 1, 2) == [make_png(5, 4)]
+
+
+def test_a_session_that_is_resumed_or_forked_still_has_its_pictures(tmp_path: Path) -> None:
+    model = Scripted([says("one"), says("two"), says("three")])
+    storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
+    agent = Agent(model, storage=storage)
+
+    async def story() -> None:
+        first = agent.session()
+        await first.run([Image(make_png())])
+        forked = first.fork(1)
+        await first.close()
+        for ask, name in enumerate((first.id, forked), 1):
+            session = agent.resume(name)
+            await session.run("and?")
+            await session.close()
+            assert seen(model, ask, 0) == [make_png()]
+
+    asyncio.run(story())
+
+
+@pytest.mark.proves("media.carried-or-left")
+def test_a_history_carries_its_media_or_leaves_them() -> None:
+    first = Agent(Scripted([says("one")])).run_sync(["see", Image(make_png(9, 9))])
+    carried = first.messages.to_json(media=True)
+    for history in (first.messages, carried):
+        model = Scripted([says("two")])
+        Agent(model).run_sync("and?", history=history)
+        assert seen(model, 0, 0) == [make_png(9, 9)]
+    agent = Agent(Scripted([]))
+    left = first.messages.to_json()
+    assert len(left) < 400
+    with pytest.raises(ConfigError, match=r"bytes of .* are not in it"):
+        agent.run_sync("and?", history=left)
+    changed = json.loads(carried)
+    (digest,) = changed["media"]
+    changed["media"][digest] = "AAAA"
+    with pytest.raises(ConfigError, match="were changed"):
+        agent.run_sync("and?", history=json.dumps(changed))
+
+
+@pytest.mark.proves("media.attacks")
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        pytest.param(Image(b"\x89PNG\r\n\x1a\n" + b"0" * 50_000_000), "50000008 bytes", id="50 MB"),
+        pytest.param(Image(make_wav()), "is no image: its content is audio/wav", id="wrong type"),
+        pytest.param(Image(PDF, name="a.png"), "application/pdf", id="wrong name"),
+        pytest.param(Audio(make_png()), "is no audio", id="picture as sound"),
+        pytest.param(Image(make_gif(3)), "animated", id="animated GIF"),
+        pytest.param(Image(make_png(animated=True)), "animated", id="animated PNG"),
+        pytest.param(Image(make_png()[:-20]), "cut off", id="truncated PNG"),
+        pytest.param(Image(make_gif()[:-2]), "cut off", id="truncated GIF"),
+        pytest.param(Image(b"\xff\xd8\xff\xe0\0\x10JFIF"), "cut off", id="truncated JPEG"),
+        pytest.param(Document(PDF[:-8]), "cut off", id="truncated PDF"),
+        pytest.param(Audio(make_wav()[:-4]), "cut off", id="truncated WAV"),
+        pytest.param(Document(b"PK\x03\x04" + b"x" * 40), "cut off", id="truncated ZIP"),
+        pytest.param(Image(SVG), "convert it to PNG", id="SVG with script"),
+        pytest.param(
+            Image(make_png(20_000, 1)[:16] + b"\0\1\0\0" * 2 + make_png()[24:]), "pixels", id="bomb"
+        ),
+        pytest.param(Document(b"\x7fELF\2\1\1\0\0\0"), "nothing that models take", id="program"),
+        pytest.param(Image(b""), "is empty", id="empty"),
+    ],
+)
+def test_what_cannot_be_given_to_a_model_is_a_clear_error(part: Image, said: str) -> None:
+    model = Scripted([])
+    with pytest.raises(ConfigError, match=said):
+        Agent(model).run_sync(["see", part])
+    assert model.asks == []
+
+
+@pytest.mark.proves("media.attacks")
+def test_paths_stay_in_the_workspace_and_protected_names_are_refused(tmp_path: Path) -> None:
+    inside = tmp_path / "work"
+    inside.mkdir()
+    (tmp_path / "out.png").write_bytes(make_png())
+    (inside / "link.png").symlink_to(tmp_path / "out.png")
+    (inside / ".env").write_text("KEY=1")
+    (inside / "hidden.png").symlink_to(inside / ".env")
+    agent = Agent(Scripted([]), workspace=inside)
+    for path in ("link.png", "../out.png", str(tmp_path / "out.png"), ".env", "hidden.png"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            agent.run_sync([Document.from_path(path)])
+    # Without a workspace a program opens what it likes, but no secrets.
+    with pytest.raises(ConfigError, match="secrets"):
+        Agent(Scripted([])).run_sync([Document.from_path(inside / "hidden.png")])
+
+
+def test_a_tool_that_returns_a_broken_picture_fails_with_the_reason() -> None:
+    @tool
+    def broken() -> Image:
+        """Return half a picture."""
+        return Image(make_png()[:-20])
+
+    run = Agent(Scripted([calls(("broken", {})), says("ok")]), [broken]).run_sync("go")
+    assert not run.results[0].success
+    assert "cut off" in (run.results[0].error_message or "")
+
+
+def test_whole_media_of_every_kind_are_known_by_their_content() -> None:
+    media = SessionMedia(MemoryArtifactStore(), Identity("t", "u", "s", "r"), None)
+    parts = [
+        Image(make_gif()),
+        Audio(make_wav()),
+        Document(PDF),
+        Document(b"# Title"),
+        Document(SVG),
+    ]
+    text, found = asyncio.run(media.take_message(["look", *parts]))
+    assert text == "look"
+    assert [one.mime for one in found] == [
+        "image/gif",
+        "audio/wav",
+        "application/pdf",
+        "text/plain",
+        "image/svg+xml",
+    ]
+
+
+@pytest.mark.proves("media.text-only-unchanged")
+def test_a_text_only_run_writes_what_it_wrote_before() -> None:
+    journal = SqliteJournal(":memory:")
+    run = Agent(Scripted([says("hi")]), storage=Storage(journal=journal)).run_sync("hello")
+    bodies = [dump_event(one.event)[1] for one in journal.records(run.session)]
+    assert not [body for body in bodies if '"media"' in body]
+    assert '"media"' not in run.messages.to_json()
+
+
+def test_compaction_keeps_a_caption_and_a_reference() -> None:
+    (reference,) = asyncio.run(
+        SessionMedia(MemoryArtifactStore(), Identity("t", "u", "s", "r"), None).take_message(
+            [Image(make_png(), name="a.png")]
+        )
+    )[1]
+    history = [
+        UserMessage("see", (reference,)),
+        AssistantMessage("seen"),
+        UserMessage("go on"),
+        AssistantMessage("yes"),
+        UserMessage("more"),
+    ]
+    event = ContextCompacted(made="summary", through=4, kept=(1,), text="summary")
+    sent = Compaction().apply(event, list(history))
+    assert isinstance(sent[0], UserMessage)
+    assert sent[0].media == ()
+    assert "a.png" in sent[0].text
+    assert reference.reference in sent[0].text
+
+
+def test_messages_in_the_shapes_of_openai_and_anthropic_have_their_media() -> None:
+    model = Scripted([calls(("take_picture", {})), says("ok")])
+    run = Agent(model, [take_picture]).run_sync(["see", Image(make_png())])
+    shown = run.messages.to_openai()
+    assert [one["role"] for one in shown] == ["user", "assistant", "tool", "user", "assistant"]
+    assert [part["type"] for part in shown[0]["content"]] == ["text", "image_url"]
+    assert [part["type"] for part in shown[3]["content"]] == ["text", "image_url"]
+    blocks = run.messages.to_anthropic()
+    assert [part["type"] for part in blocks[0]["content"]] == ["text", "image"]
+    assert [part["type"] for part in blocks[2]["content"][0]["content"]] == ["text", "image"]
+
+
+def test_media_are_counted_in_tokens() -> None:
+    text = estimate_tokens(UserMessage("see"))
+    media = SessionMedia(MemoryArtifactStore(), Identity("t", "u", "s", "r"), None)
+    _, found = asyncio.run(media.take_message([Image(make_png(1500, 1000))]))
+    assert estimate_tokens(UserMessage("see", found)) == text + 2000
+
+
+class TestMemoryStore(ArtifactConformance):
+    """The store in memory fulfils the contract of all stores."""
+
+    def open_store(self) -> MemoryArtifactStore:
+        return MemoryArtifactStore()
