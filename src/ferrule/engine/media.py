@@ -91,10 +91,11 @@ class SessionMedia:
         return text, tuple([replace(one, at=len(text)) for one in media])
 
     def _keep(self, part: Media) -> MediaReference:
-        label = f"the {part.media_kind} `{part.name}`" if part.name else f"the {part.media_kind}"
+        kind = part.media_kind or "attachment"
+        label = f"the {kind} `{part.name}`" if part.name else f"the {kind}"
         data = self._read(part, label)
         found = detect_type(data, label)
-        if found.media_kind != part.media_kind:
+        if part.media_kind not in (None, found.media_kind):
             raise MediaInvalid(
                 f"{label} is no {part.media_kind}: its content is {found.mime}",
                 hint=f"give it as `{found.media_kind.capitalize()}`"

@@ -18,7 +18,7 @@ from ferrule.core.media import MediaKind
 
 
 class Media:
-    """A picture, a sound or a document: made by one of its three constructors.
+    """A picture, a sound or a document, whichever its content is; see also the three below.
 
     Attributes:
         path: Where its bytes are; "" if they are given or in an artifact.
@@ -27,8 +27,8 @@ class Media:
         name: The file name that a model is shown.
     """
 
-    media_kind: ClassVar[MediaKind]
-    is_media = True
+    media_kind: ClassVar[MediaKind | None] = None
+    """What its content must be; None takes any kind."""
 
     def __init__(
         self, data: bytes | None = None, *, path: str = "", artifact: str = "", name: str = ""

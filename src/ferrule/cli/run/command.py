@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.runtime.options import common_options, yes_to_option
+
+if TYPE_CHECKING:
+    from ferrule.tools.media import Media
 
 
 @click.command()
@@ -36,6 +39,15 @@ from ferrule.runtime.options import common_options, yes_to_option
     default="auto",
     help="How the model is held to the schema.",
 )
+@click.option(
+    "-a",
+    "--attach",
+    "attached",
+    metavar="FILE",
+    multiple=True,
+    help="Give the model a picture, sound or document of the folder; `-` reads it from standard "
+    "input. Repeatable.",
+)
 @yes_to_option
 @click.option(
     "--resume",
@@ -54,7 +66,8 @@ from ferrule.runtime.options import common_options, yes_to_option
 def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     """Answer one message and exit.
 
-    PROMPT is the message; text piped into standard input is added to it as context. Without a
+    PROMPT is the message; text piped into standard input is added to it as context. Files that
+    are attached (-a) lie in the folder; others can be piped in. Without a
     terminal nobody can be asked, so a call that needs approval is refused and reported, unless a
     rule or --yes-to allows it. With --schema, standard output has the JSON and nothing else. Exit
     codes: 0 done, 3 the last tool result was a failure, 4 denied or no answer fits the schema, 5
@@ -66,12 +79,27 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
         raise click.UsageError("--json and --json-stream exclude each other; choose one")
     if options["schema"] and options["schema_multi"]:
         raise click.UsageError("--schema and --schema-multi exclude each other; choose one")
-    text = build_prompt(prompt)
-    if not text:
+    attached = options.pop("attached")
+    if attached.count("-") > 1:
+        raise click.UsageError("standard input can be attached once")
+    text = " ".join(prompt).strip() if "-" in attached else build_prompt(prompt)
+    if not text and not attached:
         raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")
     from .one_shot import run_once
 
-    return asyncio.run(run_once(text, options, session_id=options.get("resume_id")))
+    content = [text, *attach(attached)] if attached else text
+    return asyncio.run(run_once(content, options, session_id=options.get("resume_id")))
+
+
+def attach(names: tuple[str, ...]) -> list[Media]:
+    """Return the files to attach; `-` is what standard input has."""
+    from ferrule.tools.media import Media
+    from ferrule.tools.media_types import MAX_BYTES
+
+    return [
+        Media(sys.stdin.buffer.read(MAX_BYTES + 1)) if name == "-" else Media.from_path(name)
+        for name in names
+    ]
 
 
 def build_prompt(prompt: tuple[str, ...]) -> str:

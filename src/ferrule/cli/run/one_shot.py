@@ -20,6 +20,7 @@ from ferrule.core.events import FORMAT, Event, event_to_json
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.runtime.assemble import find_session_model
+from ferrule.tools.media import Content
 
 CALL_EXIT_CODES = {
     ErrorType.PERMISSION_DENIED: 4,
@@ -33,14 +34,14 @@ NOT_DONE = 3
 
 
 async def run_once(
-    text: str, options: dict[str, Any], *, session_id: str | None = None, finish: bool = False
+    text: Content, options: dict[str, Any], *, session_id: str | None = None, finish: bool = False
 ) -> int:
     """Run a message and return the exit code.
 
     Ctrl-C and SIGTERM end the run in order and leave a session that can be continued.
 
     Args:
-        text: The message.
+        text: The message: text, or a list of texts and media.
         options: The options of the command, by parameter name.
         session_id: The session to continue, by its id or the beginning of it; None for a new one.
         finish: Whether to finish first what the session left open.
@@ -98,7 +99,11 @@ def cancel_on_signals(task: asyncio.Task[Any], *, interrupts: bool = True) -> Ge
 
 
 async def _work(
-    session: Session, text: str, assembly: TerminalAssembly, options: dict[str, Any], finish: bool
+    session: Session,
+    text: Content,
+    assembly: TerminalAssembly,
+    options: dict[str, Any],
+    finish: bool,
 ) -> int:
     stream = bool(options.get("json_stream"))
     one_object = bool(options.get("as_json"))
@@ -135,7 +140,7 @@ async def _work(
 
 
 async def _runs(
-    session: Session, text: str, finish: bool, assembly: TerminalAssembly
+    session: Session, text: Content, finish: bool, assembly: TerminalAssembly
 ) -> AsyncIterator[RunResult]:
     if finish:
         unfinished = await session.resume()
