@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .core.identity import Identity
     from .core.limits import Limits
+    from .core.media import Audio, Document, Image
     from .engine.agent import Agent
     from .engine.agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
     from .engine.context.options import ContextOptions
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from .tools.decorator import tool
     from .tools.define import define_tool
     from .tools.definition import COMMAND, READS, URL, WRITES, Risk, SideEffect, Tool
-    from .tools.media import Audio, Document, Image
     from .tools.reliability import Reliability
     from .tools.search.options import ToolSearch
 
@@ -232,7 +232,7 @@ __getattr__, __dir__ = lazy_names(
             "SideEffect",
             "Tool",
         ),
-        ".tools.media": ("Audio", "Document", "Image"),
+        ".core.media": ("Audio", "Document", "Image"),
         ".tools.reliability": ("Reliability",),
         ".tools.search.options": ("ToolSearch",),
     },

@@ -25,6 +25,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import HistoryGiven, JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
@@ -35,7 +36,6 @@ from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_journal
 from ferrule.tools.catalog import Catalog, ToolLike
-from ferrule.tools.media import Content
 
 from . import delegation, hooks, registration, tool_search
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling

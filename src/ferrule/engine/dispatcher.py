@@ -25,7 +25,7 @@ from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.core.media import MediaReference
+from ferrule.core.media import MediaReference, has_media
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.catalog import Catalog
@@ -33,7 +33,6 @@ from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 from ferrule.tools.launch import Launch
-from ferrule.tools.media import has_media
 
 from . import timeouts_and_retries, tool_search
 from .artifacts.intake import ArtifactIntake, cut_chunks

@@ -14,12 +14,11 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.core.media import MediaReference, load_media
+from ferrule.core.media import Content, Media, MediaReference, load_media
 from ferrule.core.messages import AssistantMessage, Message
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
-from ferrule.tools.media import Content, Media
 from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
 from .result_bounds import jsonable

@@ -25,6 +25,7 @@ from ferrule.core.events import ContextCompacted, RunFinished, RunStarted, Usage
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
+from ferrule.core.media import Content
 from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
@@ -37,7 +38,6 @@ from ferrule.permissions.rules import PermissionRule
 from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
-from ferrule.tools.media import Content
 
 from . import hooks
 from . import output as typed_output

@@ -10,7 +10,7 @@ import click
 from ferrule.runtime.options import common_options, yes_to_option
 
 if TYPE_CHECKING:
-    from ferrule.tools.media import Media
+    from ferrule.core.media import Media
 
 
 @click.command()
@@ -93,7 +93,7 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
 
 def attach(names: tuple[str, ...]) -> list[Media]:
     """Return the files to attach; `-` is what standard input has."""
-    from ferrule.tools.media import Media
+    from ferrule.core.media import Media
     from ferrule.tools.media_types import MAX_BYTES
 
     return [

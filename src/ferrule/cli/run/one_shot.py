@@ -17,10 +17,10 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, event_to_json
+from ferrule.core.media import Content
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.runtime.assemble import find_session_model
-from ferrule.tools.media import Content
 
 CALL_EXIT_CODES = {
     ErrorType.PERMISSION_DENIED: 4,
