@@ -6,7 +6,6 @@ their hash; what sends them to a model reads them from there (`LoadedMedia`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, cast
@@ -146,29 +145,23 @@ class Media:
     def __init__(
         self, data: bytes | None = None, *, path: str = "", artifact: str = "", name: str = ""
     ) -> None:
-        # Imported here: `errors` refers to results, which refer to this module.
-        from .errors import ConfigError
-
         if sum((data is not None, bool(path), bool(artifact))) != 1:
-            raise ConfigError(
-                f"{type(self).__name__}: give bytes, a path or an artifact",
-                hint=f'`{type(self).__name__}.from_path("…")`',
-            )
+            raise TypeError(f"{type(self).__name__}: give bytes, a path or an artifact")
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]  given by a program
-            raise ConfigError(f"{type(self).__name__}: {type(data).__name__} is given, not bytes")
+            raise TypeError(f"{type(self).__name__}: {type(data).__name__} is given, not bytes")
         self.data = None if data is None else bytes(data)
         self.path = path
         self.artifact = artifact
-        self.name = name or os.path.basename(path)  # noqa: PTH119  pathlib is not loaded for text
+        self.name = name or path.rpartition("/")[2]
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str], *, name: str = "") -> Self:
+    def from_path(cls, path: object, *, name: str = "") -> Self:
         """Return the content of a file.
 
         An agent with a workspace opens it there, like any tool would; protected names are refused
         everywhere.
         """
-        return cls(path=os.fspath(path), name=name)
+        return cls(path=str(path), name=name)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str = "") -> Self:
