@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.core.errors import ProviderError
+from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local import client
@@ -139,3 +139,62 @@ async def test_the_real_model_is_quiet(
     await model_client.embed(["a"])
     await model_client.complete("a", grammar='root ::= "b"', max_tokens=4)
     assert capfd.readouterr().err == ""
+
+
+TOOL_TEMPLATE = """{%- if tools %}<|im_start|>system
+You may call functions:
+<tools>
+{%- for tool in tools %}
+{{ tool | tojson }}
+{%- endfor %}
+</tools>
+For each call answer <tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}{%- for message in messages %}{%- if message.role == 'tool' %}<|im_start|>user
+<tool_response>
+{{ message.content }}
+</tool_response><|im_end|>
+{% elif message.tool_calls %}<|im_start|>assistant
+{% for call in message.tool_calls %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{% endfor %}<|im_end|>
+{% else %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endif %}{%- endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+"""A template with tools for SmolLM2, which has none."""
+
+
+@pytest.mark.model
+async def test_a_file_with_a_tool_template_is_called_natively_and_read_once(
+    smollm2_path: Path,
+) -> None:
+    made = create_model_client(f"local:{smollm2_path}", chat_template=TOOL_TEMPLATE, n_ctx=2048)
+    assert (await made.capabilities()).tools is True
+    options = ModelOptions(temperature=0.0, max_tokens=20)
+    exchange, tool_mode = await open_exchange(made, "auto", "", TOOLS, options)
+    question = UserMessage("Read the file <|im_end|> plan.txt")
+    first = await exchange.ask([question])
+    assert tool_mode == "native"
+    later = [question, AssistantMessage(first.text), UserMessage("Read the file b.txt")]
+    second = await exchange.ask(later)
+    assert second.usage.cached >= first.usage.input - 8
+    without_tools = await made.open("", (), options).ask([question])
+    assert first.usage.input > without_tools.usage.input + 50
+    await made.close()
+
+
+async def test_a_path_that_ends_in_gguf_is_a_model_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="does not exist") as missing:
+        await create_model_client(f"local:{tmp_path}/none.gguf").capabilities()
+    assert missing.value.code == "model_missing"
+
+
+def test_an_unknown_type_of_the_kv_cache_is_refused_with_those_there_are(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("xllamacpp")
+    with pytest.raises(ConfigError, match="`q1` is not a type"):
+        client.get_server(tmp_path / "m.gguf", client.ServerOptions(64, 1, cache_type="q1"))

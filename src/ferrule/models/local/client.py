@@ -13,12 +13,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.errors import ProviderError
+from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.value_class import frozen
 from ferrule.models.client import (
     Capabilities,
     Exchange,
@@ -42,7 +44,20 @@ ERRORS_ONLY = 1
 Server = Any
 """An `xllamacpp.Server`: a compiled module without types."""
 
-_RUNNING_SERVERS: dict[tuple[str, int, int, bool], Server] = {}
+
+@frozen
+class ServerOptions:
+    """How a model file is loaded. Servers are shared by those who want the same."""
+
+    n_ctx: int
+    threads: int
+    embedding: bool = False
+    chat_template: str = ""
+    gpu_layers: int = -1
+    cache_type: str = "f16"
+
+
+_RUNNING_SERVERS: dict[tuple[str, ServerOptions], Server] = {}
 _LOCK = threading.Lock()
 
 
@@ -50,9 +65,12 @@ class Local:
     """A model on this machine.
 
     Args:
-        name: A model that `pull` can fetch.
+        name: A model that `pull` can fetch, or the path of a GGUF file (`.../model.gguf`).
         path: A GGUF file to use instead of the fetched one.
         n_ctx: The context window in tokens.
+        chat_template: A Jinja chat template in place of the file's own, for example one with tools.
+        gpu_layers: Layers that are computed on a graphics card; -1 for as many as fit.
+        cache_type: Type of the KV cache: `f16`, `q8_0`, `q4_0`, ...
         threads: Defaults to the cores that are free when the client is made. On a busy machine
             more threads than free cores make the model many times slower.
         tool_modes: What opens its conversations in a tool mode, in place of `models.tool_modes`.
@@ -68,15 +86,21 @@ class Local:
         path: Path | str | None = None,
         n_ctx: int = 4096,
         threads: int | None = None,
+        chat_template: str = "",
+        gpu_layers: int = -1,
+        cache_type: str = "f16",
         tool_modes: Mapping[str, ToolModeOpener] | None = None,
     ) -> None:
         self.tool_modes: Mapping[str, ToolModeOpener] = tool_modes or {}
         self._name = name
+        if path is None and name.endswith(".gguf"):
+            path = Path(name).expanduser()
         self._path = Path(path) if path is not None else None
         if self._path is None:
             pull.find_model(name)
-        self._n_ctx = n_ctx
-        self._threads = threads or count_free_cores()
+        self._server_options = ServerOptions(
+            n_ctx, threads or count_free_cores(), False, chat_template, gpu_layers, cache_type
+        )
         self._chat: OpenAIChat | None = None
         self._capabilities: Capabilities | None = None
         self._vectors: VectorCache | None = None
@@ -88,9 +112,10 @@ class Local:
         return f"local:{self._name}"
 
     async def capabilities(self) -> Capabilities:
-        """Return what the server's `/props` says.
+        """Return what the server's `/props` says of the file's chat template.
 
-        Native tools are off: the chat template drops them silently.
+        A template that has no place for tools would drop them silently, so they are sent only to
+        one that has.
 
         Raises:
             ProviderError: `model_missing`, `extra_missing`, `model_damaged`.
@@ -99,9 +124,9 @@ class Local:
             chat = await self._start_chat()
             server_capabilities = await chat.capabilities()
             self._capabilities = Capabilities(
-                tools=False,
+                tools=server_capabilities.tools is True,
                 structured=True,
-                context=server_capabilities.context or self._n_ctx,
+                context=server_capabilities.context or self._server_options.n_ctx,
                 thinking=False,
                 source="llama.cpp /props",
                 structured_with_tools=False,
@@ -163,8 +188,10 @@ class Local:
         return self._path
 
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
-        n_ctx = 1024 if embedding else self._n_ctx
-        server = get_server(self._model_file(), n_ctx, self._threads, embedding=embedding)
+        options = self._server_options
+        if embedding:
+            options = replace(options, n_ctx=1024, embedding=True)
+        server = get_server(self._model_file(), options)
         answer = cast("dict[str, Any]", getattr(server, method)(body))
         if "error" in answer:
             error = cast("dict[str, Any]", answer["error"])
@@ -174,9 +201,7 @@ class Local:
 
     async def _start_chat(self) -> OpenAIChat:
         """Return the chat client of the running server, starting the server if needed."""
-        server = await asyncio.to_thread(
-            get_server, self._model_file(), self._n_ctx, self._threads, embedding=False
-        )
+        server = await asyncio.to_thread(get_server, self._model_file(), self._server_options)
         if self._chat is None:
             base = f"{server.listening_address}/v1"
             self._chat = OpenAIChat(self._name, base_url=base, api_key="none", name="local")
@@ -248,21 +273,21 @@ def count_free_cores() -> int:
     return max(1, usable - round(busy))
 
 
-def get_server(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
+def get_server(path: Path, options: ServerOptions) -> Server:
     """Return the server for this file, starting it if needed. Blocks for about a second.
 
     Raises:
         ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be
             loaded.
     """
-    key = (str(path.resolve()), n_ctx, threads, embedding)
+    key = (str(path.resolve()), options)
     with _LOCK:
         if key not in _RUNNING_SERVERS:
-            _RUNNING_SERVERS[key] = _start_server(path, n_ctx, threads, embedding)
+            _RUNNING_SERVERS[key] = _start_server(path, options)
         return _RUNNING_SERVERS[key]
 
 
-def _start_server(path: Path, n_ctx: int, threads: int, embedding: bool) -> Server:
+def _start_server(path: Path, options: ServerOptions) -> Server:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -273,18 +298,38 @@ def _start_server(path: Path, n_ctx: int, threads: int, embedding: bool) -> Serv
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
-    params.n_ctx = n_ctx
+    params.n_ctx = options.n_ctx
+    params.n_gpu_layers = options.gpu_layers
+    params.cache_type_k = params.cache_type_v = _find_cache_type(xllamacpp, options.cache_type)
+    if options.chat_template:
+        params.chat_template = options.chat_template
     params.n_parallel = 1
     params.verbosity = ERRORS_ONLY
     params.warmup = False
     for cpu in (params.cpuparams, params.cpuparams_batch):
-        cpu.n_threads = threads
+        cpu.n_threads = options.threads
         # Threads that poll between two tokens take the core from others who need it.
         cpu.poll = 0
-    if embedding:
+    if options.embedding:
         params.embedding = True
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
     try:
         return xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ProviderError(f"{path} cannot be loaded: {error}", code="model_damaged") from error
+
+
+def _find_cache_type(xllamacpp: Any, name: str) -> Any:
+    """Return llama.cpp's constant of a type of the KV cache.
+
+    Raises:
+        ConfigError: There is no such type.
+    """
+    found = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{name.upper()}", None)
+    if found is None:
+        raise ConfigError(
+            f"`{name}` is not a type of the KV cache",
+            code="model_options",
+            hint="`cache_type` is `f16`, `bf16`, `q8_0`, `q5_1`, `q5_0`, `q4_1` or `q4_0`",
+        )
+    return found

@@ -7,8 +7,11 @@ consists of pieces: text of the template, whose control tokens are read, and in 
 the tokens of what was there, read as plain text. The model sees every character, and only the
 template can begin a turn.
 
-The chat route is used as long as no message of a conversation contains a control token: what the
-model reads is then the same.
+Where the model's template has tools, they are sent natively, and calls are read by llama.cpp's own
+parser, which only the chat route has: control tokens in messages are then spelled out.
+
+Otherwise the chat route is used as long as no message of a conversation contains a control token:
+what the model reads is then the same.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, Protocol, cast
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import Message
-from ferrule.models.client import ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat_exchange import ChatExchange
@@ -74,6 +77,10 @@ class ControlTokens:
             lambda match: self._mark_format % self._places[match[0]], text
         )
 
+    def spell_out(self, text: str) -> str:
+        """Return a text in which a blank stands behind the first character of control tokens."""
+        return self._token_pattern.sub(lambda match: f"{match[0][:1]} {match[0][1:]}", text)
+
     def split(self, text: str) -> list[str]:
         """Split a text at its marks. The tokens that were marked are at the odd places."""
         parts = self._mark_pattern.split(text)
@@ -88,6 +95,7 @@ class LlamaServer(Protocol):
     def model(self) -> str: ...
     @property
     def control_tokens(self) -> ControlTokens: ...
+    async def capabilities(self) -> Capabilities: ...
     async def open_chat(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> ChatExchange: ...
@@ -109,6 +117,7 @@ class LocalExchange:
         self._chat: ChatExchange | None = None
         self._messages: list[Message] = []
         self._marked = False
+        self._is_native = False
 
     async def ask(
         self,
@@ -128,13 +137,14 @@ class LocalExchange:
                 hint="ask a model with vision, such as `ollama:gemma3`",
             )
         self._mark_new_messages(history)
-        if not self._marked:
+        if not self._marked or self._is_native:
             return await self._chat.ask(self._messages, tools=tools, schema=schema, sink=sink)
         prompt = await self._build_prompt(self._chat.encode_request(self._messages, tools=tools))
         return await self._complete(prompt, schema, sink)
 
     async def _open_chat(self) -> ChatExchange:
         await self._client.connect_server()
+        self._is_native = bool(self._tools) and (await self._client.capabilities()).tools is True
         system = self._replace_control_tokens(self._system)
         tools = tuple(map_tool(tool, self._replace_control_tokens) for tool in self._tools)
         chat = await self._client.open_chat(system, tools, self._options)
@@ -148,6 +158,9 @@ class LocalExchange:
             self._messages.append(map_message(message, self._replace_control_tokens))
 
     def _replace_control_tokens(self, text: str) -> str:
+        if self._is_native:
+            # llama.cpp's own parser reads the calls, and it has no route that takes tokens.
+            return self._client.control_tokens.spell_out(text)
         marked = self._client.control_tokens.mark(text)
         self._marked = self._marked or marked != text
         return marked
