@@ -57,8 +57,8 @@ def _measure_profile(folder: Path, profile: str, shapes: str) -> str:
         "model": f"scripted:{script}",
         "journal__path": str(folder / "journal.db"),
         "tools__profile": profile,
-        "tools__shapes": shapes,
     }
+    os.environ["FERRULE_TOOLS_SHAPES"] = shapes
     assembly = assemble(given, notice=lambda _: None)
     session = assembly.open_session(None)
     specs = assembly.agent.offered_tools.specs()
