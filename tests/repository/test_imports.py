@@ -62,7 +62,7 @@ HEAVY = {
     },
     "starlark": {"extensions.starlark"},
     "jiter": {"models", "engine.output", "cli.tool_cards"},
-    "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models"},
+    "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models", "small_models"},
     "platformdirs": {"storage.paths"},
     "pathspec": {"toolkits", "permissions.rule_matching", "extensions.skills"},
     "tree_sitter": {"toolkits"},

@@ -158,9 +158,9 @@ class SessionMedia:
         try:
             data = self.store.read(self._scope, one.reference, 0, one.size)
         except FerruleError as error:
-            raise _missing(one, str(error)) from error
+            raise _missing_error(one, str(error)) from error
         if hashlib.sha256(data).hexdigest() != one.sha256:
-            raise _missing(one, "its bytes were changed")
+            raise _missing_error(one, "its bytes were changed")
         return data
 
     def copy_from(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
@@ -171,7 +171,7 @@ class SessionMedia:
         self.store.put(self._scope, (data,), mime=one.mime)
 
 
-def _missing(one: MediaReference, why: str) -> ProviderError:
+def _missing_error(one: MediaReference, why: str) -> ProviderError:
     return ProviderError(
         f"{one.describe()} cannot be sent: {why}",
         code="media_missing",

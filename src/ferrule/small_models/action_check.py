@@ -26,7 +26,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-import yaml
 
 from ferrule.core.value_class import frozen
 from ferrule.models.client import ToolSpec
@@ -75,6 +74,8 @@ class _Words:
 @cache
 def load_words() -> _Words:
     """Return the words of `actions.yaml`, read once."""
+    import yaml
+
     text = resources.files("ferrule.small_models").joinpath("actions.yaml").read_text()
     data = cast("dict[str, Any]", yaml.safe_load(text))
     kinds = {name: _read_kind(part) for name, part in data["kinds"].items()}

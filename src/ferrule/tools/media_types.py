@@ -81,7 +81,7 @@ def _cut(name: str) -> MediaInvalid:
     return MediaInvalid(f"{name} is cut off: its end is missing", hint="get the whole file again")
 
 
-def _moving(name: str) -> MediaInvalid:
+def _moving_error(name: str) -> MediaInvalid:
     return MediaInvalid(
         f"{name} is animated, and a model sees only one picture", hint="give single frames of it"
     )
@@ -95,7 +95,7 @@ def _read_png(data: bytes, name: str) -> MediaType:
         if at + 12 + length > len(data):
             raise _cut(name)
         if kind == b"acTL":
-            raise _moving(name)
+            raise _moving_error(name)
         if kind == b"IEND":
             return MediaType("image", "image/png", width, height)
         at += 12 + length
@@ -133,7 +133,7 @@ def _read_gif(data: bytes, name: str) -> MediaType:
             at += 1 + data[at]
         at += 1
     if frames > 1:
-        raise _moving(name)
+        raise _moving_error(name)
     return MediaType("image", "image/gif", width, height)
 
 
@@ -147,7 +147,7 @@ def _read_webp(data: bytes, name: str) -> MediaType:
     kind = data[12:16]
     if kind == b"VP8X":
         if data[20] & 0x02:
-            raise _moving(name)
+            raise _moving_error(name)
         width = int.from_bytes(data[24:27], "little") + 1
         height = int.from_bytes(data[27:30], "little") + 1
     elif kind == b"VP8L":
