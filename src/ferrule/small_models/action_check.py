@@ -26,7 +26,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-
 from ferrule.core.value_class import frozen
 from ferrule.models.client import ToolSpec
 from ferrule.tools.word_stems import content_stems, first_sentence, stem
