@@ -139,7 +139,7 @@ def find_foreign(
         result = world.ask(name, **arguments)
         said = f"{result.data} {result.error_message}"
         # A name that was asked for is said again in a refusal.
-        if planted:
+        if CANARY in planted:
             said = said.replace(planted, "")
         if CANARY in said.replace(f"{CANARY}.txt", ""):
             found.append(f"{name} {arguments}: {said[:300]}")
