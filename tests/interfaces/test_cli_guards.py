@@ -33,7 +33,7 @@ CASES = {
         "holds a GitHub token",
     ),
     "folder": (
-        "Write hello to the file a.txt.",
+        'Write "hello" to the file a.txt.',
         "write_file",
         {"path": "a.txt", "content": "hello"},
         "`a.txt` is not in `docs`",

@@ -476,10 +476,14 @@ def inventions(wanted: Sequence[Wanted], reading: Reading) -> list[Wanted]:
         "<｜tool_call_begin｜>function<</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n"
         '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="now">\n</steptml:invoke>'
         "<｜tool_call_end｜><｜tool_calls_end｜>",
+        # One whose string is still open at the mark that ends its call: what follows may be in it.
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write_file<｜tool▁sep｜>"
+        '{"path": "p", "content": "x<｜tool▁call▁end｜><｜tool▁call▁begin｜>run<｜tool▁sep｜>'
+        '{"command": "ls"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     ],
     ids=[
         *("text", "repeated name", "two frames", "two families"),
-        *("words between calls", "an argument of another tool", "no name"),
+        *("words between calls", "an argument of another tool", "no name", "an open string"),
     ],
 )
 def test_a_call_that_may_go_on_behind_its_end_is_refused(reply: str) -> None:

@@ -26,6 +26,7 @@ from ferrule.core.events import (
     event_to_json,
 )
 from ferrule.core.limits import Limits
+from ferrule.core.media import MediaKind, MediaReference
 from ferrule.core.messages import ToolMessage
 from ferrule.core.output import OutputRequest
 from ferrule.models.scripted import calls, says
@@ -82,6 +83,10 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
+    tuple[MediaReference, ...]: st.lists(
+        st.builds(MediaReference, st.sampled_from(typing.get_args(MediaKind)), TEXT, TEXT, NUMBERS),
+        max_size=2,
+    ).map(tuple),
     tuple[ToolCall, ...]: st.lists(CALLS, max_size=2).map(tuple),
 }
 

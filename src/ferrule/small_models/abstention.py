@@ -56,10 +56,13 @@ def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float)
     """Return whether a request calls for the tool that fits it best.
 
     Example requests tell the classifier what the tool is asked for, so where a tool has some, its
-    lead over small talk decides.
+    lead over small talk decides. Who names a path to a tool that takes one is not making small
+    talk. A call that changes something has to pass `action_check` besides.
     """
     if offer.requests:
-        return score - talk >= MIN_LEAD
+        names_path = any(atom.kind == "path" for atom in request.atoms)
+        takes_path = any(slot.role == "path" for slot in offer.slots)
+        return (names_path and takes_path) or score - talk >= MIN_LEAD
     figures = describe_fit(request, offer, score, talk)
     total = BIAS + sum(map(mul, WEIGHTS, figures))
     return 1 / (1 + math.exp(-total)) >= MIN_PROBABILITY

@@ -282,8 +282,9 @@ def _is_said(
         return _is_command(value, order, request)
     if not has_path or slot.role == "path":
         return True
+    literal = re.escape(value)
     return any(value == a.text and a.kind != "word" for a in request.atoms) or bool(
-        re.search(rf":\s*{re.escape(value)}\s*$", request.text)
+        re.search(rf":\s*{literal}\s*$|\bthe (?:text|words?) {literal}(?!\S)", request.text)
     )
 
 

@@ -61,6 +61,8 @@ _FUNCTION_NAME = re.compile(r"\s*([^\s`{]+)")
 _NUMBER = re.compile(r":\d+$")
 _INVOKES = re.compile(rf"""\s*<{PREFIX}invoke\s+name=\s*["']?([^"'<>\n]+)""")
 _NAME = re.compile(r"[\w.:/-]{1,128}")
+_WHOLE_STRINGS = re.compile(r'(?:[^"\\]|\\.|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
+"""Text in which every string that begins also ends."""
 _MOST_ENDS = 16
 """Closing marks that are tried for one call in mark-up."""
 
@@ -78,9 +80,12 @@ def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> Pa
             return _leave_out_nameless(parsed, body, at, ending)
         call, at = step
         parsed.items.append(call)
-        # An invocation that could not be read: where its values end is not known.
-        parsed.doubtful = parsed.doubtful or bool(
-            _INVOKES.match(body, separator.end()) and not call.source
+        # An invocation that could not be read, or a mark in the middle of a string: where its
+        # values end is not known, and what follows may stand in one of them.
+        parsed.doubtful = (
+            parsed.doubtful
+            or bool(_INVOKES.match(body, separator.end()) and not call.source)
+            or (not call.cut and not _WHOLE_STRINGS.fullmatch(call.arguments))
         )
     rest = body[at:]
     if ending is BodyEnding.OPEN:
