@@ -190,6 +190,8 @@ class SmallModelExchange:
             if changes and find_order_for(spec, request) is None:
                 continue
             if not changes and not is_called_for(request, offer, score, talk):
+                if any(atom.kind == "path" for atom in request.atoms):
+                    continue  # the next one may take the path
                 return None
             arguments = await self._fill_arguments(spec, text)
             problem = find_problem(spec, offer.slots, arguments, request) if changes else ""
