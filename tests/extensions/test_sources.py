@@ -18,6 +18,8 @@ from ferrule.extensions.tool_files.loading import KINDS, load_tools, load_truste
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
+from ferrule.tools.define import define_tool
+from ferrule.tools.definition import Loading
 
 SCRIPT = "script: |\n  def run(args):\n      return 1\n"
 
@@ -109,13 +111,55 @@ def test_two_tools_of_one_kind_with_one_name_are_an_error() -> None:
         load_tools({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
 
 
+@pytest.mark.proves("file.left-out")
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no front matter",
+        b"---\nx: 1\n",
+        b"---\nparameters: [a]\n---\n",
+        b"---\ntimeout_ms: -1\n---\n",
+        b"---\noutput: {type: strnig}\nscript: |\n  return 1\n---\n",
+        b"---\nparameters: {a: {type: string, pattern: '('}}\nscript: |\n  return 1\n---\n",
+        b"\xff\xfe---",
+    ],
+)
+def test_an_invalid_tool_file_is_left_out_and_the_others_are_used(data: bytes) -> None:
+    loaded = load_tools({".harness/tools/bad.md": data, ".harness/tools/good.md": tool_file()})
+    assert [tool.name for tool in loaded.tools] == ["good"]
+    (bad,) = loaded.left_out
+    assert bad.detail.startswith(".harness/tools/bad.md:")
+    assert str(bad).endswith("The tool `bad` is left out")
+    names = [tool.name for tool in loaded.make_tools(ScriptEnvironment())]
+    assert "good" in names
+    assert "bad" not in names
+
+
+@pytest.mark.proves("file.left-out")
+def test_nothing_stands_in_for_a_file_that_is_left_out() -> None:
+    """The file may have been written to limit what has its name."""
+    plugin = b"---\nname: p\ndescription: d\ntools: [{name: run_command, script: x}]\n---\n"
+    loaded = load_tools(
+        {".harness/tools/run_command.md": b"no front matter", ".harness/plugins/p.md": plugin}
+    )
+    assert (loaded.tools, [file.name for file in loaded.left_out]) == ((), ["run_command"])
+    shipped = define_tool("run_command", "Run.", handler=lambda: 1)
+    (made,) = loaded.make_tools(ScriptEnvironment(), shipped=[shipped])
+    assert (made.full_name, made.loading) == ("ferrule::run_command", Loading.INTERNAL)
+
+
+@pytest.mark.proves("file.left-out")
+def test_an_override_holds_beside_an_invalid_file_of_its_name() -> None:
+    override = b"---\ntools: [{name: t, script: x}]\n---\n"
+    loaded = load_tools(
+        {".harness/tools/t.md": b"no front matter", ".harness/overrides/o.md": override}
+    )
+    assert [tool.file for tool in loaded.tools] == [".harness/overrides/o.md"]
+
+
 @pytest.mark.proves("file.all-problems")
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     files = {
-        ".harness/tools/a.md": b"no front matter",
-        ".harness/tools/b.md": b"---\nx: 1\n",
-        ".harness/tools/c.md": b"---\nparameters: [a]\n---\n",
-        ".harness/tools/d.md": b"---\ntimeout_ms: -1\n---\n",
         ".harness/plugins/Bad_Name.md": b"---\ntools: []\n---\n",
         ".harness/overrides/e.md": b"---\ntools: [{script: x}]\n---\n",
         ".harness/harness.md": b"---\ntools: {}\n---\n",
@@ -205,8 +249,8 @@ def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
     (repository / ".harness/tools/broken.md").write_bytes(b"no front matter")
     assert load_trusted_tools(repository).state == "untrusted"
     TrustStore().trust(repository)
-    with pytest.raises(ConfigError, match=r"broken\.md"):
-        load_trusted_tools(repository)
+    (left_out,) = load_trusted_tools(repository).left_out
+    assert "broken.md" in left_out.detail
 
 
 @pytest.mark.proves("file.trust")

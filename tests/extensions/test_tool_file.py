@@ -454,10 +454,8 @@ async def test_a_tool_without_a_script_takes_its_handler_from_a_program(
 
 @pytest.mark.proves("file.parameters")
 def test_a_schema_that_cannot_be_used_names_the_file() -> None:
-    with pytest.raises(ConfigError, match=r"^\.harness/tools/t\.md: "):
-        make_tool(
-            fields("parameters:\n  a: { type: string, pattern: '(' }\n" + ECHO), ScriptEnvironment()
-        )
+    with pytest.raises(ConfigError, match=r"^\.harness/tools/t\.md:3:3: "):
+        fields("parameters:\n  a: { type: string, pattern: '(' }\n" + ECHO)
 
 
 @pytest.mark.proves("file.network")

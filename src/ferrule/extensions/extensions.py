@@ -120,7 +120,7 @@ def load_extensions(
         pool=pool,
         messages=environment.messages,
     )
-    warnings = (*hooks.warnings, *agents.warnings)
+    warnings = (*hooks.warnings, *agents.left_out, *agents.warnings)
     return Extensions(
         tools=loaded.make_tools(environment, shipped=shipped, pool=pool),
         hooks=hooks.hooks,
@@ -136,7 +136,7 @@ def load_extensions(
 
 
 def _tool_notices(loaded: LoadedTools, shipped: Iterable[Tool]) -> Iterable[str]:
-    yield from map(str, (*loaded.shadowed, *loaded.warnings))
+    yield from map(str, (*loaded.left_out, *loaded.shadowed, *loaded.warnings))
     shipped_names = {tool.full_name for tool in shipped}
     for tool in (*loaded.tools, *loaded.python):
         if tool.name in shipped_names:

@@ -9,7 +9,7 @@ the line and column of every value, counted in the whole file.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
@@ -37,6 +37,23 @@ class FileWarning:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}"
+
+
+@frozen
+class InvalidFile:
+    """A file that is left out because it is invalid.
+
+    `name` is what it would have defined. `detail` begins with `file:line:column`.
+    """
+
+    kind: Literal["tool", "agent"]
+    name: str
+    detail: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.detail}{hint}. The {self.kind} `{self.name}` is left out"
 
 
 def parse_document(data: bytes, file: str) -> Document:

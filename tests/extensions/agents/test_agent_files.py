@@ -196,24 +196,38 @@ def test_a_persons_own_agents_need_no_trust_and_hold_before_a_repositorys(tmp_pa
         load_agents(trust.read(work), own)
 
 
-@pytest.mark.proves("agent-files.trust")
-def test_all_that_is_wrong_is_said_at_once_and_links_are_not_followed(tmp_path: Path) -> None:
+@pytest.mark.proves("agent-files.left-out")
+def test_invalid_files_are_left_out_with_their_reasons_and_links_are_not_followed(
+    tmp_path: Path,
+) -> None:
     trust, work = TrustStore(tmp_path / "trust.json"), tmp_path / "work"
     write(work, ".ferrule/agents/a.md", "---\nname: x\ndescription: 1\n---\n")
     write(work, ".ferrule/agents/b.md", "nothing")
     write(work, ".ferrule/agents/c.md", "---\nname: y\ndescription: c\n---\nc")
     write(work, ".harness/agents/c.md", "---\nname: y\ndescription: c\n---\nc")
+    write(work, ".harness/agents/good.md", "---\ndescription: good\n---\ng")
     (work / ".ferrule/agents/z.md").symlink_to("/etc/passwd")
     trust.trust(work)
-    with pytest.raises(ConfigError) as caught:
-        load_agents(trust.read(work))
-    said = str(caught.value)
+    loaded = load_agents(trust.read(work))
+    assert [agent.name for agent in loaded.agents] == ["good"]
+    assert [file.name for file in loaded.left_out] == ["x", "b", "y"]
+    said = "\n".join(map(str, loaded.left_out))
     assert all(part in said for part in ("a.md:3:14", "b.md:1:1", "there is another agent `y`"))
-    for name in ("a.md", "b.md"):
-        (work / ".ferrule/agents" / name).unlink()
-    (work / ".harness/agents/c.md").unlink()
+    assert "The agent `b` is left out" in said
+    assert "links are not followed" in str(loaded.warnings[0])
+
+
+@pytest.mark.proves("agent-files.left-out")
+def test_a_repositorys_agent_does_not_stand_in_for_an_invalid_one_of_the_person(
+    tmp_path: Path,
+) -> None:
+    trust, own, work = TrustStore(tmp_path / "trust.json"), tmp_path / "own", tmp_path / "work"
+    write(own, "agents/mine.md", "---\nname: reviewer\ndescription: 1\n---\nYou.\n")
+    write(work, ".ferrule/agents/reviewer.md", "---\ndescription: theirs\n---\nYou.\n")
     trust.trust(work)
-    assert "links are not followed" in str(load_agents(trust.read(work)).warnings[0])
+    loaded = load_agents(trust.read(work), own)
+    assert loaded.agents == ()
+    assert "your own file of that name is invalid" in str(loaded.warnings[0])
 
 
 # ---- runs

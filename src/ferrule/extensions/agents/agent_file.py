@@ -81,7 +81,7 @@ def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[FileWarning]]:
     denied = (*(_tools(node, "denied") or ()), *(_tools(node, "disallowedTools") or ()))
     try:
         agent = SubAgent(
-            name=get_text(node, "name") or file.rpartition("/")[2].removesuffix(".md"),
+            name=get_text(node, "name") or _get_stem(file),
             description=get_text(node, "description"),
             prompt=document.body,
             tools=_tools(node, "tools"),
@@ -98,6 +98,18 @@ def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[FileWarning]]:
             raise
         raise node.error(error.detail, hint=error.hint) from error
     return agent, warnings
+
+
+def find_agent_name(data: bytes, file: str) -> str:
+    """Return the name that an agent file gives its agent, as far as an invalid file says it."""
+    try:
+        return get_text(parse_document(data, file).fields, "name") or _get_stem(file)
+    except ConfigError:
+        return _get_stem(file)
+
+
+def _get_stem(file: str) -> str:
+    return file.rpartition("/")[2].removesuffix(".md")
 
 
 def _tools(node: Node, name: str) -> tuple[str, ...] | None:

@@ -6,7 +6,8 @@
         in the person's own settings folder, which needs no trust
 
 Where both define one agent, the person's is used and the other is reported as shadowed. An invalid
-trusted file is an error.
+file is left out with its reason, and the others are used. If it is the person's, the repository's
+agent of that name is left out with it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.extensions.front_matter import FileWarning
+from ferrule.extensions.front_matter import FileWarning, InvalidFile
 from ferrule.storage.trust import ConfigurationSnapshot
 
-from .agent_file import parse_agent
+from .agent_file import find_agent_name, parse_agent
 
 FOLDERS = (".ferrule/agents", ".harness/agents")
 SETTINGS_SUBFOLDER = "agents"
@@ -37,6 +38,7 @@ class LoadedAgents:
 
     agents: tuple[SubAgent, ...] = ()
     warnings: tuple[FileWarning, ...] = ()
+    left_out: tuple[InvalidFile, ...] = ()
     inert: tuple[str, ...] = ()
 
 
@@ -50,7 +52,7 @@ def load_agents(
         settings_folder: The person's settings folder.
 
     Raises:
-        ConfigError: Files are invalid. It lists all problems, each with its place.
+        ConfigError: There are more than `MAX_AGENTS`, or others can write the person's files.
     """
     repository_files = {name: data for name, data in snapshot.files.items() if _is_agent(name)}
     links = [name for name in snapshot.links if _is_agent(name) or name in FOLDERS]
@@ -61,42 +63,48 @@ def load_agents(
         links = []
     own_files = _own_files(settings_folder) if settings_folder is not None else {}
     warnings = [FileWarning(name, "it is a link, and links are not followed") for name in links]
-    problems: list[str] = []
-    own_agents = _parse_all(own_files, warnings, problems)
+    left_out: list[InvalidFile] = []
+    own_agents = _parse_all(own_files, warnings, left_out)
+    taken = {*own_agents, *(file.name for file in left_out)}
     agents = dict(own_agents)
-    for name, agent in _parse_all(repository_files, warnings, problems).items():
-        if name not in own_agents:
+    for name, agent in _parse_all(repository_files, warnings, left_out).items():
+        if name not in taken:
             agents[name] = agent
             continue
-        used = own_agents[name].source.removeprefix("file ")
-        shadowed = agent.source.removeprefix("file ")
-        warnings.append(FileWarning(shadowed, f"it is not used: {used} takes precedence"))
+        why = "your own file of that name is invalid"
+        if name in own_agents:
+            why = f"{_find_file(own_agents[name])} takes precedence"
+        warnings.append(FileWarning(_find_file(agent), f"it is not used: {why}"))
     if len(agents) > MAX_AGENTS:
-        problems.append(f"{len(agents)} agents, the bound is {MAX_AGENTS}")
-    if problems:
-        raise ConfigError("\n".join(problems), code="agents")
-    return LoadedAgents(tuple(agents[name] for name in sorted(agents)), tuple(warnings), inert)
+        raise ConfigError(f"{len(agents)} agents, the bound is {MAX_AGENTS}", code="agents")
+    ordered = tuple(agents[name] for name in sorted(agents))
+    return LoadedAgents(ordered, tuple(warnings), tuple(left_out), inert)
 
 
 def _parse_all(
-    files: Mapping[str, bytes], warnings: list[FileWarning], problems: list[str]
+    files: Mapping[str, bytes], warnings: list[FileWarning], left_out: list[InvalidFile]
 ) -> dict[str, SubAgent]:
-    """Parse the agent files of one place, by name. Two with one name are a problem."""
+    """Parse the agent files of one place, by name. Of two with one name, neither is used."""
     found: dict[str, SubAgent] = {}
+    repeated: set[str] = set()
     for name in sorted(files):
         try:
             agent, new_warnings = parse_agent(files[name], name)
         except ConfigError as error:
-            problems.append(str(error))
+            agent_name = find_agent_name(files[name], name)
+            left_out.append(InvalidFile("agent", agent_name, error.detail, error.hint))
             continue
         warnings += new_warnings
         earlier = found.setdefault(agent.name, agent)
         if earlier is not agent:
-            place = earlier.source.removeprefix("file ")
-            problems.append(
-                f"{name}: there is another agent `{agent.name}`, in {place}\nhint: rename one"
-            )
-    return found
+            repeated.add(agent.name)
+            detail = f"{name}: there is another agent `{agent.name}`, in {_find_file(earlier)}"
+            left_out.append(InvalidFile("agent", agent.name, detail, "rename one"))
+    return {name: agent for name, agent in found.items() if name not in repeated}
+
+
+def _find_file(agent: SubAgent) -> str:
+    return agent.source.removeprefix("file ")
 
 
 def _is_agent(name: str) -> bool:

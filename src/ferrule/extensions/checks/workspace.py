@@ -40,9 +40,6 @@ _OF_OTHERS = ("__", "::")
 """Parts of the names of tools from servers and documents, which are known only at run time."""
 
 
-_HINT = "hint: "
-
-
 @dataclass(slots=True)
 class CheckedWorkspace:
     """The checked files, their problems in order of the files, and the readable tools."""
@@ -215,23 +212,22 @@ def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set
 def _check_agents(seen: ConfigurationSnapshot, tools: Iterable[str]) -> Iterator[Problem]:
     """Check each agent file separately, then all together. `tools` are the names of all tools."""
     known_tools = frozenset(tools)
-    messages: set[str] = set()
+    known: set[str] = set()
     for name, data in sorted(seen.files.items()):
         if name.rpartition("/")[0] not in FOLDERS or not name.endswith(".md"):
             continue
         found = _check_agent(name, data, known_tools)
-        messages.update(one.message for one in found)
+        known.update(one.message for one in found)
         yield from found
     try:
-        load_agents(seen)
+        left_out = load_agents(seen).left_out
     except ConfigError as error:
-        for line in error.detail.splitlines():
-            if not line or line.startswith(_HINT):
-                continue
-            where, _, message = line.partition(": ")
-            candidate = make_problem(where, message) if message else make_problem("", line)
-            if candidate.message not in messages:
-                yield candidate
+        yield make_problem("", error.detail, error.hint)
+        return
+    for file in left_out:
+        where, _, message = file.detail.partition(": ")
+        if message not in known:
+            yield make_problem(where, message, file.hint)
 
 
 def _check_agent(name: str, data: bytes, known_tools: frozenset[str]) -> list[Problem]:

@@ -10,8 +10,12 @@ are reported as shadowed; two of the same kind are an error. A bundle is a Markd
 matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
 
 Nothing of a repository takes effect before a person trusts it (`storage.trust`): `look` reads it
-once and says what would change, and what it read is what is used. All problems are reported
-together.
+once and says what would change, and what it read is what is used.
+
+A file in `tools/` that is invalid is left out with its reason, and the others are used. Its name
+stays taken: no tool with that name and a lower precedence, shipped ones included, takes its place
+before the model, for the file may have been written to limit it. What is wrong elsewhere is an
+error, because bundles hold hooks and conditions too; all problems are reported together.
 """
 
 from __future__ import annotations
@@ -25,7 +29,13 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
-from ferrule.extensions.front_matter import Document, FileWarning, get_field, parse_document
+from ferrule.extensions.front_matter import (
+    Document,
+    FileWarning,
+    InvalidFile,
+    get_field,
+    parse_document,
+)
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.storage.trust import ConfigurationChange, TrustState, TrustStore
@@ -44,7 +54,7 @@ from .bundles import (
 from .handlers import make_tool
 from .internal_tools import INTERNAL_TOOLS
 from .python_tools import PythonTools
-from .tool_file import NO_SCRIPT, ToolFile, parse_inline, parse_tool
+from .tool_file import NO_SCRIPT, ToolFile, find_tool_name, parse_inline, parse_tool
 
 KINDS = ("override", "harness", "builtin", "plugin")
 """In order of precedence."""
@@ -96,6 +106,7 @@ class LoadedTools:
     bundles: tuple[Bundle, ...] = ()
     shadowed: tuple[ShadowedTool, ...] = ()
     warnings: tuple[FileWarning, ...] = ()
+    left_out: tuple[InvalidFile, ...] = ()
     changes: tuple[ConfigurationChange, ...] = ()
     conditions: Mapping[str, BundleCondition] = field(default_factory=dict[str, BundleCondition])
     """Of bundles that are active only in some turns, by file."""
@@ -114,9 +125,10 @@ class LoadedTools:
     ) -> tuple[Tool, ...]:
         """Make the tools for a catalog: the loaded and shipped ones, and those that scripts need.
 
-        Where a file and a shipped tool have the same name, the file is used. The shipped one stays
-        available to scripts (`exec.run` in a `run_command.md` runs something), in a namespace of
-        its own that is hidden from the model, under the same gate.
+        Where a file and a shipped tool have the same name, the file is used; if it is invalid,
+        neither is offered. The shipped one stays available to scripts (`exec.run` in a
+        `run_command.md` runs something), in a namespace of its own that is hidden from the model,
+        under the same gate.
 
         Raises:
             ConfigError: A file cannot be a tool. The message names it.
@@ -127,7 +139,7 @@ class LoadedTools:
         if any(file.is_async for file in self.tools):
             names = {tool.full_name for tool in others}
             others += [tool for tool in TASK_TOOLS if tool.full_name not in names]
-        own_names = {tool.name for tool in (*self.tools, *self.python)}
+        own_names = {tool.name for tool in (*self.tools, *self.python, *self.left_out)}
         taken = own_names & {tool.full_name for tool in others}
         environment = replace(environment, taken_names=frozenset(taken))
         from_files = [
@@ -177,7 +189,8 @@ def load_tools(files: Mapping[str, bytes], python: PythonTools | None = None) ->
         python: The loaded Python files.
 
     Raises:
-        ConfigError: Files are invalid. It lists all problems.
+        ConfigError: Files other than those in `tools/` are invalid, or two tools of one kind have
+            the same name. It lists all problems.
     """
     python = python or PythonTools()
     reading = _Reading()
@@ -187,7 +200,7 @@ def load_tools(files: Mapping[str, bytes], python: PythonTools | None = None) ->
         for tool in module.tools:
             python_tool = PythonTool(tool.full_name, module.locate(tool.handler), tool)
             reading.found.append(FoundTool("harness", python_tool))
-    chosen, shadowed, repeated = _choose(reading.found)
+    chosen, shadowed, repeated = _choose(reading.find_usable())
     tools = tuple(tool for tool in chosen if isinstance(tool, ToolFile))
     by_file, missing = collect_conditions(reading.bundles)
     handlers, ambiguous = _find_handlers(tools, python)
@@ -210,6 +223,7 @@ def load_tools(files: Mapping[str, bytes], python: PythonTools | None = None) ->
         bundles=tuple(reading.bundles),
         shadowed=shadowed,
         warnings=tuple(warnings),
+        left_out=tuple(reading.left_out),
         conditions=by_file,
         python=tuple(tool for tool in chosen if isinstance(tool, PythonTool)),
         handlers=handlers,
@@ -250,7 +264,13 @@ class _Reading:
         self.found: list[FoundTool] = []
         self.bundles: list[Bundle] = []
         self.warnings: list[FileWarning] = []
+        self.left_out: list[InvalidFile] = []
         self.errors: list[ConfigError] = []
+
+    def find_usable(self) -> list[FoundTool]:
+        """Return what was found, without what would stand in for a file that is left out."""
+        taken = {file.name for file in self.left_out}
+        return [one for one in self.found if one.kind == "override" or one.tool.name not in taken]
 
     def take(self, name: str, data: bytes) -> None:
         root, _, rest = name.partition("/")
@@ -268,9 +288,16 @@ class _Reading:
             elif bundle_kind:
                 self._take_bundle(bundle_kind, parse_document(data, name), data)
             elif is_tool:
-                self.found.append(FoundTool("harness", parse_tool(data, name)))
+                self._take_tool(name, data)
         except ConfigError as error:
             self.errors.append(error)
+
+    def _take_tool(self, file: str, data: bytes) -> None:
+        try:
+            self.found.append(FoundTool("harness", parse_tool(data, file)))
+        except ConfigError as error:
+            invalid = InvalidFile("tool", find_tool_name(file), error.detail, error.hint)
+            self.left_out.append(invalid)
 
     def _take_bundle(self, kind: str, document: Document, data: bytes) -> None:
         bundle, warnings = parse_bundle(kind, document, data)

@@ -47,6 +47,7 @@ from ferrule.extensions.front_matter import (
 from ferrule.extensions.starlark.script import Script
 from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.storage.settings.yaml_tree import Node
+from ferrule.tools.define import compile_schema
 from ferrule.tools.definition import Risk, SideEffect
 from ferrule.tools.names import check_name
 from ferrule.tools.reliability import Reliability, read_policy
@@ -157,8 +158,13 @@ def parse_tool(data: bytes, file: str) -> ToolFile:
         ConfigError: The file is invalid. The message has file, line and column.
     """
     document = parse_document(data, file)
-    name = file.rpartition("/")[2].removesuffix(".md")
+    name = find_tool_name(file)
     return _tool(name, document.body or name, document.fields, data, KEYS)
+
+
+def find_tool_name(file: str) -> str:
+    """Return the name of the tool that this file defines: the file's name without `.md`."""
+    return file.rpartition("/")[2].removesuffix(".md")
 
 
 def parse_inline(node: Node, data: bytes) -> ToolFile:
@@ -191,6 +197,9 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         warnings.append(understatement)
     risk = get_choice(node, "risk", tuple(map(str, Risk)))
     policy = _policy(node)
+    output = read_output_schema(node)
+    _check_schema(node, name, "parameters", schema)
+    _check_schema(node, name, "output", output)
     return ToolFile(
         name=name,
         description=description,
@@ -207,8 +216,19 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         cases=_cases(node),
         warnings=tuple(warnings),
         policy=replace(policy, timeout=None),
-        output=read_output_schema(node),
+        output=output,
     )
+
+
+def _check_schema(node: Node, tool: str, key: str, schema: Mapping[str, Any] | None) -> None:
+    """Raise a ConfigError with the place of `key` if its schema is no JSON Schema."""
+    if schema is None:
+        return
+    try:
+        compile_schema(tool, dict(schema), f"`{key}`")
+    except ConfigError as error:
+        place = get_field(node, key) or node
+        raise place.error(error.detail, hint=error.hint) from error
 
 
 def _script(node: Node, data: bytes) -> Script | None:
