@@ -1936,6 +1936,14 @@ def _rows() -> list[CommandAttack]:
             "text",
         ),
         (
+            "joined-arithmetic",
+            "echo $(\\\n(ls))",
+            "the value of the variable `ls` is evaluated, and may run a command",
+            "arithmetic that a joined line hides",
+            "echo $( (ls) )",
+            "kernel",
+        ),
+        (
             "home",
             "cat $HOME/notes.txt",
             "a file outside is read",

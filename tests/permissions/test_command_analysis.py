@@ -202,6 +202,36 @@ def test_a_parenthesis_in_a_word_is_not_read(command: str) -> None:
 
 
 @pytest.mark.proves("command.as-bash-runs-it")
+@pytest.mark.parametrize(
+    "command",
+    ["(\\\n(N))", "echo $(\\\n(N))", 'echo "$(\\\n\\\n(N))"', "if (\\\n(N)); then :; fi"],
+)
+def test_arithmetic_with_a_joined_line_is_not_read_as_a_subshell(command: str) -> None:
+    """Bash drops the joined line first, and evaluates what `N` holds."""
+    assert look(command).problem
+
+
+@pytest.mark.proves("command.as-bash-runs-it")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "env -i",
+        "env -",
+        "env --ignore-env",
+        "env -u HOME",
+        "env HOME=/etc",
+        "/usr/bin/env -i",
+        "exec -c",
+        "sudo",
+        "timeout 5 env -i",
+    ],
+)
+def test_a_shell_with_another_home_folder_is_a_doubt(before: str) -> None:
+    assert look(f"{before} bash -c 'cat ~/x'").doubts
+    assert not look("env A=1 bash -c 'cat ~/x'").doubts
+
+
+@pytest.mark.proves("command.as-bash-runs-it")
 def test_a_line_may_end_behind_an_operator() -> None:
     assert programs("make &&\n\n ls || \n pwd") == ["make", "ls", "pwd"]
 

@@ -59,7 +59,8 @@ def _said(analysis: CommandAnalysis, event: Event, anywhere: list[str]) -> bool:
     parts = [part for part in analysis.parts if _may_be_in(part, event, anywhere)]
     if event.kind == "E":
         path = event.fields[0]
-        if path.startswith("evil/") and any(
+        # With `PATH=evil` or an empty one, the name is found below or in the folder itself.
+        if (path.startswith("evil/") or "/" not in path) and any(
             "PATH=" in text for p in analysis.parts for text in p.assignments
         ):
             event = Event("E", (STUBS + program_name(path), *event.fields[1:]))

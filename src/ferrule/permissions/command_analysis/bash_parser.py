@@ -122,6 +122,8 @@ Node = Simple | Pipeline | AndOr | Compound
 Script = tuple[Node, ...]
 
 _SKIPPED = re.compile(r"(?:[ \t]|\\\n|#[^\n]*)*")
+_JOINED_ARITHMETIC = re.compile(r"\((?:\\\n)+\(")
+"""What bash reads as `((`: it drops joined lines before it looks for operators."""
 _BARE = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 """Characters of a word without quotes and expansions."""
 _BETWEEN_QUOTES = re.compile(r'[^"\\`$]+')
@@ -318,6 +320,7 @@ class Parser:
         if self._here("(("):
             return self._add_redirections(start, self._arithmetic_command())
         if self._peek() == "(":
+            self._refuse_joined_arithmetic()
             return self._add_redirections(start, self._subshell())
         word = self._word_here()
         if word == "coproc":
@@ -513,6 +516,10 @@ class Parser:
         text = self.text[start : self.at]
         evaluated = (text,) if runs_values("arithmetic", text) else ()
         return Compound("", "arithmetic", builder.inside, evaluated=evaluated)
+
+    def _refuse_joined_arithmetic(self) -> None:
+        if _JOINED_ARITHMETIC.match(self.text, self.at):
+            self._refuse("a line is joined within `((`")
 
     def _arithmetic(self, builder: WordBuilder) -> None:
         """Parse the text after `((`, up to and including its `))`, only to find where it ends."""
@@ -1002,7 +1009,9 @@ class Parser:
             if runs_values("arithmetic", text):
                 builder.evaluated.append(text)
         else:
-            self.at += 2
+            self.at += 1
+            self._refuse_joined_arithmetic()
+            self.at += 1
             builder.add_script(self._parse_enclosed())
         builder.add_unknown(splits=not quoted)
 

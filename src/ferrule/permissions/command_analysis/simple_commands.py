@@ -30,7 +30,7 @@ from .risk_labels import FETCHERS, RUN_INPUT, labels_of
 from .shell_words import UNKNOWN, Word, literal_word
 from .syntax import MAX_BYTES, MAX_PARTS, CommandAnalysis, CommandPart, Redirect
 from .working_directory import WorkingDirectory, absolute_folders
-from .wrappers import runs_unknown_program, strip_wrappers
+from .wrappers import find_environment_doubts, runs_unknown_program, strip_wrappers
 
 
 class _OverLimit(Exception):
@@ -351,6 +351,7 @@ class CommandWalk:
             if index and not runner:
                 break
             if program_name(word.text) in SHELLS:
+                self.doubts += find_environment_doubts(words[:index])
                 self._shell(words[index:], part)
             if word.is_known:
                 self.doubts += find_doubts(words[index:])

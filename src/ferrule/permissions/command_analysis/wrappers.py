@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
-from .program_facts import STRIPPED, word_set
+from .bash_builtins import explain_special_variable
+from .program_facts import STRIPPED, program_name, word_set
 from .shell_words import UNKNOWN, Word
 
 
@@ -81,3 +83,22 @@ def runs_unknown_program(words: tuple[Word, ...]) -> bool:
             return False
         before = word.text
     return False
+
+
+def find_environment_doubts(words: Sequence[Word]) -> Iterator[str]:
+    """Yield why a shell that these words run may expand or find something else than ours would.
+
+    `env -i bash -c 'cat ~/x'` reads the home folder of the system's list of users, and
+    `env HOME=/etc …` any folder.
+    """
+    program = ""
+    for word in words:
+        name, is_assigned, _ = word.text.partition("=")
+        if is_assigned and (why := explain_special_variable(name)):
+            yield why
+        elif word.text.startswith("-") and program in ("env", "exec"):
+            yield f"`{program} {word.text}` may take variables from the shell that it runs"
+        elif word.text in ("sudo", "doas", "su", "runuser"):
+            yield f"`{word.text}` may give the shell that it runs another home folder"
+        if program_name(word.text) in _PREFIXES:
+            program = program_name(word.text)
