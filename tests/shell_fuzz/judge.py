@@ -28,7 +28,8 @@ _SYNONYMS = {
     "source": ("source", "."),
     "test": ("test", "["),
     "mapfile": ("mapfile", "readarray"),
-    "declare": ("declare", "typeset"),
+    # Bash declares an array for the others: `readonly R=(a b)` is `declare -gG R` inside.
+    "declare": ("declare", "typeset", "readonly", "export", "local"),
     "popd": ("popd",),
     "compgen": ("compgen",),
 }
