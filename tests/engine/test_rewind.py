@@ -21,9 +21,9 @@ from ferrule.core.events import DirectCall, FilesSeen, Noticed, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.replay.replay import replay
-from ferrule.engine.rewind import file_copies
-from ferrule.engine.rewind.file_copies import NOTHING, read_state
+from ferrule.engine.rewind import file_copies, states
 from ferrule.engine.rewind.rewind import RewindPoint, fork, plan_rewind, restore_files
+from ferrule.engine.rewind.states import NOTHING, read_state
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -228,7 +228,7 @@ async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path)
 async def test_a_file_too_large_to_be_compared_is_not_removed_unless_a_person_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_copies, "MAX_FILE_SIZE", 8)
+    monkeypatch.setattr(states, "MAX_FILE_SIZE", 8)
     folder = tmp_path / "work"
     journal, store, session = await worked(
         folder, [[("write_file", {"path": "a.txt", "content": "large enough\n"})]]

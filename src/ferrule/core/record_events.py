@@ -28,7 +28,7 @@ class CallConfined:
 class FilesSeen:
     """The state of the paths that a call may write, `before` or `after` it ran (`when`).
 
-    `states` are in the form of `engine.rewind.file_copies`.
+    `states` are in the form of `engine.rewind.states`.
     """
 
     kind: ClassVar[str] = "call.files"

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .media import SessionMedia
     from .rewind.file_copies import FileCopies
 
+_CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
+
 
 @frozen
 class PreparedCall:
@@ -314,14 +316,14 @@ class Dispatcher:
     async def _invoke_with_copies(
         self, tool: Tool, prepared: PreparedCall, context: Context, started: float
     ) -> ToolResult:
-        """Run the handler, after keeping copies of the files that it may overwrite."""
+        """Run the handler, after keeping copies of the files that it may change."""
         values = prepared.values
         assert values is not None
 
         async def invoke() -> ToolResult:
             return await self._invoke(tool, values, prepared, context, started)
 
-        if self.file_copies is not None and tool.side_effect is SideEffect.WRITE:
+        if self.file_copies is not None and tool.side_effect in _CHANGES_FILES:
             return await self.file_copies.around(tool, values, context, invoke)
         return await invoke()
 

@@ -632,7 +632,7 @@ class Session(Generic[OutputT]):
         """Return what tools changed in files since the end of run number `runs`.
 
         Returns:
-            The lines of a unified diff, and how many calls (commands, for example) may have
+            The lines of a unified diff, and how many calls of which no copy was kept may have
             changed files of which no copy is kept.
 
         Raises:

@@ -130,7 +130,7 @@ def _print_plan(point: RewindPoint, plan: RestoreReport) -> None:
         click.echo(escape_invisible(f"leave    {path}: {why}"))
     if point.uncovered:
         click.echo(
-            f"{point.uncovered} later calls (commands, for example) may have changed more, which "
+            f"{point.uncovered} later calls of which no copy was kept may have changed more, which "
             "is not restored",
             err=True,
         )

@@ -10,8 +10,8 @@ from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
 
-from .file_copies import NOTHING, read_state
 from .rewind import RewindPoint
+from .states import NOTHING, parse_content, read_state
 
 
 def diff_files(
@@ -44,8 +44,8 @@ def _read_copy(state: str, store: ArtifactStore, scope: Scope) -> str:
     """Return the text of a kept file. Raises what the store raises, and UnicodeDecodeError."""
     if state == NOTHING:
         return ""
-    kind, _, digest = state.partition(":")
-    if kind != "file":
+    content = parse_content(state)
+    if content is None:
         raise ToolFailed(ErrorType.NOT_FOUND, f"no copy is kept of {state}")
-    artifact = store.find(scope, f"art-{digest}")
+    artifact = store.find(scope, f"art-{content[0]}")
     return store.read(scope, artifact.reference, 0, artifact.size).decode()

@@ -1,41 +1,38 @@
 """Copies of files that a call is about to change, so that a session can be rewound.
 
 Around each call of a tool whose side effect is `write`, the state of every path that its parameters
-name for writing goes into the journal (`events.FilesSeen`), before and after; the content before
-goes into the artifact store, by its hash, for the session's owner.
+name for writing goes into the journal (`events.FilesSeen`, in the form of `states`), before and
+after; the content before goes into the artifact store, by its hash, for the session's owner. The
+folders above a path are recorded too, and everything below a folder, up to `MAX_PATHS`; what is
+beyond is not kept, and a notice (`BEYOND`) says so. Commands (side effect `execute`) name no paths:
+`snapshots` has theirs.
 
-A state is `` (nothing there), `dir`, `link`, `file:<sha256>`, `large:<size>` for a file that is too
-large to be kept, or `other`: something else, or something that may not be read. The folders above a
-path are recorded too, and everything below a folder, up to `MOST` paths; what is beyond is not
-kept, and a notice (`BEYOND`) says so.
-
-Not covered: what commands change (side effect `execute`), what a tool changes that its parameters
-do not name, permissions, times, and whatever a person or another program does meanwhile.
+Not covered: what a tool changes that its parameters do not name, permissions (apart from whether a
+file can be run), times, and whatever a person or another program does meanwhile.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ferrule.core.calls import ErrorType, ToolResult
-from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.calls import ToolResult
+from ferrule.core.errors import ToolFailed
 from ferrule.core.events import FilesSeen
 from ferrule.core.identity import Identity
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import SideEffect, Tool
 
-MAX_FILE_SIZE = 16 << 20
-"""Maximum bytes of a file that is kept."""
+from .states import BEYOND, NOTHING, KeepContent, read_state
+
+if TYPE_CHECKING:
+    from .snapshots import CommandSnapshots
+
 MAX_PATHS = 500
 """Maximum number of paths of a call."""
-BEYOND = "copies"
-"""Topic of the notice that a call touches more paths than are kept."""
-NOTHING = ""
 TOOL = "copy before a change"
 """The tool that the store names as the source of such an artifact."""
 
@@ -46,6 +43,7 @@ class FileCopies:
     def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
         self.store = store
         self.workspace = workspace
+        self._snapshots: CommandSnapshots | None = None
 
     async def around(
         self,
@@ -56,8 +54,11 @@ class FileCopies:
     ) -> ToolResult:
         """Run the call, and record the state of the paths that it names before and after.
 
-        Raises what `run` raises, and JournalError.
+        Around a command, of all paths that it changed. Raises what `run` raises, and JournalError.
         """
+        keep = self._keep_around(context.identity)
+        if tool.side_effect is SideEffect.EXECUTE:
+            return await self._get_snapshots().around(tool, values, context, keep, run)
         paths = [
             str(values[name])
             for name, touch in tool.touches.items()
@@ -65,9 +66,7 @@ class FileCopies:
         ]
         if not paths:
             return await run()
-        before = await run_blocking(
-            lambda: read_states(self.workspace, paths, self._keep_around(context.identity))
-        )
+        before = await run_blocking(lambda: read_states(self.workspace, paths, keep))
         context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
         if len(before) >= MAX_PATHS:
             said = (
@@ -88,7 +87,15 @@ class FileCopies:
                     FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values()))
                 )
 
-    def _keep_around(self, who: Identity) -> Callable[[bytes], None]:
+    def _get_snapshots(self) -> CommandSnapshots:
+        # Loaded by sessions that run a command only.
+        from .snapshots import CommandSnapshots
+
+        if self._snapshots is None:
+            self._snapshots = CommandSnapshots(self.workspace)
+        return self._snapshots
+
+    def _keep_around(self, who: Identity) -> KeepContent:
         scope = Scope.from_identity(who)
         return lambda data: self._keep(scope, data)
 
@@ -99,7 +106,7 @@ class FileCopies:
 def read_states(
     workspace: Workspace,
     paths: Iterable[str],
-    keep: Callable[[bytes], None] | None,
+    keep: KeepContent | None,
     besides: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return the state of each path, of the folders above it, of all below it, and of `besides`.
@@ -126,26 +133,3 @@ def _list_paths(workspace: Workspace, path: str) -> Iterator[str]:
             yield from (entry.path for entry in workspace.walk(name))
     except (ToolFailed, OSError):
         return
-
-
-def read_state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
-    """Return the current state of a path, and give the content of a file to `keep`."""
-    try:
-        entry = workspace.stat(name)
-        if entry.kind != "file":
-            return entry.kind
-        if entry.size > MAX_FILE_SIZE:
-            return f"large:{entry.size}"
-        data = workspace.read(name, limit=MAX_FILE_SIZE)
-    except FileNotFoundError:
-        return NOTHING
-    except ToolFailed as error:
-        return NOTHING if error.error_type is ErrorType.NOT_FOUND else "other"
-    except OSError:
-        return "other"
-    if keep is not None:
-        try:
-            keep(data)
-        except (FerruleError, OSError):
-            return f"large:{len(data)}"
-    return f"file:{hashlib.sha256(data).hexdigest()}"

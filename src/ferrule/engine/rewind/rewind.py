@@ -6,7 +6,8 @@
 
 The session itself stays in the journal as it was: nothing is ever removed from it. A file is
 restored only if its content is one that the session saw or made at some time; otherwise it is left
-alone and named, unless `force` says otherwise. See `file_copies` for what is not covered.
+alone and named, unless `force` says otherwise. See `file_copies` and `snapshots` for what is not
+covered.
 
 Whoever calls `restore_files` must hold the session's lease (`Journal.lease`), so that no other
 process works in these files meanwhile, and must bring a workspace that refuses what the person's
@@ -28,7 +29,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, Scope
 from ferrule.storage.journal.protocols import Journal
 
-from .file_copies import BEYOND, NOTHING, read_state
+from .states import BEYOND, NOTHING, parse_content, read_state
 
 
 @frozen
@@ -36,10 +37,10 @@ class RewindPoint:
     """The end of a run.
 
     Attributes:
-        wanted: The state of each path then, as in `file_copies`.
+        wanted: The state of each path then, as in `states`.
         known: The states that the session saw or left there since.
-        uncovered: How many calls since (commands, and others of which no file was kept) may have
-            changed files of which there is no copy.
+        uncovered: How many calls since may have changed files of which there is no copy: those of
+            tools that do not say what they write, and commands of which there was no snapshot.
     """
 
     wanted: dict[str, str]
@@ -156,10 +157,11 @@ def _restore(
 ) -> str:
     """Restore one path. Return why that is not possible, or ""."""
     workspace.check_name(path, write=True)
-    kind, _, digest = wanted.partition(":")
-    if kind in ("large", "link", "other") or now in ("link", "other"):
+    content = parse_content(wanted)
+    if wanted.startswith(("large:", "link", "other")) or now in ("link", "other"):
         return f"it was not kept ({wanted or now})"
-    if kind == "file":
+    if content is not None:
+        digest, executable = content
         artifact = store.find(scope, f"art-{digest}")
         if not dry:
             data = store.read(scope, artifact.reference, 0, artifact.size)
@@ -169,6 +171,7 @@ def _restore(
             if now == "dir":
                 workspace.delete(path)
             workspace.write(path, data)
+            workspace.set_executable(path, executable)
     elif not dry and wanted == "dir":
         if now != NOTHING:
             workspace.delete(path)

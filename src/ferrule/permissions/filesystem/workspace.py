@@ -196,6 +196,18 @@ class Workspace:
         name = self.check_name(path, write=False)
         return self._walk(self._scan(path, name), quote_path(path), hidden, left_out, limit)
 
+    def list_status(self, path: str = "") -> list[tuple[str, os.stat_result]]:
+        """Return the names in a folder, sorted, with stats that follow no link. For comparisons.
+
+        Unlike `entries` it holds names on the lists too: nothing of it is to be shown. A folder
+        that cannot be listed is empty.
+        """
+        try:
+            found = self._tree.list_folder(_split(self.name(path)))
+        except OSError:
+            return []
+        return [("/".join(parts), status) for parts, status in found]
+
     # Reading
 
     def open(self, path: str) -> BinaryIO:
@@ -213,7 +225,11 @@ class Workspace:
     def read(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
         """Return the content of a file. Raises ToolFailed(limit) if it exceeds `limit` bytes."""
         with self.open(path) as file, self._explain_errors(path, "", "read"):
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size
+            # A read makes room for all that it may return: without this, for `limit` bytes.
+            data = file.read(min(size, limit) + 1)
+            if size < len(data) <= limit:  # It grew meanwhile, or its size is not known.
+                data += file.read(limit + 1 - len(data))
             if len(data) > limit:
                 size = os.fstat(file.fileno()).st_size
                 raise ToolFailed(
@@ -260,6 +276,18 @@ class Workspace:
                     regular_files.check_unchanged(folder, last, path, expect)
                 atomic_write.rename(folder, temporary, folder, last, replace=expect != ABSENT)
             return FileEntry.from_stat(name, stat_name(folder, last))
+
+    def set_executable(self, path: str, executable: bool) -> None:
+        """Let those who may read a file run it too, or nobody."""
+        name = self.check_name(path, write=True)
+        with self._explain_errors(path, name, "change"), self._parent(name) as (folder, last):
+            descriptor = regular_files.open_regular(folder, last, path)
+            try:
+                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+                bits = (mode & 0o444) >> 2
+                os.fchmod(descriptor, mode | bits if executable else mode & ~0o111)
+            finally:
+                os.close(descriptor)
 
     def make_dir(self, path: str, *, parents: bool = True) -> FileEntry:
         """Create a folder unless it exists; with `parents`, those above it too."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import FilesSeen
-from ferrule.engine.rewind.file_copies import NOTHING
+from ferrule.engine.rewind.states import NOTHING, parse_content
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.toolkits.files import edits, lines, tools
@@ -66,9 +66,10 @@ class RecordedDiffs:
         try:
             name = self._workspace.name(str(values.get("path", "")))
             state = dict(zip(seen.paths, seen.states, strict=False)).get(name)
-            if state is None or (state != NOTHING and not state.startswith("file:")):
+            content = parse_content(state or "")
+            if state is None or (state != NOTHING and content is None):
                 return None
-            before = None if state == NOTHING else self._text(state.removeprefix("file:"))
+            before = None if content is None else self._text(content[0])
         except (ToolFailed, FerruleError, OSError):
             return None
         return _diff(tool, values, self._workspace, before)

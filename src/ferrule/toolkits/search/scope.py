@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.gitignore import FILE_NAME, MAX_BYTES, IgnoreFile
+from ferrule.permissions.filesystem.gitignore import FILE_NAME
+from ferrule.permissions.filesystem.ignore_rules import IgnoreRules, is_ignored
 from ferrule.permissions.filesystem.workspace import (
     READ_LIMIT,
     VERSION_CONTROL,
@@ -52,18 +53,6 @@ class Scope:
     exclude: tuple[str, ...] = ()
     hidden: bool = False
     ignored: bool = False
-
-
-@frozen
-class _Rules:
-    """The ignore file of one folder."""
-
-    folder: str
-    file: IgnoreFile
-
-    def verdict(self, name: str, *, folder: bool) -> bool | None:
-        below = name[len(self.folder) + 1 :] if self.folder else name
-        return self.file.check(below, folder=folder)
 
 
 def find_files(
@@ -117,7 +106,7 @@ def _walk(
     workspace: Workspace, start: str, scope: Scope, left_out: list[str], stop: Callable[[], bool]
 ) -> Iterator[FileEntry]:
     rules = [] if scope.ignored else _read_rules_above(workspace, start)
-    if start and _is_ignored(rules, start, folder=True):
+    if start and is_ignored(rules, start, folder=True):
         rules = []
     walk = _Walk(workspace, start, scope, left_out)
     walk.enter(start, rules)
@@ -139,12 +128,12 @@ class _Walk:
     start: str
     scope: Scope
     left_out: list[str]
-    waiting: list[tuple[FileEntry, list[_Rules]]] = field(
-        default_factory=list[tuple[FileEntry, list[_Rules]]]
+    waiting: list[tuple[FileEntry, list[IgnoreRules]]] = field(
+        default_factory=list[tuple[FileEntry, list[IgnoreRules]]]
     )
     seen: int = 0
 
-    def enter(self, folder: str, above: list[_Rules]) -> None:
+    def enter(self, folder: str, above: list[IgnoreRules]) -> None:
         entries = self.workspace.entries(folder, left_out=self.left_out)
         self.seen += len(entries)
         if self.seen > WALK_LIMIT:
@@ -158,7 +147,7 @@ class _Walk:
             above = [*_read_rules(self.workspace, folder), *above]
         self.waiting.extend((entry, above) for entry in reversed(entries))
 
-    def enter_if_permitted(self, folder: str, above: list[_Rules]) -> None:
+    def enter_if_permitted(self, folder: str, above: list[IgnoreRules]) -> None:
         try:
             self.enter(folder, above)
         except ToolFailed as error:
@@ -167,43 +156,27 @@ class _Walk:
             self.left_out.append(folder)
 
 
-def _is_excluded(entry: FileEntry, rules: Sequence[_Rules], scope: Scope) -> bool:
+def _is_excluded(entry: FileEntry, rules: Sequence[IgnoreRules], scope: Scope) -> bool:
     is_folder = entry.kind == "dir"
     if entry.name in VERSION_CONTROL:
         return True
     if is_folder and entry.name.startswith(".") and not scope.hidden:
         return True
-    return _is_ignored(rules, entry.path, folder=is_folder)
+    return is_ignored(rules, entry.path, folder=is_folder)
 
 
-def _is_ignored(rules: Sequence[_Rules], name: str, *, folder: bool) -> bool:
-    """Return what the nearest ignore file with a matching rule says (gitignore(5)).
-
-    False if no file has one.
-    """
-    for one in rules:
-        verdict = one.verdict(name, folder=folder)
-        if verdict is not None:
-            return verdict
-    return False
-
-
-def _read_rules_above(workspace: Workspace, start: str) -> list[_Rules]:
+def _read_rules_above(workspace: Workspace, start: str) -> list[IgnoreRules]:
     """Read the ignore files of the folders above `start`, nearest first."""
-    found: list[_Rules] = []
+    found: list[IgnoreRules] = []
     parts = start.split("/") if start else []
     for depth in range(len(parts)):
         found = [*_read_rules(workspace, "/".join(parts[:depth])), *found]
     return found
 
 
-def _read_rules(workspace: Workspace, folder: str) -> list[_Rules]:
-    """Read the ignore file of a folder; an empty list if it is missing or unreadable."""
-    try:
-        data = workspace.read(f"{folder}/{FILE_NAME}" if folder else FILE_NAME, limit=MAX_BYTES)
-    except ToolFailed:
-        return []
-    return [_Rules(folder, IgnoreFile(data))]
+def _read_rules(workspace: Workspace, folder: str) -> list[IgnoreRules]:
+    rules = IgnoreRules.read(workspace, folder)
+    return [] if rules is None else [rules]
 
 
 class _Filter:
