@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.permissions import protected_names as reserved
@@ -17,6 +17,8 @@ from ferrule.permissions.protected_names import (
     SECRET,
     ProtectedNames,
 )
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rules import RuleSet
 
 UNREADABLE = [
     # Ferrule's and other harnesses' own state
@@ -342,3 +344,50 @@ def test_quick_questions_and_the_expression_give_the_same_answer(
 ) -> None:
     quick = reserved._index_of(patterns).matches(name)
     assert quick == any(re.search(reserved._to_expression(p), name) for p in patterns)
+
+
+COMPONENTS = st.one_of(
+    st.sampled_from(
+        [
+            *(".git", "git~1", "GIT~1", ".Git.", ".git ", ".hg", ".ferrule", "agents", "config"),
+            *("hooks", "modules", "credentials.old", ".env", ".env.local", "prod.env", "x.pem"),
+            *("id_rsa", "id_rsa~", "#id_rsa#", ".id_rsa.swp", ".ssh.bak", ".aws", ".cargo"),
+            *(".config", "gcloud", ".docker", "config.json", "site-packages", "x.pth", ".vscode"),
+            *("jupyter_a_config.py", ".github", "workflows", "a", "src", "x.py", "...", " "),
+            *(
+                ".git:x",
+                ".git::$DATA",
+                "a\\.git",
+                "\uff0egit",
+                ".g\u200dit",
+                ".e\u0301nv",
+                "a\uff0f.git",
+            ),
+            *("own", "deep", "secret-x", "wild9card"),
+        ]
+    ),
+    st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8),
+)
+LISTS = [
+    DEFAULT_NAMES,
+    ProtectedNames(("own/deep",), ("secret-*", "**/own/x.py"), ("wild?card", "/src/*.py", "*/a")),
+]
+
+
+@pytest.mark.proves("reserved.walks-agree")
+@settings(max_examples=400)
+@given(
+    parts=st.lists(COMPONENTS, min_size=1, max_size=5),
+    names=st.sampled_from(LISTS),
+    write=st.booleans(),
+)
+def test_the_check_of_walks_says_what_the_whole_check_says(
+    parts: list[str], names: ProtectedNames, write: bool
+) -> None:
+    name = "/".join(parts)
+    assert names.check(name, write=write) == reserved._check(names, name, write)
+    gate = PermissionGate(RuleSet.parse(), root="/work", home="/home/p", names=names)
+    slow = PermissionGate(
+        RuleSet.parse(deny=["Read(//nowhere/at/all)"]), root="/work", home="/home/p", names=names
+    )
+    assert gate.find_refusal(name, write) == slow.find_refusal(name, write)

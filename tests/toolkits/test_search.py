@@ -667,3 +667,20 @@ def test_it_declares_what_it_is() -> None:
     assert (search_files.side_effect, search_files.risk) == ("read", "low")
     assert search_files.touches["path"].kind == "read"
     assert [tool.name for tool in search_module.TOOLS] == ["search_files"]
+
+
+@pytest.mark.proves("search.counts-what-was-reached")
+async def test_what_the_walk_met_ahead_of_the_search_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_module, "_BATCH_NAMES", 2)
+    for name in ("a", "b", "c", "d", "e"):
+        (tmp_path / f"{name}.txt").write_text("x\n" * 3)
+    (tmp_path / "z").mkdir()
+    (tmp_path / "z" / "d.env").write_text("x\n")
+    workspace = Workspace(tmp_path)
+    pattern = read_pattern("x", "literal", ignore_case=False)
+    found = await search(workspace, pattern, Scope("."), max_results=4)
+    assert (found.searched, found.matches, found.withheld) == (2, 4, [])
+    found = await search(workspace, pattern, Scope("."), max_results=100)
+    assert (found.searched, found.matches, found.withheld) == (5, 15, ["z/d.env"])

@@ -224,7 +224,7 @@ class ProtectedNames:
         Returns:
             The reason, which names the pattern that matched.
         """
-        return _check(self, name, write)
+        return None if _is_plain(self, name, write) else _check(self, name, write)
 
     def extend(
         self,
@@ -246,6 +246,37 @@ _MAYBE_BACKUP = re.compile(r"[~#]|\.(?:bak|backup|old|orig|save|swp|swo|tmp)(?:/
 _RESERVED_REASON = "reserved: no tool may touch it"
 _SECRET_REASON = "may hold secrets: no tool may read or write it"
 _PROTECTED_REASON = "protected: it may be read but not written by a tool"
+
+
+def _is_plain(names: ProtectedNames, name: str, write: bool) -> bool:
+    """Return whether a name can match no pattern, as far as its components say one by one.
+
+    Walks check every name, and nearly all are like this. A pattern of several components matches
+    only if its first one is there, so a component that is the first of none, matches none by
+    itself, and has one spelling, adds nothing to a match.
+    """
+    folder, _, last = name.rpartition("/")
+    return _is_plain_component(names, last, write) and (
+        not folder or _is_plain_folder(names, folder, write)
+    )
+
+
+@lru_cache(maxsize=16_384)
+def _is_plain_folder(names: ProtectedNames, folder: str, write: bool) -> bool:
+    return all(_is_plain_component(names, part, write) for part in folder.split("/"))
+
+
+@lru_cache(maxsize=65_536)
+def _is_plain_component(names: ProtectedNames, part: str, write: bool) -> bool:
+    if not part.isascii() or ":" in part or "\\" in part:
+        return False
+    folded = _fold(part)
+    if not folded or _MAYBE_BACKUP.search(folded):
+        return False
+    for patterns in (RESERVED + names.reserved, SECRET + names.secret):
+        if _index_of(patterns).may_begin_with(folded):
+            return False
+    return not write or not _index_of(PROTECTED + names.protected).may_begin_with(folded)
 
 
 @lru_cache(maxsize=16_384)
@@ -329,6 +360,7 @@ class _PatternIndex:
         suffixes: Patterns that begin with `*`.
         first_components: Those of the patterns in `rest`; None if one contains a wildcard.
         rest: All other patterns.
+        openings: The first components of those.
     """
 
     names: frozenset[str]
@@ -336,12 +368,19 @@ class _PatternIndex:
     suffixes: tuple[str, ...]
     first_components: frozenset[str] | None
     rest: re.Pattern[str]
+    openings: re.Pattern[str]
+
+    def may_begin_with(self, part: str) -> bool:
+        """Return whether a component matches a pattern, or the first component of one."""
+        return self._matches_component(part) or self.openings.fullmatch(part) is not None
+
+    def _matches_component(self, part: str) -> bool:
+        return part in self.names or part.startswith(self.prefixes) or part.endswith(self.suffixes)
 
     def matches(self, folded: str) -> bool:
         parts = folded.split("/")
-        for part in parts:
-            if part in self.names or part.startswith(self.prefixes) or part.endswith(self.suffixes):
-                return True
+        if any(self._matches_component(part) for part in parts):
+            return True
         if self.first_components is None or not self.first_components.isdisjoint(parts):
             return self.rest.search(folded) is not None
         return False
@@ -370,6 +409,10 @@ def _index_of(patterns: tuple[str, ...]) -> _PatternIndex:
         suffixes=tuple(suffixes),
         first_components=_first_components(rest),
         rest=re.compile("|".join(map(_to_expression, rest)) or r"(?!)"),
+        openings=re.compile(
+            "|".join(_component_expression(pattern.strip("/").split("/")[0]) for pattern in rest)
+            or r"(?!)"
+        ),
     )
 
 
@@ -395,8 +438,12 @@ def _to_expression(pattern: str) -> str:
         elif part == ".git":
             parts.append(rf"(?:\.git|{_SHORT_GIT})/")
         else:
-            parts.append(re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") + "/")
+            parts.append(_component_expression(part) + "/")
     return f"{start}{''.join(parts).removesuffix('/')}(?:/|$)"
+
+
+def _component_expression(part: str) -> str:
+    return re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
 def _fold_pattern(pattern: str) -> str:

@@ -27,6 +27,7 @@ not declare.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,7 @@ class PermissionGate:
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
+        self._path_denials = [rule for rule in self.rules.deny if rule.kind in ("read", "write")]
         self._starts: dict[int, tuple[Tool, str, tuple[str, ...]]] = {}
         self._profiles: dict[int, _Profile] = {}
         self._matchers: dict[PermissionRule, RuleMatcher] = {}
@@ -254,6 +256,11 @@ class PermissionGate:
         For searches and listings, which meet paths that no argument named. Knows built-in refusals
         and deny rules for paths.
         """
+        names = self.context.names
+        # Walks come here with every name: the same answer without looking at the root.
+        is_usual = not self._path_denials and _is_below_root(path)
+        if is_usual and names is not None and names.check(path, write=write) is None:
+            return ""
         for reason in find_path_refusals(path, write, self.context):
             return reason
         return self.find_denied_path_rule(path, write)
@@ -262,8 +269,8 @@ class PermissionGate:
         """Return which deny rule for paths refuses this one; empty if none does."""
         absolute = normalise_path(path, self.context.root, self.context.home)
         case = AnalysedCall(_NO_TOOL, "", (), named_files=((absolute, write),))
-        for rule in self.rules.deny:
-            if rule.kind in ("read", "write") and self._matcher(rule).could_match(case):
+        for rule in self._path_denials:
+            if self._matcher(rule).could_match(case):
                 return f"denied by the rule `{rule.text}`"
         return ""
 
@@ -575,6 +582,16 @@ class PermissionGate:
                 profile = replace(profile, fixed_decision=decision)
         self._profiles[id(tool)] = profile
         return profile
+
+
+def _is_below_root(path: str) -> bool:
+    """Return whether a path is relative, in its shortest spelling, and leads nowhere else."""
+    return (
+        posixpath.normpath(path) == path
+        and path not in (".", "..")
+        and not path.startswith(("/", "~", "../"))
+        and "\0" not in path
+    )
 
 
 def _concerns(rule: PermissionRule, tool_name: str, kinds: set[str]) -> bool:

@@ -20,6 +20,7 @@ from typing import Annotated
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.toolkits.examples import with_examples
@@ -76,13 +77,25 @@ class _Search:
         return self.found
 
     async def _batches(self) -> AsyncGenerator[list[str], None]:
-        """Yield names of files to search, as many at a time as fit on one command line."""
-        names = find_files(self.workspace, self.scope, self.found, self.stopped.is_set)
+        """Yield names of files to search, as many at a time as fit on one command line.
+
+        The walk goes on while a batch is searched, one batch ahead.
+        """
+        walked = SearchResult()
+        names = find_files(self.workspace, self.scope, walked, self.stopped.is_set)
+        following = run_blocking(lambda: _next_batch(names, walked))
         try:
-            while batch := await run_blocking(lambda: _next_names(names)):
-                yield batch
+            while (batch := await following).names:
+                following = run_blocking(lambda: _next_batch(names, walked))
+                batch.add_counts(self.found)
+                yield batch.names
+            batch.add_counts(self.found)
         finally:
             self.stopped.set()
+            # The walk uses the workspace from its thread: it ends before the search does.
+            await asyncio.wait([following])
+            if not following.cancelled():
+                following.exception()
 
     async def _search(self, batch: list[str]) -> bool:
         """Search these files. Return whether the search is finished."""
@@ -169,7 +182,23 @@ class _Search:
         self.found.names = [names[hit.number - 1] for hit in hits[0]]
 
 
-def _next_names(names: Iterator[str]) -> list[str]:
+@frozen
+class _Batch:
+    """Names of files, and what was left out on the way to the last of them."""
+
+    names: list[str]
+    large: int
+    unreadable: int
+    withheld: tuple[str, ...]
+
+    def add_counts(self, found: SearchResult) -> None:
+        """Say what was left out up to here. The walk is further ahead, by chance how far."""
+        found.large = self.large
+        found.unreadable = self.unreadable
+        found.withheld[:] = self.withheld
+
+
+def _next_batch(names: Iterator[str], walked: SearchResult) -> _Batch:
     """Return the next names, at most as many as fit on one command line."""
     batch: list[str] = []
     size = 0
@@ -178,7 +207,7 @@ def _next_names(names: Iterator[str]) -> list[str]:
         size += len(os.fsencode(name)) + 16
         if size > _BATCH_TEXT:
             break
-    return batch
+    return _Batch(batch, walked.large, walked.unreadable, tuple(walked.withheld))
 
 
 def _next_group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
