@@ -148,7 +148,8 @@ class Served:
     """`ferrule serve mcp` in the workspace, spoken to over its standard streams."""
 
     def __init__(self, world: World, state: Path) -> None:
-        environment = {**os.environ, "HOME": str(world.home), "XDG_STATE_HOME": str(state)}
+        environment = {**os.environ, "HOME": str(world.home)}
+        environment |= {"XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": str(state)}
         environment["FERRULE_SANDBOX_MODE"] = "required"
         programs = os.path.dirname(os.path.realpath(sys.executable))
         environment["PATH"] = f"{programs}:/usr/bin:/bin"

@@ -227,17 +227,28 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
     folder: Path,
 ) -> None:
     put(folder, "tools.py", "gone.py", "nothing_like_it", "ok.py", tools="def (", ok=ADD)
-    tool_file(folder, "broken", "---\nparameters: 1\n---\n")
     TrustStore().trust(folder)
     with pytest.raises(ConfigError) as refused:
         brought(folder)
     said = refused.value.detail
-    assert "tools.py:1: " in said and "broken.md:2" in said
+    assert "tools.py:1: " in said
     assert "ferrule.yaml:2:11: `tools.python` names `gone.py`, and there is no such file" in said
     assert (
         "ferrule.yaml:2:11: `tools.python` names `nothing_like_it`, and no module of that name"
         in said
     )
+
+
+@pytest.mark.proves("python.errors")
+def test_an_invalid_tool_file_beside_python_files_is_left_out_with_its_reason(
+    folder: Path,
+) -> None:
+    put(folder, "ok.py", ok=ADD)
+    tool_file(folder, "broken", "---\nparameters: 1\n---\n")
+    TrustStore().trust(folder)
+    assert names(folder) == ["add"]
+    [file] = brought(folder).left_out
+    assert (file.kind, file.name) == ("tool", "broken") and "broken.md:2" in file.detail
 
 
 @pytest.mark.proves("python.checked")

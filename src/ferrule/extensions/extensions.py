@@ -21,6 +21,7 @@ from ferrule.tools.definition import Tool
 from .agents.loading import LoadedAgents, load_agents
 from .agents.scripts import delegate_from_script
 from .builtins.dispatch import ScriptEnvironment
+from .front_matter import InvalidFile
 from .hooks.loading import LoadedHooks, load_hooks
 from .starlark.pool import WorkerPool
 from .tool_files.loading import LoadedTools, load_tools
@@ -58,6 +59,8 @@ class Extensions:
     tools: tuple[Tool, ...]
     hooks: tuple[EventHook, ...] = ()
     agents: tuple[SubAgent, ...] = ()
+    left_out: tuple[InvalidFile, ...] = ()
+    """Tool files and agent files that are invalid."""
     notices: tuple[str, ...] = ()
     """For the person: what is shadowed, has no effect or looks like a mistake."""
     notices_once: tuple[str, ...] = ()
@@ -120,12 +123,15 @@ def load_extensions(
         pool=pool,
         messages=environment.messages,
     )
-    warnings = (*hooks.warnings, *agents.left_out, *agents.warnings)
+    left_out = (*loaded.left_out, *agents.left_out)
+    warnings = (*hooks.warnings, *agents.warnings)
     return Extensions(
         tools=loaded.make_tools(environment, shipped=shipped, pool=pool),
         hooks=hooks.hooks,
         agents=agents.agents,
+        left_out=left_out,
         notices=(
+            *map(str, left_out),
             *_tool_notices(loaded, shipped),
             *map(str, warnings),
             *_trust_notices(hooks, agents),
@@ -136,7 +142,7 @@ def load_extensions(
 
 
 def _tool_notices(loaded: LoadedTools, shipped: Iterable[Tool]) -> Iterable[str]:
-    yield from map(str, (*loaded.left_out, *loaded.shadowed, *loaded.warnings))
+    yield from map(str, (*loaded.shadowed, *loaded.warnings))
     shipped_names = {tool.full_name for tool in shipped}
     for tool in (*loaded.tools, *loaded.python):
         if tool.name in shipped_names:

@@ -14,8 +14,9 @@ during a run.
   from the repository is withdrawn with the next reload, and returns once the person trusts the new
   content.
 * A file that cannot be read or compiled changes nothing: the last good version of everything stays,
-  and the error names file, line and column. If that would keep something that must be withdrawn,
-  `reload` raises and no message may be run.
+  and the error names file, line and column. That holds for tool files and agent files too, which a
+  start would leave out, unless they were left out before. If the last good version has something
+  that must be withdrawn, `reload` raises and no message may be run.
 * The history, the system text and the order of tools stay (`engine.agent_reload`); the model is
   told with its next message which tools came and went.
 * MCP servers and A2A agents are connected anew: what they kept in memory is gone.
@@ -37,6 +38,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent_reload import continue_catalog, is_same_tool
 from ferrule.engine.session import Session
+from ferrule.extensions.front_matter import InvalidFile
 from ferrule.extensions.instructions import FILE_NAME
 from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 from ferrule.tools.catalog import Catalog
@@ -173,7 +175,7 @@ class HotReloader:
             )
             return None
         try:
-            made = self._assemble(before)
+            made = await self._assemble(before)
         except ConfigError as error:
             if _in_force(before.settings.repository) and not _in_force(changed.repository):
                 raise
@@ -200,7 +202,12 @@ class HotReloader:
         self._behind.clear()
         await self._close_past()
 
-    def _assemble(self, before: Assembly) -> Assembly:
+    async def _assemble(self, before: Assembly) -> Assembly:
+        """Assemble again.
+
+        Raises:
+            ConfigError: It fails, or a tool file or agent file is invalid that was not so before.
+        """
         agent = before.agent
         options = self._options
         if (
@@ -219,6 +226,11 @@ class HotReloader:
             interruptible=self._interruptible,
             attended=before.attended,
         )
+        broken = _find_newly_invalid(before, made)
+        if broken:
+            await _close_sources(made)
+            details = "\n".join(file.detail for file in broken)
+            raise ConfigError(details, hint=broken[0].hint)
         for text in notices:
             before.notice(text)
         return made
@@ -283,9 +295,22 @@ class HotReloader:
                 await before.agent.disconnect()
             elif before.agent.sub_agents is not None:
                 await before.agent.sub_agents.disconnect()
-            for resource in (before.extensions, before.servers, before.peers):
-                if resource is not None:
-                    await resource.close()
+            await _close_sources(before)
+
+
+async def _close_sources(assembly: Assembly) -> None:
+    for source in (assembly.extensions, assembly.servers, assembly.peers):
+        if source is not None:
+            await source.close()
+
+
+def _find_newly_invalid(before: Assembly, made: Assembly) -> list[InvalidFile]:
+    known = {(file.kind, file.name) for file in _left_out(before)}
+    return [file for file in _left_out(made) if (file.kind, file.name) not in known]
+
+
+def _left_out(assembly: Assembly) -> tuple[InvalidFile, ...]:
+    return () if assembly.extensions is None else assembly.extensions.left_out
 
 
 def _callable_tools(catalog: Catalog) -> dict[str, Tool]:

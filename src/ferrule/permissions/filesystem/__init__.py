@@ -11,4 +11,5 @@ Modules:
     entry            what tools see of a file or folder
     os_errors        explains errors of the operating system to models
     gitignore        reads ignore files of git
+    ignore_rules     applies ignore files of git to the names of a walk
 """
