@@ -44,7 +44,7 @@ HEAVY = {
     "google": {"connectors.a2a", "servers"},
     "starlette": {"servers", "console", "runtime"},
     "uvicorn": {"runtime.http.server"},
-    "h11": {"runtime.http.server"},
+    "h11": {"runtime.http.server", "connectors.mcp.oauth"},
     "jinja2": {"console"},
     "markupsafe": {"console"},
     "jwt": {"connectors.a2a"},

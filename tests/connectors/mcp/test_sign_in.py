@@ -75,8 +75,16 @@ async def follow(url: str) -> str:
     asked = parse_qs(urlsplit(url).query)
     back = urlsplit(asked["redirect_uri"][0])
     answer = urlencode({"code": "c-1", "state": asked["state"][0]})
+    head = f"GET {back.path}?{answer} HTTP/1.1\r\nHost: {back.netloc}\r\n\r\n"
+    return await send_to_page(url, head.encode())
+
+
+async def send_to_page(url: str, data: bytes) -> str:
+    """Send bytes to the page that a sign-in at `url` leads back to. Return what it answers."""
+    back = urlsplit(parse_qs(urlsplit(url).query)["redirect_uri"][0])
     reader, writer = await asyncio.open_connection(back.hostname, back.port)
-    writer.write(f"GET {back.path}?{answer} HTTP/1.1\r\nHost: {back.netloc}\r\n\r\n".encode())
+    writer.write(data)
+    writer.write_eof()
     page = await reader.read()
     writer.close()
     return page.decode()
@@ -155,6 +163,38 @@ async def test_who_signs_out_leaves_nothing_and_has_to_sign_in_again(place: Plac
         servers = await place.servers(server)
         await place.close()
     assert any("ferrule mcp login docs" in one for one in servers.notices)
+
+
+@pytest.mark.proves("mcp.http.sign-in")
+async def test_what_else_asks_the_page_of_a_sign_in_does_not_end_it(place: Place) -> None:
+    guarded = GuardedServer()
+    pages: list[str] = []
+
+    async def browse(url: str) -> None:
+        for data in (
+            b"GET /favicon.ico HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /callback?error=denied HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n",
+            b"GET /callback?code=stolen HTTP/1.1\r\nHo",
+            b"",
+        ):
+            pages.append(await send_to_page(url, data))
+        pages.append(await follow(url))
+
+    async with HttpDouble(guarded) as double:
+        guarded.url = double.url
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"))
+        filled = fill_variables(server)
+        await sign_in(server, filled, browse, lambda auth: probe_server(server, filled, auth))
+    assert [page.split("\r\n")[0] for page in pages] == [
+        "HTTP/1.1 404 ",
+        "HTTP/1.1 404 ",
+        "",
+        "",
+        "",
+        "HTTP/1.1 200 ",
+    ]
+    assert [form["code"] for form in guarded.forms] == [["c-1"]]
 
 
 @pytest.mark.proves("mcp.http.sign-in")

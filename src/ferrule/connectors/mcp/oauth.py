@@ -18,7 +18,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError, FerruleError
@@ -250,26 +250,47 @@ async def _serve_redirect(
 
     Only the registered path counts; the library checks what the redirect brings.
     """
+    import h11
+
+    connection = h11.Connection(h11.SERVER)
     try:
         async with asyncio.timeout(10):
-            line = (await reader.readline()).decode("latin-1")
-        parts = line.split(" ")
-        target = urlsplit(parts[1] if len(parts) > 1 else "")
+            target = await _read_target(connection, reader)
+        if target is None:
+            return
         query = parse_qs(target.query)
         is_redirect = target.path == "/callback" and "code" in query
         text = "Signed in. You can close this window." if is_redirect else "There is nothing here."
-        body = text.encode()
-        status = "200 OK" if is_redirect else "404 Not Found"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n"
-        writer.write(
-            f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
-        )
+        writer.write(_encode_answer(connection, 200 if is_redirect else 404, text.encode()))
         await writer.drain()
         if is_redirect and not redirects.full():
             redirects.put_nowait(
                 (query["code"][0], query.get("state", [None])[0], query.get("iss", [None])[0])
             )
-    except (TimeoutError, ConnectionError, ValueError):
-        return  # a browser that went away; the next request counts
+    except (TimeoutError, ConnectionError, ValueError, h11.RemoteProtocolError):
+        return  # a browser that went away, or something else; the next request counts
     finally:
         writer.close()
+
+
+async def _read_target(connection: Any, reader: asyncio.StreamReader) -> SplitResult | None:
+    """Read the head of a request. Return its target; None if there is no request."""
+    import h11
+
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        connection.receive_data(await reader.read(4096))
+    if not isinstance(event, h11.Request):
+        return None
+    return urlsplit(event.target.decode("latin-1"))
+
+
+def _encode_answer(connection: Any, status: int, body: bytes) -> bytes:
+    import h11
+
+    headers = [
+        ("Content-Type", "text/plain"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+    ]
+    head = connection.send(h11.Response(status_code=status, headers=headers))
+    return head + connection.send(h11.Data(data=body))
