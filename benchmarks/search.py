@@ -78,17 +78,13 @@ def print_views() -> None:
     print(f"{'without':10} even: first  five   odd: first  five   own: first  five")
     for view in ("nothing", *ranking.WEIGHTS):
         weights = dict(ranking.WEIGHTS)
-        synonyms = dict(ranking.SYNONYMS)
         ranking.WEIGHTS[view] = 0.0
-        if view == "synonyms":
-            ranking.SYNONYMS.clear()
         found = [
             (count_found(index, requests[::2]), count_found(index, requests[1::2]))
             for index, requests in indexes
         ]
         ranking.WEIGHTS.clear()
         ranking.WEIGHTS.update(weights)
-        ranking.SYNONYMS.update(synonyms)
         public, (own_even, own_odd) = found[:-1], found[-1]
         even = [sum(counts) for counts in zip(*(half for half, _ in public), strict=True)]
         odd = [sum(counts) for counts in zip(*(half for _, half in public), strict=True)]

@@ -43,8 +43,6 @@ class InvertedIndex:
 
     def __init__(self) -> None:
         self.size = 0
-        self.names: list[list[str]] = []
-        """The stems of each name."""
         self._runs = StemTable()
         self._pieces = PieceTable()
         self._rows = {place: defaultdict[str, list[int]](list) for place in (*PLACES, _SPOKEN)}
@@ -56,7 +54,7 @@ class InvertedIndex:
     def add(self, documents: Iterable[Document]) -> None:
         for number, document in enumerate(documents, self.size):
             self._add_document(number, document)
-        self.size = len(self.names)
+            self.size = number + 1
         self._drop_caches()
 
     def _add_document(self, number: int, document: Document) -> None:
@@ -90,7 +88,6 @@ class InvertedIndex:
         self._holding.update(seen)
 
     def _add_name(self, number: int, name: list[str], spoken: list[str]) -> None:
-        self.names.append(name)
         self._lengths["name"].append(len(name))
         self._post("name", number, name)
         self._post(_SPOKEN, number, spoken)

@@ -4,15 +4,13 @@
     plain     BM25 over the whole text as written: names of things, versions, codes
     pieces    BM25 over groups of four letters of name and first sentence: other forms of a word,
               compounds, typing errors
-    synonyms  words of the name that mean the same as a word of the query
-    covered   how much of a tool's name is in the query, by the rarity of its words
     values    enumerated values of parameters that are in the query
     kinds     kinds of values in the query, recognised by their form: an address, a date, a file
 
 Words that people ask with (`REQUEST_STEMS`) count less. The weights were fitted to one half of the
 requests over public function catalogs, checked on the other half, and rounded: what matters is that
 the scores compensate for each other. `benchmarks/search.py` prints the results on both halves. Not
-covered: meaning without a common word or synonym, and languages other than English beyond `plain`.
+covered: meaning without a common word, and languages other than English beyond `plain`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 from .bm25 import Impacts, rarity
 from .document import Document
 from .inverted_index import InvertedIndex
-from .synonyms import SYNONYMS
 from .vocabulary import split_pieces
 
 _WORDS_OF_ASKING = """
@@ -56,17 +53,13 @@ _SIGNS = tuple(
 
 WEIGHTS = {
     "fields": 0.8,
-    "plain": 1.45,
-    "pieces": 0.04,
-    "synonyms": 1.5,
-    "covered": 2.2,
+    "plain": 1.0,
+    "pieces": 0.05,
     "values": 2.4,
-    "kinds": 0.15,
+    "kinds": 0.3,
 }
 _REQUEST_WORD_WEIGHT = 0.3
 """Weight of a word that people ask with, relative to other words."""
-_SYNONYM_WEIGHT = 0.6
-"""Share of a name that a synonym covers, relative to the word itself."""
 
 
 class Ranking:
@@ -103,9 +96,6 @@ class Ranking:
             _add_weighted(
                 found, self._index.field_impacts(word), WEIGHTS["kinds"] * self._index.rarity(word)
             )
-        meant = [other for word in asked for other in SYNONYMS.get(word, ()) if other not in asked]
-        self._by_synonyms(meant, WEIGHTS["synonyms"] * scale, found)
-        self._by_names(weight, frozenset(meant), found)
         return found
 
     def _by_bm25(
@@ -119,32 +109,6 @@ class Ranking:
             impacts = worth(word)
             if impacts:
                 _add_weighted(found, impacts, times * gain * rarity(self._index.size, len(impacts)))
-
-    def _by_synonyms(self, meant: Iterable[str], gain: float, found: dict[int, float]) -> None:
-        """Add scores for synonyms; a synonym of two words of the query counts twice."""
-        for word in meant:
-            named = dict.fromkeys(self._index.iter_documents("name", (word,)), 1.0)
-            _add_weighted(found, named, gain * self._index.rarity(word))
-
-    def _by_names(
-        self,
-        asked: Mapping[str, float],
-        meant: frozenset[str],
-        found: dict[int, float],
-    ) -> None:
-        for number in set(self._index.iter_documents("name", (*asked, *meant))):
-            name = self._index.names[number]
-            whole = 0.0
-            covered = 0.0
-            for word in dict.fromkeys(name):
-                weight = asked.get(word) or self._index.rarity(word)
-                whole += weight
-                if word in asked:
-                    covered += weight
-                elif word in meant:
-                    covered += _SYNONYM_WEIGHT * weight
-            gain = WEIGHTS["covered"] * covered / (whole or 1.0)
-            found[number] = found.get(number, 0.0) + gain
 
 
 def _add_weighted(found: dict[int, float], more: Mapping[int, float], weight: float) -> None:
