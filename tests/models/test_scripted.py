@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,18 @@ def test_it_says_and_calls_what_the_script_says() -> None:
         ),
         ModelAnswered("done", (), "easy", Usage(3, 2), "end"),
     ]
+
+
+def test_a_step_can_be_a_plain_text() -> None:
+    assert played(Scripted(["done"])) == played(Scripted([says("done")]))
+
+
+@pytest.mark.parametrize("step", [None, 7, {"say": "hello"}])
+def test_a_step_that_is_none_is_refused_where_the_script_is_made(step: object) -> None:
+    script: list[Any] = ["hello", step]
+    with pytest.raises(ConfigError, match="step 2 of the script is a") as refused:
+        Scripted(script)
+    assert "`says(...)`" in refused.value.hint
 
 
 def test_words_reach_the_sink_in_pieces() -> None:

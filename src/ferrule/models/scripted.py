@@ -1,6 +1,6 @@
 """A model that says what a script tells it: for tests, demonstrations and dry runs. No network.
 
-    Scripted([calls(("read_file", {"path": "a.txt"})), says("It says hello.")])
+    Scripted([calls(("read_file", {"path": "a.txt"})), "It says hello."])
 
 A script can also be a file, `scripted:talk.yaml`: a list of steps, each one of
 
@@ -57,8 +57,10 @@ class Step:
     error: ProviderError | None = None
 
 
-Script = Step | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
-"""A step, or a function from the history to a step; it may be async and wait for something."""
+Script = Step | str | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
+"""A step; a text, which is answered; or a function from the history to a step, which may be async
+and wait for something.
+"""
 
 
 def says(
@@ -87,6 +89,19 @@ def _to_call(scripted: ScriptedCall) -> ToolCall:
     return ToolCall(id, tool, arguments)
 
 
+def _to_step(
+    number: int, step: Script
+) -> Step | Callable[[Sequence[Message]], Step | Awaitable[Step]]:
+    if isinstance(step, str):
+        return says(step)
+    if isinstance(step, Step) or callable(step):
+        return step
+    raise ConfigError(
+        f"step {number} of the script is a `{type(step).__name__}`",
+        hint="a step is a text, `says(...)`, `calls(...)`, `fails(...)`, or a function",
+    )
+
+
 @frozen
 class RecordedAsk:
     """The arguments of one `ask`."""
@@ -111,6 +126,9 @@ class Scripted:
     All its exchanges take from the same steps, in the order in which they ask. `asks` and `opened`
     record the arguments of the calls. `close`, and leaving the client as a context manager, raise
     ScriptError if steps are left over, unless an error ended the script before.
+
+    Raises:
+        ConfigError: A step is none.
     """
 
     def __init__(
@@ -120,7 +138,7 @@ class Scripted:
         model: str = "scripted:test",
         capabilities: Capabilities | None = None,
     ) -> None:
-        self._steps = list(steps)
+        self._steps = [_to_step(number, step) for number, step in enumerate(steps, 1)]
         self._model = model
         self._capabilities = capabilities or Capabilities(True, True, None, False, "script")
         self._next = 0
