@@ -19,7 +19,7 @@ The contract, tested by `ferrule.testing.model_client_conformance`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -161,6 +161,11 @@ class Sink(Protocol):
     def notice(self, topic: str, text: str) -> None:
         """Report something a person should know: a retry, a truncation, a fallback."""
         ...
+
+
+def choose_notice(sink: Sink | None, notices: list[tuple[str, str]]) -> Callable[[str, str], None]:
+    """Return what takes the notices of a question: its sink, or a list if it has none."""
+    return sink.notice if sink else lambda topic, text: notices.append((topic, text))
 
 
 class Exchange(Protocol):

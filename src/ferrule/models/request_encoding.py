@@ -186,23 +186,28 @@ def weigh_message(message: Message) -> int:
     return total
 
 
-def describe_truncation(sent_weight: int, read_tokens: int) -> str:
-    """Return a warning if the server read far fewer tokens than were sent, else "".
+def warn_of_truncation(
+    notice: Callable[[str, str], None], sent_weight: int, read_tokens: int, hint: str = ""
+) -> None:
+    """Give a notice if the server read far fewer tokens than were sent.
 
     Four characters of `sent_weight` are at least one token for every tokenizer in use. Repetitive
     text (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
 
     Args:
+        notice: Takes the topic and the text of a notice.
         sent_weight: The `weight` of what was sent.
         read_tokens: The tokens that the server counted; 0 if it does not say.
+        hint: What a person can do about it.
     """
     estimate = sent_weight // 4
     if not read_tokens or estimate < ALARM_MIN_TOKENS or read_tokens >= ALARM_SHARE * estimate:
-        return ""
-    return (
+        return
+    text = (
         f"the server read {read_tokens} tokens, but at least about {estimate} were sent: "
         "it has probably cut the start of the conversation, with the tools in it"
     )
+    notice("truncated", f"{text}; {hint}" if hint else text)
 
 
 CHAT_OPTION_NAMES = {

@@ -24,6 +24,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any
 
@@ -33,11 +34,10 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import encode_hosted_tools
-from ferrule.models.http.server_sent_events import EventSplitter
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
@@ -46,11 +46,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
-    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -273,7 +273,7 @@ class AnthropicExchange:
             # Another conversation: it has another end.
             self._cached_until = 0
         self._is_far = _count_blocks(history[self._cached_messages :]) > LOOKBACK
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         message = MessageBuilder(AnswerBuilder.for_sink(sink))
         head = self._request_start(tools, schema, streamed=sink is not None)
         for _ in range(MAX_PAUSES):
@@ -292,11 +292,8 @@ class AnthropicExchange:
             )
         self._cached_until = len(self._encoded_messages.json)
         self._cached_messages = len(history)
-        warning = describe_truncation(
-            self._encoded_messages.weight + self._prefix.weight, message.spent.input
-        )
-        if warning:
-            notice("truncated", warning)
+        weighed = self._encoded_messages.weight + self._prefix.weight
+        warn_of_truncation(notice, weighed, message.spent.input)
         return self._build_answer(message, tools, notice)
 
     def _build_answer(
@@ -349,32 +346,14 @@ class AnthropicExchange:
         client = self._client
         offered = bool(self._prefix.tools)
         message.usage = {}
-        if sink is None:
-            answer = await client.transport.post(
-                self._url, body, client.headers, timeout=self._options.timeout
-            )
-            if answer.status != 200:
-                raise error_from_response(
-                    client.model, answer.status, answer.headers, answer.body, tools=offered
-                )
-            return parse_answer(message, answer.body, client.model, tools=offered)
-        async with client.transport.stream(
-            self._url, body, client.headers, timeout=self._options.timeout
-        ) as stream:
-            if stream.status != 200:
-                refused = await stream.read()
-                raise error_from_response(
-                    client.model, stream.status, stream.headers, refused, tools=offered
-                )
-            if "json" in stream.headers.get("content-type", ""):
-                # A server that cannot stream answers in one piece.
-                return parse_answer(message, await stream.read(), client.model, tools=offered)
-            parser = MessageStreamParser(message, client.model, tools=offered)
-            await parse_stream(stream, EventSplitter(), parser)
-            return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
+        timeout = self._options.timeout
+        await send_request(
+            client.transport,
+            ModelRequest(self._url, body, client.headers, timeout, streamed=sink is not None),
+            make_error=partial(error_from_response, client.model, tools=offered),
+            parse_whole=lambda body: parse_answer(message, body, client.model, tools=offered),
+            open_parser=lambda: MessageStreamParser(message, client.model, tools=offered),
+        )
 
     # ---- messages out
 

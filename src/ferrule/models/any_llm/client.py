@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -25,7 +25,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
@@ -183,7 +183,7 @@ class AnyExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._encoded_history.extend(history)
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         client = await self._model_client.load_client()
         request = self._build_request(tools, schema)
         answer, extras = await retry(lambda: self._send(client, request, sink), notice=notice)
@@ -234,9 +234,6 @@ class AnyExchange:
             return so_far.parser.finish(), so_far.extras
         problem.retryable = problem.retryable and not so_far.begun
         raise problem
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _encode_message(self, message: Message) -> bytes:
         if isinstance(message, UserMessage) and message.media:

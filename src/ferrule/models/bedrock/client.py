@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any
 from urllib.parse import quote as quote_path
@@ -27,10 +28,10 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.anthropic.client import thinking_settings
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
@@ -39,11 +40,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
-    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -204,23 +205,18 @@ class BedrockExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._encoded_turns.extend(history)
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         body = self._request_body(schema)
 
         async def attempt() -> ConverseBuilder:
             content = ConverseBuilder(AnswerBuilder.for_sink(sink))
-            if sink is None:
-                await self._send_whole(body, content)
-            else:
-                await self._send_streamed(body, content)
+            await self._send(body, content, streamed=sink is not None)
             return content
 
         content = await self._client.transport.retry(attempt, notice)
         answer = content.build(self._client.model, self._prefix.names.inbound)
         weighed = self._encoded_turns.weight + self._prefix.weight
-        warning = describe_truncation(weighed, answer.usage.input)
-        if warning:
-            notice("truncated", warning)
+        warn_of_truncation(notice, weighed, answer.usage.input)
         if answer.calls and not tools:
             return replace(drop_calls(answer, notice), raw=None)
         return answer
@@ -260,34 +256,19 @@ class BedrockExchange:
             encode_json_bytes({"tools": [{"toolSpec": spec} for spec in specs]}) if specs else b""
         )
 
-    async def _send_whole(self, body: bytes, content: ConverseBuilder) -> None:
+    async def _send(self, body: bytes, content: ConverseBuilder, *, streamed: bool) -> None:
         client = self._client
-        url = f"{client.url}/converse"
-        headers = await client.sign(url, body)
-        answer = await client.transport.post(url, body, headers, timeout=self._timeout)
-        tools = bool(self._prefix.tools)
-        if answer.status != 200:
-            raise client.read_refusal(answer.status, answer.headers, answer.body, tools=tools)
-        parse_answer(content, answer.body, client.model, tools=tools)
-
-    async def _send_streamed(self, body: bytes, content: ConverseBuilder) -> None:
-        client = self._client
-        url = f"{client.url}/converse-stream"
+        url = f"{client.url}/{'converse-stream' if streamed else 'converse'}"
         headers = await client.sign(url, body)
         tools = bool(self._prefix.tools)
-        async with client.transport.stream(url, body, headers, timeout=self._timeout) as stream:
-            if stream.status != 200:
-                refused = await stream.read()
-                raise client.read_refusal(stream.status, stream.headers, refused, tools=tools)
-            if "json" in stream.headers.get("content-type", ""):
-                # A server that cannot stream answers in one piece.
-                return parse_answer(content, await stream.read(), client.model, tools=tools)
-            parser = ConverseStreamParser(content, client.model, tools=tools)
-            await parse_stream(stream, FrameSplitter(client.model), parser)
-            return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
+        await send_request(
+            client.transport,
+            ModelRequest(url, body, headers, self._timeout, streamed),
+            make_error=partial(client.read_refusal, tools=tools),
+            parse_whole=lambda body: parse_answer(content, body, client.model, tools=tools),
+            open_parser=lambda: ConverseStreamParser(content, client.model, tools=tools),
+            open_splitter=lambda: FrameSplitter(client.model),
+        )
 
     # ---- messages out
 

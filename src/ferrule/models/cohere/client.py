@@ -13,8 +13,9 @@ vLLM speaks it too (`base_url="http://host:8000/cohere"`). Source: Cohere's API 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any
 from urllib.parse import quote as quote_path
@@ -24,11 +25,10 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
-from ferrule.models.http.server_sent_events import EventSplitter
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
@@ -37,12 +37,12 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
-    describe_truncation,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -171,7 +171,7 @@ class CohereExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._encoded_history.extend(history)
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         try:
             answer = await self._send(tools, schema, sink)
         except ProviderError as error:
@@ -185,21 +185,16 @@ class CohereExchange:
     async def _send(
         self, tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None
     ) -> ModelAnswered:
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         is_offered = schema is None and (tools or self._supports_tool_choice)
         offered = self._tools if is_offered else b""
         body = self._request_body(offered, tools, schema, streamed=sink is not None)
 
-        async def attempt() -> AnswerBuilder:
-            if sink is None:
-                return await self._send_whole(body, bool(offered))
-            return await self._send_streamed(body, bool(offered), sink)
-
-        answer = await self._client.transport.retry(attempt, notice)
+        answer = await self._client.transport.retry(
+            lambda: self._send_once(body, bool(offered), sink), notice
+        )
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = describe_truncation(weighed, answer.usage.input)
-        if warning:
-            notice("truncated", warning)
+        warn_of_truncation(notice, weighed, answer.usage.input)
         return answer.build(self._names.inbound)
 
     def _keep_thinking(self, answer: ModelAnswered) -> ModelAnswered:
@@ -229,30 +224,18 @@ class CohereExchange:
         parts.append(b',"stream":true}' if streamed else b',"stream":false}')
         return b"".join(parts)
 
-    async def _send_whole(self, body: bytes, tools: bool) -> AnswerBuilder:
+    async def _send_once(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
         client = self._client
-        answer = await client.transport.post(self._url, body, client.headers, timeout=self._timeout)
-        if answer.status != 200:
-            raise client.read_refusal(answer.status, answer.headers, answer.body, tools=tools)
-        return parse_answer(answer.body, client.model, tools=tools)
-
-    async def _send_streamed(self, body: bytes, tools: bool, sink: Sink) -> AnswerBuilder:
-        client = self._client
-        async with client.transport.stream(
-            self._url, body, client.headers, timeout=self._timeout
-        ) as stream:
-            if stream.status != 200:
-                refused = await stream.read()
-                raise client.read_refusal(stream.status, stream.headers, refused, tools=tools)
-            if "json" in stream.headers.get("content-type", ""):
-                # A server that cannot stream answers in one piece.
-                return parse_answer(await stream.read(), client.model, tools=tools, sink=sink)
-            parser = ChatStreamParser(AnswerBuilder.for_sink(sink), client.model, tools=tools)
-            await parse_stream(stream, EventSplitter(), parser)
-            return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
+        streamed = sink is not None
+        return await send_request(
+            client.transport,
+            ModelRequest(self._url, body, client.headers, self._timeout, streamed),
+            make_error=partial(client.read_refusal, tools=tools),
+            parse_whole=lambda body: parse_answer(body, client.model, tools=tools, sink=sink),
+            open_parser=lambda: ChatStreamParser(
+                AnswerBuilder.for_sink(sink), client.model, tools=tools
+            ),
+        )
 
     # ---- messages out
 

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any, cast
 from urllib.parse import quote as quote_path
@@ -29,11 +30,10 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.media import MediaReference
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
-from ferrule.models.http.server_sent_events import EventSplitter
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
@@ -42,11 +42,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
-    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -315,17 +315,14 @@ class GoogleExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._encoded_turns.extend(history)
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         self._report_ignored(schema, notice)
         body = self._request_body(tools, schema)
         offered = bool(self._prefix.tools)
 
         async def attempt() -> ContentBuilder:
             content = ContentBuilder(AnswerBuilder.for_sink(sink))
-            if sink is None:
-                await self._send_whole(body, content, offered)
-            else:
-                await self._send_streamed(body, content, offered)
+            await self._send(body, content, offered, streamed=sink is not None)
             return content
 
         content = await self._client.transport.retry(attempt, notice)
@@ -334,9 +331,7 @@ class GoogleExchange:
             said = f": {content.stop_detail}" if content.stop_detail else ""
             notice("refused", f"Google withheld the answer ({content.stop}){said}")
         weighed = self._encoded_turns.weight + self._prefix.weight
-        warning = describe_truncation(weighed, answer.usage.input)
-        if warning:
-            notice("truncated", warning)
+        warn_of_truncation(notice, weighed, answer.usage.input)
         if answer.calls and not tools:
             return replace(drop_calls(answer, notice), raw=None)
         return answer
@@ -400,33 +395,19 @@ class GoogleExchange:
         parts.append(b"}")
         return b"".join(parts)
 
-    async def _send_whole(self, body: bytes, content: ContentBuilder, tools: bool) -> None:
+    async def _send(
+        self, body: bytes, content: ContentBuilder, tools: bool, *, streamed: bool
+    ) -> None:
         client = self._client
+        method = "streamGenerateContent?alt=sse" if streamed else "generateContent"
         headers = await client.request_headers()
-        answer = await client.transport.post(
-            f"{client.url}:generateContent", body, headers, timeout=self._timeout
+        await send_request(
+            client.transport,
+            ModelRequest(f"{client.url}:{method}", body, headers, self._timeout, streamed),
+            make_error=partial(client.read_refusal, tools=tools),
+            parse_whole=lambda body: parse_answer(content, body, client.model, tools=tools),
+            open_parser=lambda: ResponseStreamParser(content, client.model, tools=tools),
         )
-        if answer.status != 200:
-            raise client.read_refusal(answer.status, answer.headers, answer.body, tools=tools)
-        parse_answer(content, answer.body, client.model, tools=tools)
-
-    async def _send_streamed(self, body: bytes, content: ContentBuilder, tools: bool) -> None:
-        client = self._client
-        headers = await client.request_headers()
-        url = f"{client.url}:streamGenerateContent?alt=sse"
-        async with client.transport.stream(url, body, headers, timeout=self._timeout) as stream:
-            if stream.status != 200:
-                refused = await stream.read()
-                raise client.read_refusal(stream.status, stream.headers, refused, tools=tools)
-            if "json" in stream.headers.get("content-type", ""):
-                # A server that cannot stream answers in one piece.
-                return parse_answer(content, await stream.read(), client.model, tools=tools)
-            parser = ResponseStreamParser(content, client.model, tools=tools)
-            await parse_stream(stream, EventSplitter(), parser)
-            return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _report_ignored(
         self, schema: Mapping[str, Any] | None, notice: Callable[[str, str], None]

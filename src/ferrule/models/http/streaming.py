@@ -1,4 +1,4 @@
-"""Reading a streamed answer, from its first byte to its end and no further.
+"""Send a request to a model and read its answer, from its first byte to its end and no further.
 
 What follows an answer's end is not read: pings, comments, a second terminator, half an event. What
 breaks after it breaks nothing. An end that did not arrive is `interrupted`, also if the cut went
@@ -7,12 +7,36 @@ through an event.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from ferrule.core.errors import ProviderError
+from ferrule.core.value_class import frozen
 
-from .server_sent_events import LineSplitter
-from .transport import ResponseStream
+from .server_sent_events import EventSplitter, LineSplitter
+from .transport import ResponseStream, Transport
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@frozen
+class ModelRequest:
+    """A request for a model's answer.
+
+    Attributes:
+        url: Where it is sent.
+        body: What is sent.
+        headers: Its headers.
+        timeout: Seconds for the whole answer; None for those of the transport.
+        streamed: Whether the answer is to come in pieces.
+    """
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    timeout: float | None
+    streamed: bool
 
 
 class AnswerParser(Protocol):
@@ -35,6 +59,58 @@ class AnswerParser(Protocol):
             ProviderError: An item is an error, or not JSON (`not_understood`).
         """
         ...
+
+
+class FinishingParser(AnswerParser, Protocol[T_co]):
+    """A parser that returns what it built."""
+
+    def finish(self) -> T_co:
+        """Return the answer.
+
+        Raises:
+            ProviderError: It is not complete.
+        """
+        ...
+
+
+async def send_request(
+    transport: Transport,
+    request: ModelRequest,
+    *,
+    make_error: Callable[[int, Mapping[str, str], bytes], ProviderError],
+    parse_whole: Callable[[bytes], T],
+    open_parser: Callable[[], FinishingParser[T]],
+    open_splitter: Callable[[], LineSplitter] = EventSplitter,
+) -> T:
+    """Send a request and return its answer.
+
+    A server that cannot stream answers in one piece, which is read as such.
+
+    Args:
+        transport: How the server is reached.
+        request: What is sent.
+        make_error: Makes an error of the status, headers and body of a refusal.
+        parse_whole: Parses the body of an answer that came in one piece.
+        open_parser: Makes a parser for a streamed answer.
+        open_splitter: Makes what splits the stream into items.
+
+    Raises:
+        ProviderError: The server refused, or its answer cannot be read.
+    """
+    where = (request.url, request.body, request.headers)
+    if not request.streamed:
+        answer = await transport.post(*where, timeout=request.timeout)
+        if answer.status != 200:
+            raise make_error(answer.status, answer.headers, answer.body)
+        return parse_whole(answer.body)
+    async with transport.stream(*where, timeout=request.timeout) as stream:
+        if stream.status != 200:
+            raise make_error(stream.status, stream.headers, await stream.read())
+        if "json" in stream.headers.get("content-type", ""):
+            return parse_whole(await stream.read())
+        parser = open_parser()
+        await parse_stream(stream, open_splitter(), parser)
+        return parser.finish()
 
 
 async def parse_stream(

@@ -27,7 +27,7 @@ from ferrule.models.answer_building import (
     token_count,
 )
 from ferrule.models.capabilities import read_ollama_show
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import LineSplitter
 from ferrule.models.http.streaming import parse_stream
@@ -39,12 +39,12 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
-    describe_truncation,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -248,7 +248,7 @@ class OllamaExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         if self._request_end is None:
             self._request_end = await self._encode_settings(notice)
         self._encoded_history.extend(history)
@@ -261,9 +261,7 @@ class OllamaExchange:
         except ProviderError as error:
             raise await self._client.add_model_hint(self._client.add_hint(error)) from error
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = describe_truncation(weighed, answer.usage.input)
-        if warning:
-            notice("truncated", f"{warning}; raise `num_ctx`")
+        warn_of_truncation(notice, weighed, answer.usage.input, "raise `num_ctx`")
         answered = answer.build(self._names.inbound)
         return answered if tools else drop_calls(answered, notice)
 
@@ -298,9 +296,6 @@ class OllamaExchange:
                 )
             await parse_stream(stream, LineSplitter(), parser)
         return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     async def _encode_settings(self, notice: Callable[[str, str], None]) -> bytes:
         options = self._options

@@ -7,7 +7,8 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any, Protocol
 
@@ -17,9 +18,8 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.http.server_sent_events import EventSplitter
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
@@ -27,12 +27,12 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
-    describe_truncation,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
     name_options,
     parse_object,
+    warn_of_truncation,
     weigh_text,
 )
 
@@ -154,7 +154,7 @@ class ChatExchange:
             answer = await self._without_tools(schema, sink, "the server refuses `tool_choice`")
         if answer.calls and not tools and self._tools:
             answer = await self._without_tools(schema, sink, "the server ignores `tool_choice`")
-        return answer if tools else drop_calls(answer, self._notifier(sink))
+        return answer if tools else drop_calls(answer, choose_notice(sink, self.notices))
 
     def encode_request(self, history: Sequence[Message], *, tools: bool) -> bytes:
         """Return the body of a request with this history, not streamed and without a schema."""
@@ -166,26 +166,21 @@ class ChatExchange:
         self, schema: Mapping[str, Any] | None, sink: Sink | None, reason: str
     ) -> ModelAnswered:
         self._supports_tool_choice = False
-        self._notifier(sink)("fallback", f"{reason}: asked again without tools")
+        choose_notice(sink, self.notices)("fallback", f"{reason}: asked again without tools")
         return await self._send(False, schema, sink)
 
     async def _send(
         self, tools: bool, schema: Mapping[str, Any] | None, sink: Sink | None
     ) -> ModelAnswered:
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         offered = self._tools if tools or self._supports_tool_choice else b""
         body = self._request_body(offered, tools, schema, streamed=sink is not None)
 
-        async def attempt() -> AnswerBuilder:
-            if sink is None:
-                return await self._send_whole(body, bool(offered))
-            return await self._send_streamed(body, bool(offered), sink)
-
-        answer = await self._client.transport.retry(attempt, notice)
+        answer = await self._client.transport.retry(
+            lambda: self._send_once(body, bool(offered), sink), notice
+        )
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = describe_truncation(weighed, answer.usage.input)
-        if warning:
-            notice("truncated", warning)
+        warn_of_truncation(notice, weighed, answer.usage.input)
         return answer.build(self._names.inbound)
 
     def _request_body(
@@ -214,36 +209,24 @@ class ChatExchange:
         parts.append(b"}")
         return b"".join(parts)
 
-    async def _send_whole(self, body: bytes, tools: bool) -> AnswerBuilder:
+    async def _send_once(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
         client = self._client
-        answer = await client.transport.post(self._url, body, client.headers, timeout=self._timeout)
-        if answer.status != 200:
-            raise await self._refusal_error(answer.status, answer.headers, answer.body, tools)
-        return parse_answer(answer.body, client.model, tools=tools)
-
-    async def _send_streamed(self, body: bytes, tools: bool, sink: Sink) -> AnswerBuilder:
-        client = self._client
-        async with client.transport.stream(
-            self._url, body, client.headers, timeout=self._timeout
-        ) as stream:
-            if stream.status == 200:
-                if "json" in stream.headers.get("content-type", ""):
-                    # A server that cannot stream answers in one piece.
-                    return parse_answer(await stream.read(), client.model, tools=tools, sink=sink)
-                parser = ChatStreamParser(AnswerBuilder.for_sink(sink), client.model, tools=tools)
-                await parse_stream(stream, EventSplitter(), parser)
-                return parser.finish()
-            refused = await stream.read()
-        # The connection is returned first: the error may ask the server for its models.
-        raise await self._refusal_error(stream.status, stream.headers, refused, tools)
-
-    async def _refusal_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, tools: bool
-    ) -> ProviderError:
-        error = error_from_response(self._client.model, status, headers, body, tools=tools)
-        if error.code == "model_not_found":
-            error.hint = await self._suggest_models()
-        return error
+        streamed = sink is not None
+        try:
+            return await send_request(
+                client.transport,
+                ModelRequest(self._url, body, client.headers, self._timeout, streamed),
+                make_error=partial(error_from_response, client.model, tools=tools),
+                parse_whole=lambda body: parse_answer(body, client.model, tools=tools, sink=sink),
+                open_parser=lambda: ChatStreamParser(
+                    AnswerBuilder.for_sink(sink), client.model, tools=tools
+                ),
+            )
+        except ProviderError as error:
+            # The connection was returned: the server can be asked for its models.
+            if error.code == "model_not_found":
+                error.hint = await self._suggest_models()
+            raise
 
     async def _suggest_models(self) -> str:
         try:
@@ -254,9 +237,6 @@ class ChatExchange:
             return ""
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
         return f"the server has: {', '.join(known[:20])}{more}"
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
     def _encode_message(self, message: Message) -> bytes:
         # Written by hand: these lines run for every message, and an encoder costs more than all

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import Any
 
@@ -30,11 +31,10 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import has_tool_search
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.exact_json import split_elements, split_members, unseal
 from ferrule.models.hosted_tools import APPROVAL_TOOL, encode_hosted_tools
-from ferrule.models.http.server_sent_events import EventSplitter
-from ferrule.models.http.streaming import parse_stream
+from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
@@ -42,11 +42,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
-    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     fit_name,
     name_options,
+    warn_of_truncation,
     weigh_message,
     weigh_text,
 )
@@ -215,15 +215,13 @@ class ResponsesExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         self._inputs.extend(history)
-        notice = self._notifier(sink)
+        notice = choose_notice(sink, self.notices)
         client = self._client
         output = OutputBuilder(AnswerBuilder.for_sink(sink))
         body = self._request_body(tools, schema, streamed=sink is not None)
         await client.transport.retry(lambda: self._send(body, output, sink), notice)
         answer = output.build(self._tools.names.inbound)
-        warning = describe_truncation(self._inputs.weight + self._weight, answer.usage.input)
-        if warning:
-            notice("truncated", warning)
+        warn_of_truncation(notice, self._inputs.weight + self._weight, answer.usage.input)
         if answer.calls and not tools:
             return drop_calls(answer, notice)
         answer = replace(answer, calls=tuple(self._tools.drop_nulls(call) for call in answer.calls))
@@ -255,32 +253,14 @@ class ResponsesExchange:
     async def _send(self, body: bytes, output: OutputBuilder, sink: Sink | None) -> None:
         client = self._client
         offered = bool(self._tools.json_member)
-        if sink is None:
-            answer = await client.transport.post(
-                self._url, body, client.headers, timeout=self._timeout
-            )
-            if answer.status != 200:
-                raise error_from_response(
-                    client.model, answer.status, answer.headers, answer.body, tools=offered
-                )
-            return parse_answer(output, answer.body, client.model, tools=offered)
-        async with client.transport.stream(
-            self._url, body, client.headers, timeout=self._timeout
-        ) as stream:
-            if stream.status != 200:
-                refused = await stream.read()
-                raise error_from_response(
-                    client.model, stream.status, stream.headers, refused, tools=offered
-                )
-            if "json" in stream.headers.get("content-type", ""):
-                # A server that cannot stream answers in one piece.
-                return parse_answer(output, await stream.read(), client.model, tools=offered)
-            parser = ResponseStreamParser(output, client.model, tools=offered)
-            await parse_stream(stream, EventSplitter(), parser)
-            return parser.finish()
-
-    def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
-        return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
+        streamed = sink is not None
+        await send_request(
+            client.transport,
+            ModelRequest(self._url, body, client.headers, self._timeout, streamed),
+            make_error=partial(error_from_response, client.model, tools=offered),
+            parse_whole=lambda body: parse_answer(output, body, client.model, tools=offered),
+            open_parser=lambda: ResponseStreamParser(output, client.model, tools=offered),
+        )
 
     # ---- messages out
 
