@@ -15,6 +15,7 @@ Modules:
     timeouts_and_retries                applied to each call, exactly once
     approval_requests                   the question to a person, and its answer
     running_calls, direct_calls         calls under way, and calls that no model made
+    served_tools                        what programs outside may call
     background, threads                 tasks that outlast their call, and blocking functions
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once

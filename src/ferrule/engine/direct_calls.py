@@ -6,7 +6,7 @@ They pass through the same pipeline, gate and journal as any other call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from secrets import token_hex
 from typing import Any
 
@@ -32,9 +32,10 @@ class DirectCalls:
         self._settle = settle
         self.waiting: dict[str, asyncio.Future[ToolResult]] = {}
 
-    async def call(self, tool: str, arguments: dict[str, Any], by: str) -> ToolResult:
+    async def call(self, tool: str, arguments: Mapping[str, Any] | str, by: str) -> ToolResult:
         """Make a call and wait for its result. If cancelled, the call is settled first."""
-        call = ToolCall(f"direct_{token_hex(16)}", tool, encode_json(arguments))
+        text = arguments if isinstance(arguments, str) else encode_json(dict(arguments))
+        call = ToolCall(f"direct_{token_hex(16)}", tool, text)
         # Another loop may answer it: its approval request can be queued behind another one.
         answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
         try:

@@ -364,7 +364,9 @@ class Driver:
         await self._end_turns(finish, MAX_CONTINUATIONS)
         return finish
 
-    async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> ToolResult:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any] | str, *, by: str = "person"
+    ) -> ToolResult:
         """Run one tool without a model (`DirectCalls`)."""
         await self.start()
         return await self._direct.call(tool, arguments, by)

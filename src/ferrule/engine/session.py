@@ -25,7 +25,7 @@ from ferrule.core.events import ContextCompacted, RunFinished, RunStarted, Usage
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
-from ferrule.core.media import Content
+from ferrule.core.media import Content, MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
@@ -321,17 +321,17 @@ class Session(Generic[OutputT]):
         return await self.driver.call(tool, arguments)
 
     async def call_tool(
-        self, tool: str, arguments: Mapping[str, Any], *, by: str = "person"
+        self, tool: str, arguments: Mapping[str, Any] | str, *, by: str = "person"
     ) -> ToolResult:
         """Run one tool through the gate, with its arguments as a mapping; else as `call`.
 
         Args:
             tool: The tool's full name.
-            arguments: Its arguments.
+            arguments: Its arguments, or JSON text exactly as a model wrote it.
             by: Who makes the call, for the journal.
         """
         self.set_deps(UNSET)
-        return await self.driver.call(tool, dict(arguments), by=by)
+        return await self.driver.call(tool, arguments, by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
         """Have a sub-agent do a task (`Agent(agents=...)`).
@@ -523,9 +523,24 @@ class Session(Generic[OutputT]):
         """Whether the tool may be called and shown here."""
         return self.driver.dispatcher.is_usable(tool)
 
-    def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+    def forget_call(self, call_id: str) -> None:
+        """Drop the arguments and the result of a finished call, which the journal has.
+
+        For programs that make direct calls for days: the session keeps both in memory.
+        """
+        slot = self.driver.machine.find_slot(call_id)
+        if slot is not None and slot.result is not None:
+            slot.call = ToolCall(slot.call.id, slot.call.tool)
+            slot.result = replace(slot.result, data=None, notes=())
+
+    def read_media(self, one: MediaReference) -> bytes:
+        """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
+        return self._media.read(one)
+
+    def needs_approval(self, tool: str, arguments: Mapping[str, Any] | str) -> bool:
         """Whether a call would need an approval right now."""
-        call = ToolCall("", tool, encode_json(arguments))
+        text = arguments if isinstance(arguments, str) else encode_json(arguments)
+        call = ToolCall("", tool, text)
         return self.driver.dispatcher.evaluate(call).evaluation.verdict == "ask"
 
     @property

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+from ferrule.engine.served_tools import find_served_tool, list_served_tools
 
 from . import artifacts
 from .client import Client
@@ -24,7 +25,7 @@ from .peer import ANSWER_SECONDS, LEVELS, RequestPeer
 from .requests import Answers, ClientRequest
 from .results import find_reference, to_call_result
 from .sessions import ClientIdentity, ClientSession, ClientSessions
-from .tool_list import PAGE_SIZE, find_tool, served_tools, tool_to_json
+from .tool_list import PAGE_SIZE, tool_to_json
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -86,7 +87,7 @@ class Service:
         """Handle `tools/list`."""
         peer = RequestPeer(context)
         session = self.session_of(peer, context).session
-        tools = list(served_tools(session.catalog, session.is_usable).items())
+        tools = list(list_served_tools(session).items())
         page, more = _page(tools, params)
         return {
             "tools": [tool_to_json(name, tool, modern=peer.is_modern) for name, tool in page],
@@ -97,7 +98,7 @@ class Service:
         """Handle `tools/call`: run the tool in the client's session and answer with its result."""
         peer = RequestPeer(context)
         visit = self.session_of(peer, context)
-        tool = find_tool(visit.session, params.name)
+        tool = find_served_tool(visit.session, params.name)
         if tool is None:
             # The same answer for tools that exist and are not served, so no one learns of them.
             visit.session.add_notice(

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import ToolResult
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import DirectCall
 from ferrule.core.value_class import frozen
@@ -121,7 +121,8 @@ class ClientSession:
             self._requests.discard(request)
             for call_id in request.call_ids:
                 self.calls.pop(call_id, None)
-                self._drop_payload(call_id)
+                # A connection may last for days.
+                self.session.forget_call(call_id)
             self._on_use()
 
         request.start(self._work_for(request, work), over)
@@ -196,16 +197,6 @@ class ClientSession:
         if (request := CURRENT_REQUEST.get()) is not None:
             request.on_answered = give_back
         return give_back
-
-    def _drop_payload(self, call_id: str) -> None:
-        """Drop the arguments and result of a call, which the journal has.
-
-        A connection may last for days, and a session keeps both in memory.
-        """
-        slot = self.session.driver.machine.find_slot(call_id)
-        if slot is not None and slot.result is not None:
-            slot.call = ToolCall(slot.call.id, slot.call.tool)
-            slot.result = replace(slot.result, data=None, notes=())
 
     def _observe(self, item: Live) -> None:
         """Pass what happens in the session to its request. Progress may come from other threads."""

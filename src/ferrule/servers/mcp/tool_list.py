@@ -9,14 +9,12 @@ names are those that providers accept, and a tool's side effect becomes the prot
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from ferrule.core.calls import encode_json
-from ferrule.engine.session import Session
-from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, SideEffect, Tool
+from ferrule.tools.definition import Loading, SideEffect, Tool
 
 PAGE_SIZE = 200
 """Tools per page."""
@@ -26,24 +24,6 @@ TRUNCATED_SCHEMA = {
     "required": ["truncated"],
 }
 """Schema of what replaces a value that is too large."""
-
-
-def served_tools(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
-    """Return the tools a client may call, by the names it knows."""
-    names = catalog.api_names()
-    return {
-        names[tool.full_name]: tool
-        for tool in catalog
-        if tool.source != SEARCH_TOOLS_SOURCE and usable(tool)
-    }
-
-
-def find_tool(session: Session, name: str) -> Tool | None:
-    """Return the tool that a client calls by this name, or None if it is not served to it."""
-    tool = session.catalog.get(name)
-    if tool is None or tool.source == SEARCH_TOOLS_SOURCE or not session.is_usable(tool):
-        return None
-    return tool
 
 
 def tool_to_json(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
