@@ -21,7 +21,13 @@ from ferrule.core.errors import (
     ProviderError,
     RunCancelled,
 )
-from ferrule.core.events import ContextCompacted, RunFinished, RunStarted, Usage
+from ferrule.core.events import (
+    CallEvaluated,
+    ContextCompacted,
+    RunFinished,
+    RunStarted,
+    Usage,
+)
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
@@ -537,11 +543,14 @@ class Session(Generic[OutputT]):
         """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
         return self._media.read(one)
 
-    def needs_approval(self, tool: str, arguments: Mapping[str, Any] | str) -> bool:
-        """Whether a call would need an approval right now."""
+    def evaluate_call(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
+        """Return what would be decided about a call right now. Nothing is run or journaled."""
         text = arguments if isinstance(arguments, str) else encode_json(arguments)
-        call = ToolCall("", tool, text)
-        return self.driver.dispatcher.evaluate(call).evaluation.verdict == "ask"
+        return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
+
+    def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call would need an approval right now."""
+        return self.evaluate_call(tool, arguments).verdict == "ask"
 
     @property
     def artifacts(self) -> RunArtifacts | None:

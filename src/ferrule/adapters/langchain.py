@@ -1,0 +1,166 @@
+"""LangChain and LangGraph: an agent's tools as LangChain's, and LangChain's tools as ours.
+
+    async with guard(agent) as guarded:
+        helper = create_agent("openai:gpt-5.2", guarded.tools, checkpointer=InMemorySaver())
+        state = await helper.ainvoke({"messages": [...]}, config)
+
+A call that waits for an approval interrupts its graph (`langgraph_interrupts`), and
+`Command(resume={"decisions": [{"type": "approve"}]})` goes on. Other arguments (`edit`) than those
+that were asked about are asked about again. Outside a graph nobody can be asked, and the call
+fails. A node that runs again after an interrupt does not make its finished calls again.
+
+A result is a `ToolMessage`: its text, its pictures and the like as content blocks, the `ToolResult`
+as `artifact`; a failure has the status `error`. Tools are asynchronous: `ainvoke`, `astream`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Unpack, cast
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, ToolException
+from pydantic import PrivateAttr
+
+from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.errors import ToolFailed
+from ferrule.engine.agent import Agent
+from ferrule.tools.definition import Tool
+
+from .approvals import PendingApproval
+from .converted_tools import convert_tool, decode_medium
+from .guard import GuardedTools, GuardOptions, open_guarded_session
+from .guarded_session import GuardedSession
+from .langgraph_interrupts import ask_person, find_task
+
+FRAMEWORK = "langchain"
+_CALL_ID: ContextVar[str] = ContextVar("ferrule_langchain_call", default="")
+
+
+@asynccontextmanager
+async def guard(
+    agent: Agent[Any, Any], **options: Unpack[GuardOptions]
+) -> AsyncGenerator[GuardedTools[BaseTool]]:
+    """Open a session of an agent and give its tools as LangChain's.
+
+    Raises as `guard.open_guarded_session`.
+    """
+    async with open_guarded_session(agent, FRAMEWORK, **options) as guarded:
+        tools = [GuardedTool.of(guarded, name, tool) for name, tool in guarded.tools.items()]
+        yield GuardedTools(guarded.session, tools)
+
+
+class GuardedTool(BaseTool):
+    """One tool of a guarded session."""
+
+    _guarded: GuardedSession = PrivateAttr()
+
+    @classmethod
+    def of(cls, guarded: GuardedSession, name: str, tool: Tool) -> BaseTool:
+        """Return a tool of this session."""
+        made = cls(
+            name=name,
+            description=tool.description,
+            # The dispatcher checks arguments, against the whole schema.
+            args_schema={"type": "object", "properties": {}, **tool.arguments.schema},
+            response_format="content_and_artifact",
+            handle_tool_error=True,
+            metadata={"side_effect": str(tool.side_effect), "risk": str(tool.risk)},
+        )
+        made._guarded = guarded
+        return made
+
+    async def arun(self, *args: Any, **options: Any) -> Any:
+        """Run the tool, which needs the id of its call: LangChain tells it only here."""
+        token = _CALL_ID.set(options.get("tool_call_id") or "")
+        try:
+            return await super().arun(*args, **options)
+        finally:
+            _CALL_ID.reset(token)
+
+    def _run(self, **arguments: Any) -> Any:
+        raise NotImplementedError(f"`{self.name}` is asynchronous: use `ainvoke` or `astream`")
+
+    async def _arun(self, **arguments: Any) -> tuple[Any, ToolResult]:
+        result = await self._call(_CALL_ID.get(), arguments)
+        if not result.success:
+            raise ToolException(result.to_text())
+        media = await self._guarded.load_media(result)
+        if not media:
+            return result.to_text(), result
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": result.to_text()}]
+        for one, data in media:
+            kind = "file" if one.media_kind == "document" else one.media_kind
+            encoded = base64.b64encode(data).decode("ascii")
+            blocks.append({"type": kind, "base64": encoded, "mime_type": one.mime})
+        return blocks, result
+
+    async def _call(self, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make the call, and go through the approvals that it waits for."""
+        guarded, scope = self._guarded, find_task()
+        key = guarded.key(call_id, scope)
+        if scope and call_id and (kept := guarded.find_kept(key)) is not None:
+            return kept
+        outcome = guarded.pending.get(key)
+        if outcome is None:
+            outcome = await guarded.call(self.name, arguments, call_id, scope=scope)
+        while isinstance(outcome, PendingApproval):
+            if not scope:
+                raise ToolException(
+                    f"`{self.name}` needs a person's approval ({outcome.reason}), and outside a "
+                    "graph nobody can be asked; allow it with a rule, or give the agent an approver"
+                )
+            decision = ask_person(guarded, outcome, scope)
+            if decision.arguments is not None:
+                arguments = decision.arguments
+            outcome = await guarded.call(
+                self.name, arguments, call_id, scope=scope, approved=decision.approved
+            )
+        if scope and call_id:
+            guarded.keep_result(key, outcome)
+        return outcome
+
+
+# ---- inward
+
+
+def convert_tools(tools: Iterable[BaseTool]) -> list[Tool]:
+    """Return LangChain's tools as ours. Raises ToolDefinitionError."""
+    return [_convert(tool) for tool in tools]
+
+
+def _convert(tool: BaseTool) -> Tool:
+    async def run(**arguments: Any) -> Any:
+        call = {"type": "tool_call", "id": "ferrule", "name": tool.name, "args": arguments}
+        try:
+            message: Any = await tool.ainvoke(call)
+        except ToolException as error:
+            raise ToolFailed(ErrorType.TOOL_ERROR, str(error)) from error
+        if not isinstance(message, ToolMessage):
+            return message
+        if message.status == "error":
+            raise ToolFailed(ErrorType.TOOL_ERROR, str(message.text))
+        content: Any = message.content
+        return content if isinstance(content, str) else [_to_part(one) for one in content]
+
+    declared: Any = tool.tool_call_schema
+    schema = cast(
+        "dict[str, Any]",
+        declared if isinstance(declared, dict) else declared.model_json_schema(),
+    )
+    return convert_tool(tool.name, tool.description, schema, run, source="langchain")
+
+
+def _to_part(block: Any) -> Any:
+    """Return a content block as text, a medium, or the JSON that it is."""
+    if isinstance(block, Mapping):
+        parts = cast("Mapping[str, Any]", block)
+        if parts.get("type") == "text":
+            return parts["text"]
+        if "base64" in parts:
+            return decode_medium(parts["base64"])
+        return dict(parts)
+    return block
