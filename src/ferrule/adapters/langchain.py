@@ -9,8 +9,8 @@ A call that waits for an approval interrupts its graph (`langgraph_interrupts`),
 that were asked about are asked about again. Outside a graph nobody can be asked, and the call
 fails. A node that runs again after an interrupt does not make its finished calls again.
 
-A result is a `ToolMessage`: its text, its pictures and the like as content blocks, the `ToolResult`
-as `artifact`; a failure has the status `error`. Tools are asynchronous: `ainvoke`, `astream`.
+A result is a `ToolMessage`: its text, its pictures and the like as content blocks, the result
+object as `artifact`; a failure has the status `error`. Tools are asynchronous: `ainvoke`, `astream`.
 """
 
 from __future__ import annotations
@@ -84,19 +84,19 @@ class GuardedTool(BaseTool):
     def _run(self, **arguments: Any) -> Any:
         raise NotImplementedError(f"`{self.name}` is asynchronous: use `ainvoke` or `astream`")
 
-    async def _arun(self, **arguments: Any) -> tuple[Any, ToolResult]:
+    async def _arun(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         result = await self._call(_CALL_ID.get(), arguments)
         if not result.success:
             raise ToolException(result.to_text())
         media = await self._guarded.load_media(result)
         if not media:
-            return result.to_text(), result
+            return result.to_text(), result.to_envelope()
         blocks: list[dict[str, Any]] = [{"type": "text", "text": result.to_text()}]
         for one, data in media:
             kind = "file" if one.media_kind == "document" else one.media_kind
             encoded = base64.b64encode(data).decode("ascii")
             blocks.append({"type": kind, "base64": encoded, "mime_type": one.mime})
-        return blocks, result
+        return blocks, result.to_envelope()
 
     async def _call(self, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make the call, and go through the approvals that it waits for."""

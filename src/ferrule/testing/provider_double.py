@@ -476,7 +476,7 @@ def check_chat(asked: dict[str, Any]) -> None:
     )
     owed: list[str] = []
     for message in objects_in(asked["messages"]):
-        check_type(message, "openai.types.chat", "ChatCompletionMessageParam")
+        _check_chat_message(message)
         if message["role"] == "tool":
             if message["tool_call_id"] not in owed:
                 raise RequestRefused(f"no call found for {message['tool_call_id']}")
@@ -486,6 +486,15 @@ def check_chat(asked: dict[str, Any]) -> None:
         owed += [call["id"] for call in message.get("tool_calls", ())]
     if owed:
         raise RequestRefused(f"results are missing for {owed}")
+
+
+def _check_chat_message(message: dict[str, Any]) -> None:
+    # A union of a text and a list that is checked when it is read: the list's parts are lost.
+    for part in objects_in(message.get("content")):
+        check_type(part, "openai.types.chat", "ChatCompletionContentPartParam")
+    if isinstance(message.get("content"), list):
+        message = {**message, "content": ""}
+    check_type(message, "openai.types.chat", "ChatCompletionMessageParam")
 
 
 def _completion(step: Step, number: int, streamed: bool) -> Reply:
