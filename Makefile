@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search adapters
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -151,6 +151,9 @@ edits: $(READY) ## real changes as edits, with the mistakes that models make: la
 
 faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
 	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)
+
+adapters: $(READY) ## the adapters with each framework's own test model, and tools of LangChain's community and of `llm` plugins, in environments of their own (ARGS="langchain --fresh")
+	PYTHONPATH=evals $(BIN)/python -m adapters $(ARGS)
 
 first-hour: $(READY) ## the first hour of somebody new: from a wheel to an answer, an edit, a test, an MCP server, an undo and the browser
 	$(BIN)/python tests/acceptance/first_hour.py --write
