@@ -25,7 +25,7 @@ runtime/session_pool.py SessionPool.use
 engine/agent.py Agent.copy_for_user
 engine/agent.py Agent.session
 runtime/session_pool.py SessionPool.add
-servers/mcp/tool_list.py find_tool
+engine/served_tools.py find_served_tool
 servers/mcp/sessions.py ClientSession.start_request
 servers/mcp/requests.py ClientRequest.start
 servers/mcp/requests.py ClientRequest.wait

@@ -116,6 +116,12 @@ def rows(folder: Path, address: str) -> list[tuple[Any, dict[str, Any], str]]:
     ]
 
 
+def say(line: str) -> None:
+    """Print a line at once: what runs beside it prints, too."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def main() -> int:
     """Call every tool, and one that a rule denies. Return 1 if something is not as it should be."""
     wrong = 0
@@ -134,18 +140,20 @@ async def main() -> int:
         for tool, (theirs, arguments, part) in zip(tools, table, strict=True):
             result = await session.call_tool(tool.name, arguments)
             denied = tool.name == "file_delete"
-            right = (str(result.error_type) == "permission_denied") if denied else part.lower() in str(
-                result.data
-            ).lower()
+            right = (
+                (str(result.error_type) == "permission_denied")
+                if denied
+                else part.lower() in str(result.data).lower()
+            )
             wrong += not right
             said = "denied, as the rule says" if denied and right else str(result.to_text())[:60]
-            print(f"{'ok ' if right else 'BAD'} {type(theirs).__name__:22} {tool.name:24} {said!r}")
+            say(f"{'ok ' if right else 'BAD'} {type(theirs).__name__:22} {tool.name:24} {said!r}")
         await session.close()
         assert (folder / "c.txt").exists(), "a denied tool ran"
         records = list(agent.journal.records(session.id))
         intact = verify_sessions(agent.journal).is_intact and replay(records).same
         wrong += not intact
-        print(json.dumps({"tools": len(table), "wrong": wrong, "journal intact": intact}))
+        say(json.dumps({"tools": len(table), "wrong": wrong, "journal intact": intact}))
     return int(wrong > 0)
 
 

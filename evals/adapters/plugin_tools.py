@@ -37,6 +37,12 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
 DENIED = ("Patch_write", {"file_path": "notes.txt", "content": "gone"})
 
 
+def say(line: str) -> None:
+    """Print a line at once: what runs beside it prints, too."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def main() -> int:
     """Call every tool, and one that a rule denies. Return 1 if something is not as it should be."""
     wrong = 0
@@ -63,18 +69,18 @@ async def main() -> int:
             right = result.success and part in str(result.data)
             wrong += not right
             source = agent.catalog.get(name).source
-            print(f"{'ok ' if right else 'BAD'} {source:28} {name:28} {result.to_text()[:50]!r}")
+            say(f"{'ok ' if right else 'BAD'} {source:28} {name:28} {result.to_text()[:50]!r}")
         refused = await session.call_tool(*DENIED)
         kept = Path("notes.txt").read_text() == "buy bolts\n"
         right = str(refused.error_type) == "permission_denied" and kept
         wrong += not right
-        print(f"{'ok ' if right else 'BAD'} {'llm_tools_patch':28} {DENIED[0]:28} denied by a rule")
+        say(f"{'ok ' if right else 'BAD'} {'llm_tools_patch':28} {DENIED[0]:28} denied by a rule")
         await session.close()
         records = list(agent.journal.records(session.id))
         intact = verify_sessions(agent.journal).is_intact and replay(records).same
         wrong += not intact
         plugins = sorted({one.source for one in tools if "default" not in one.source})
-        print(json.dumps({"plugins": plugins, "wrong": wrong, "journal intact": intact}))
+        say(json.dumps({"plugins": plugins, "wrong": wrong, "journal intact": intact}))
         os.chdir("/")
     return int(wrong > 0)
 

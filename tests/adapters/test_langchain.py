@@ -145,7 +145,9 @@ async def test_edited_arguments_are_asked_about_again(place: Place) -> None:
     assert (place.written(), place.written("other.txt")) == (None, "more")
 
 
-@pytest.mark.parametrize("no", [False, "approve", {"decisions": [{"type": "reject"}]}, {"decisions": []}])
+@pytest.mark.parametrize(
+    "no", [False, "approve", {"decisions": [{"type": "reject"}]}, {"decisions": []}]
+)
 async def test_anything_but_a_yes_is_a_no(place: Place, no: Any) -> None:
     async with guard(place.agent(), session="s") as guarded:
         graph = make_graph(scripted([WRITE]), guarded.tools, InMemorySaver())
@@ -228,7 +230,11 @@ async def test_refusals_and_timeouts_of_one_step_come_back_in_order(place: Place
         graph = make_graph(scripted([SLOW, FORBIDDEN, READ]), guarded.tools, None, together=True)
         state = await graph.ainvoke(GO)
     assert list(said(state)) == ["call-0-0", "call-0-1", "call-0-2"]
-    assert {call.outcome for call in place.calls("s")} == {"timeout", "permission_denied", "success"}
+    assert {call.outcome for call in place.calls("s")} == {
+        "timeout",
+        "permission_denied",
+        "success",
+    }
 
 
 async def test_their_tools_run_behind_the_gate(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-llm: Any = pytest.importorskip("llm", reason="`llm` is not installed here: `make adapters` has it")
+pytest.importorskip("llm", reason="`llm` is not installed here: `make adapters` has it")
+
+import llm
 
 from ferrule import Agent
 from ferrule.adapters.llm import convert_toolbox, convert_tools

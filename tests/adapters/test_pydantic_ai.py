@@ -45,8 +45,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 
-from ferrule import Permissions, Storage
 from ferrule import Agent as FerruleAgent
+from ferrule import Permissions, Storage
 from ferrule.adapters.pydantic_ai import guard, open_tools
 from ferrule.testing import RecordingApprover
 
@@ -207,7 +207,9 @@ async def test_the_agents_own_approver_is_asked_if_it_has_one(place: Place) -> N
 
 async def test_arguments_that_do_not_fit_are_a_retry(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
-        result = await helper(scripted([("read_file", {"file": 1})], [READ]), guarded.tools).run("go")
+        result = await helper(scripted([("read_file", {"file": 1})], [READ]), guarded.tools).run(
+            "go"
+        )
     parts = [part for one in result.all_messages() for part in one.parts]
     tried = [
         part
@@ -216,7 +218,10 @@ async def test_arguments_that_do_not_fit_are_a_retry(place: Place) -> None:
         or (isinstance(part, ToolReturnPart) and part.outcome not in ("success",))
     ]
     assert tried and "path" in str(tried[0].content)
-    assert outcomes(place.calls("s")) == [("read_file", "validation_failed"), ("read_file", "success")]
+    assert outcomes(place.calls("s")) == [
+        ("read_file", "validation_failed"),
+        ("read_file", "success"),
+    ]
 
 
 async def test_calls_of_one_answer_that_conflict_keep_their_order(place: Place) -> None:
@@ -269,4 +274,3 @@ async def test_their_tools_and_toolsets_run_behind_the_gate(tmp_path: Path) -> N
     schema = tools[0].arguments.schema
     assert schema["properties"]["loudly"] == {"default": False, "type": "boolean"}
     assert str(tools[0].side_effect) == "undeclared"
-

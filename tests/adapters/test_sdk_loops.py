@@ -52,7 +52,7 @@ class Loop:
 
 
 class ChatLoop(Loop):
-    first = {"role": "user", "content": "go"}
+    first: ClassVar[Any] = {"role": "user", "content": "go"}
 
     async def ask(self) -> Any:
         async with AsyncOpenAI(api_key="k", base_url=f"{self.server.url}/v1") as client:
@@ -65,7 +65,7 @@ class ChatLoop(Loop):
 
 
 class ResponsesLoop(Loop):
-    first = {"role": "user", "content": "go"}
+    first: ClassVar[Any] = {"role": "user", "content": "go"}
 
     async def ask(self) -> Any:
         async with AsyncOpenAI(api_key="k", base_url=f"{self.server.url}/v1") as client:
@@ -77,7 +77,7 @@ class ResponsesLoop(Loop):
 
 
 class MessagesLoop(Loop):
-    first = {"role": "user", "content": [{"type": "text", "text": "go"}]}
+    first: ClassVar[Any] = {"role": "user", "content": [{"type": "text", "text": "go"}]}
 
     async def ask(self) -> Any:
         async with AsyncAnthropic(api_key="k", base_url=self.server.url) as client:

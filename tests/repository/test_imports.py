@@ -21,7 +21,7 @@ LAYERS = [
     {"engine"},
     {"toolkits", "extensions", "connectors", "small_models"},
     {"runtime"},
-    {"cli", "console", "servers"},
+    {"cli", "console", "servers", "adapters"},
 ]
 """Each knows only what stands before it. Siblings of one line do not know each other."""
 
@@ -32,8 +32,18 @@ them.
 """
 
 HEAVY = {
-    "pydantic": {"tools.pydantic_schemas", "engine.output", "connectors.mcp"},
-    "pydantic_core": {"engine.output"},
+    "pydantic": {
+        "tools.pydantic_schemas",
+        "engine.output",
+        "connectors.mcp",
+        "adapters.pydantic_ai",
+        "adapters.langchain",
+    },
+    "pydantic_core": {"engine.output", "adapters.pydantic_ai"},
+    "pydantic_ai": {"adapters.pydantic_ai"},
+    "langchain_core": {"adapters.langchain"},
+    "langgraph": {"adapters.langgraph_interrupts"},
+    "agents": {"adapters.openai_agents"},
     "any_llm": {"models"},
     "botocore": {"models.bedrock"},
     "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
@@ -224,7 +234,7 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
             elif (
                 eager
                 and library not in EAGER
-                and layer(module.name) not in ("cli", "console", "servers", "runtime")
+                and layer(module.name) not in ("cli", "console", "servers", "runtime", "adapters")
             ):
                 wrong.append(
                     f"{module.shown}:{line} imports {library} when it is imported itself: do "
@@ -292,3 +302,35 @@ def test_importing_loads_little_prints_nothing_and_leaves_nothing_behind(
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert list(home.iterdir()) == []
+
+
+FRAMEWORKS = ("pydantic_ai", "langchain_core", "langgraph", "agents", "openai", "anthropic", "llm")
+
+
+@pytest.mark.proves("adapters.light")
+@pytest.mark.parametrize(
+    ("module", "own"),
+    [
+        ("ferrule.adapters", ()),
+        ("ferrule.adapters.openai", ()),
+        ("ferrule.adapters.anthropic", ()),
+        ("ferrule.adapters.llm", ()),
+        ("ferrule.adapters.openai_agents", ("agents", "openai")),
+    ],
+)
+def test_an_adapter_loads_no_framework_but_its_own(module: str, own: tuple[str, ...]) -> None:
+    program = f"import sys, {module}; print(*sorted(sys.modules.keys() & set({FRAMEWORKS})))"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert tuple(ran.stdout.split()) == own
+
+
+@pytest.mark.proves("adapters.light")
+def test_every_module_of_the_adapters_stays_short() -> None:
+    lines = {
+        module.shown: len(module.text.splitlines())
+        for module in MODULES
+        if layer(module.name) == "adapters"
+    }
+    assert lines and {name: count for name, count in lines.items() if count >= 200} == {}

@@ -10,7 +10,7 @@ that were asked about are asked about again. Outside a graph nobody can be asked
 fails. A node that runs again after an interrupt does not make its finished calls again.
 
 A result is a `ToolMessage`: its text, its pictures and the like as content blocks, the result
-object as `artifact`; a failure has the status `error`. Tools are asynchronous: `ainvoke`, `astream`.
+object as `artifact`; a failure has the status `error`. Tools are asynchronous (`ainvoke`).
 """
 
 from __future__ import annotations
