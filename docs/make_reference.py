@@ -74,6 +74,12 @@ MODULES = (
     "ferrule.permissions",
     "ferrule.sandbox",
     "ferrule.servers",
+    "ferrule.adapters.anthropic",
+    "ferrule.adapters.langchain",
+    "ferrule.adapters.llm",
+    "ferrule.adapters.openai",
+    "ferrule.adapters.openai_agents",
+    "ferrule.adapters.pydantic_ai",
     "ferrule.command",
     "ferrule.testing",
 )

@@ -13,6 +13,12 @@ from source import ROOT
 
 PUBLIC = (
     "ferrule",
+    "ferrule.adapters.anthropic",
+    "ferrule.adapters.langchain",
+    "ferrule.adapters.llm",
+    "ferrule.adapters.openai",
+    "ferrule.adapters.openai_agents",
+    "ferrule.adapters.pydantic_ai",
     "ferrule.command",
     "ferrule.connectors",
     "ferrule.events",

@@ -19,6 +19,8 @@ NOT_RESOLVED = (
     # Commands load what they need when they run, so that help is quick.
     "ferrule.cli",
     "ferrule.servers.a2a.command",
+    # A model of pydantic with private attributes has a method of pydantic's that is not resolved.
+    "ferrule.adapters.langchain",
     # Annotated with generic classes of libraries that are extras.
     "ferrule.servers.mcp.handlers",
     "ferrule.storage.journal.postgres_schema",

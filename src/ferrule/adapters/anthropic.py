@@ -11,7 +11,7 @@
             messages += await guarded.dispatch(message)
 
 A loop with the synchronous client is the same, within an async function.
-`sdk_loops.ApprovalsPending` is raised where approvals are waited for. A failure has `is_error`;
+`ApprovalsPending` is raised where approvals are waited for. A failure has `is_error`;
 pictures and documents are blocks of the result.
 """
 
@@ -20,17 +20,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from json.encoder import encode_basestring as quote
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+from anthropic.types import ToolParam
 
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Tool
 
 from .guard import GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
-from .sdk_loops import Answered, LoopTools, RequestedCall, encode_result
+from .sdk_loops import Answered, ApprovalsPending, LoopTools, RequestedCall, encode_result
 
-if TYPE_CHECKING:
-    from anthropic.types import ToolParam
+__all__ = ["ApprovalsPending", "guard"]
 
 FRAMEWORK = "anthropic"
 

@@ -23,7 +23,7 @@ from typing import Any, Unpack, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ToolFailed
@@ -35,6 +35,8 @@ from .converted_tools import convert_tool, decode_medium
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 from .langgraph_interrupts import ask_person, find_task
+
+__all__ = ["convert_tools", "guard"]
 
 FRAMEWORK = "langchain"
 _CALL_ID: ContextVar[str] = ContextVar("ferrule_langchain_call", default="")
@@ -56,12 +58,13 @@ async def guard(
 class GuardedTool(BaseTool):
     """One tool of a guarded session."""
 
-    _guarded: GuardedSession = PrivateAttr()
+    guarded: Any = Field(default=None, exclude=True, repr=False)
+    """The `GuardedSession` that makes its calls."""
 
     @classmethod
     def of(cls, guarded: GuardedSession, name: str, tool: Tool) -> BaseTool:
         """Return a tool of this session."""
-        made = cls(
+        return cls(
             name=name,
             description=tool.description,
             # The dispatcher checks arguments, against the whole schema.
@@ -69,9 +72,8 @@ class GuardedTool(BaseTool):
             response_format="content_and_artifact",
             handle_tool_error=True,
             metadata={"side_effect": str(tool.side_effect), "risk": str(tool.risk)},
+            guarded=guarded,
         )
-        made._guarded = guarded
-        return made
 
     async def arun(self, *args: Any, **options: Any) -> Any:
         """Run the tool, which needs the id of its call: LangChain tells it only here."""
@@ -88,7 +90,8 @@ class GuardedTool(BaseTool):
         result = await self._call(_CALL_ID.get(), arguments)
         if not result.success:
             raise ToolException(result.to_text())
-        media = await self._guarded.load_media(result)
+        guarded: GuardedSession = self.guarded
+        media = await guarded.load_media(result)
         if not media:
             return result.to_text(), result.to_envelope()
         blocks: list[dict[str, Any]] = [{"type": "text", "text": result.to_text()}]
@@ -100,7 +103,8 @@ class GuardedTool(BaseTool):
 
     async def _call(self, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make the call, and go through the approvals that it waits for."""
-        guarded, scope = self._guarded, find_task()
+        guarded: GuardedSession = self.guarded
+        scope = find_task()
         key = guarded.key(call_id, scope)
         if scope and call_id and (kept := guarded.find_kept(key)) is not None:
             return kept

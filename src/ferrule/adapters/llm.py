@@ -22,6 +22,8 @@ from ferrule.tools.definition import Tool
 
 from .converted_tools import convert_tool
 
+__all__ = ["convert_toolbox", "convert_tools", "load_plugin_tools"]
+
 
 def load_plugin_tools() -> list[Tool]:
     """Return the tools of all installed plugins, as far as they need no arguments to be made.

@@ -13,7 +13,7 @@
 
 With `guard_responses` the tools are those of the Responses API, and `dispatch(response)` returns
 the input items to send after its output. A loop with the synchronous client is the same, within an
-async function. `sdk_loops.ApprovalsPending` is raised where approvals are waited for.
+async function. `ApprovalsPending` is raised where approvals are waited for.
 
 A tool's message holds text alone in chat completions, so pictures and the like follow the results
 in a message of the user.
@@ -24,18 +24,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from json.encoder import encode_basestring as quote
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+from openai.types.chat import ChatCompletionFunctionToolParam
+from openai.types.responses import FunctionToolParam
 
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Tool
 
 from .guard import GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
-from .sdk_loops import Answered, LoopTools, RequestedCall, encode_result
+from .sdk_loops import Answered, ApprovalsPending, LoopTools, RequestedCall, encode_result
 
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionFunctionToolParam
-    from openai.types.responses import FunctionToolParam
+__all__ = ["ApprovalsPending", "guard", "guard_responses"]
 
 FRAMEWORK = "openai"
 

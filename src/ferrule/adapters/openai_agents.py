@@ -34,6 +34,8 @@ from .approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 
+__all__ = ["guard"]
+
 FRAMEWORK = "openai-agents"
 
 

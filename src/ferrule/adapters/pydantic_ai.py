@@ -44,6 +44,8 @@ from .converted_tools import convert_tool
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 
+__all__ = ["guard", "open_tools"]
+
 FRAMEWORK = "pydantic-ai"
 _ANYTHING = SchemaValidator(core_schema.any_schema())
 """Arguments are checked by the dispatcher, once, and against the whole schema."""
