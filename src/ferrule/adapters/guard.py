@@ -77,7 +77,7 @@ async def open_guarded_session(
     try:
         yield guarded
     finally:
-        await session.close()
+        await guarded.close()
 
 
 def _open_session(agent: Agent[Any, Any], session_id: str, deps: Any) -> Session[Any]:

@@ -40,6 +40,8 @@ class GuardedSession:
         self._asked_in: defaultdict[str, set[str]] = defaultdict(set)
         self.pending: dict[str, PendingApproval] = {}
         """Approvals that the framework's person is asked for, by the keys of their calls."""
+        self.running: dict[str, asyncio.Future[ToolResult]] = {}
+        """Calls that may outlast the task which made them, by their keys."""
         self._approver = FrameworkApprover(framework, session.catalog, approver)
         self._kept: dict[str, ToolResult] = {}
         self._running: list[tuple[Access, asyncio.Event]] = []
@@ -153,6 +155,14 @@ class GuardedSession:
                     self.keep_result(key, result)
                 case _:
                     pass
+
+    async def close(self) -> None:
+        """End the calls that their framework has left, and close the session."""
+        left = list(self.running.values())
+        for one in left:
+            one.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self.session.close()
 
     @asynccontextmanager
     async def _turn(self, access: Access) -> AsyncGenerator[None]:

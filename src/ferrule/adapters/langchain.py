@@ -15,6 +15,7 @@ object as `artifact`; a failure has the status `error`. Tools are asynchronous (
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -102,29 +103,45 @@ class GuardedTool(BaseTool):
         return blocks, result.to_envelope()
 
     async def _call(self, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make the call, or return what became of it before: the task may run again."""
+        guarded: GuardedSession = self.guarded
+        task = find_task()
+        if not task or not call_id:
+            return await self._make_call(call_id, task, arguments)
+        key = guarded.key(call_id, task)
+        kept = guarded.find_kept(key)
+        if kept is None and key in guarded.running:
+            # An interrupt of a call beside it ended the task, and not this call.
+            kept = await asyncio.shield(guarded.running[key])
+        if kept is not None:
+            return kept
+        running = asyncio.ensure_future(self._make_call(call_id, task, arguments))
+        guarded.running[key] = running
+        try:
+            result = await running
+        finally:
+            del guarded.running[key]
+        guarded.keep_result(key, result)
+        return result
+
+    async def _make_call(self, call_id: str, task: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make the call, and go through the approvals that it waits for."""
         guarded: GuardedSession = self.guarded
-        scope = find_task()
-        key = guarded.key(call_id, scope)
-        if scope and call_id and (kept := guarded.find_kept(key)) is not None:
-            return kept
-        outcome = guarded.pending.get(key)
+        outcome = guarded.pending.get(guarded.key(call_id, task))
         if outcome is None:
-            outcome = await guarded.call(self.name, arguments, call_id, scope=scope)
+            outcome = await guarded.call(self.name, arguments, call_id, scope=task)
         while isinstance(outcome, PendingApproval):
-            if not scope:
+            if not task:
                 raise ToolException(
                     f"`{self.name}` needs a person's approval ({outcome.reason}), and outside a "
                     "graph nobody can be asked; allow it with a rule, or give the agent an approver"
                 )
-            decision = ask_person(guarded, outcome, scope)
+            decision = ask_person(guarded, outcome, task)
             if decision.arguments is not None:
                 arguments = decision.arguments
             outcome = await guarded.call(
-                self.name, arguments, call_id, scope=scope, approved=decision.approved
+                self.name, arguments, call_id, scope=task, approved=decision.approved
             )
-        if scope and call_id:
-            guarded.keep_result(key, outcome)
         return outcome
 
 
