@@ -239,6 +239,7 @@ class HotReloader:
         now.extensions = made.extensions
         now.servers = made.servers
         now.peers = made.peers
+        now.index = made.index
         now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)
@@ -283,7 +284,7 @@ class HotReloader:
                 await before.agent.disconnect()
             elif before.agent.sub_agents is not None:
                 await before.agent.sub_agents.disconnect()
-            for resource in (before.extensions, before.servers, before.peers):
+            for resource in (before.extensions, before.servers, before.peers, before.index):
                 if resource is not None:
                     await resource.close()
 

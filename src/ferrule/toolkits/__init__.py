@@ -1,6 +1,6 @@
 """Tools that ship with Ferrule.
 
-Packages: `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
+Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
 Modules: `anthropic_shapes`, `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`,
 `tasks`.
 """

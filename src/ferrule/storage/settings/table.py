@@ -327,8 +327,20 @@ SETTINGS: tuple[Setting, ...] = (
         short=(
             "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
             "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
-            "tools)."
+            "tools), `index` (definitions and uses of names in source files)."
         ),
+    ),
+    Setting(
+        key="index.outline",
+        kind="integer",
+        default=0,
+        minimum=0,
+        maximum=1000,
+        short=(
+            "Tokens of an outline of the repository's source files that a session begins with; 0: "
+            "none."
+        ),
+        long="Needs the pack `index`. It is made of what the index knows within four seconds.",
     ),
     Setting(
         key="tools.python",
