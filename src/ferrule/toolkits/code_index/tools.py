@@ -118,11 +118,11 @@ async def find_symbol(
     """Find where a name is defined in the source files of the workspace. Returns rows
     `file:first-last: kind: definition`. If no name is the same, names that contain it are found.
     """
+    start = _start_of(context.resource(Workspace), path)
     around, last = _split_name(name)
     if not last:
         raise invalid_arguments("`name` is empty")
     store, workspace, progress = await _refresh(context)
-    start = _start_of(workspace, path)
 
     def look() -> tuple[list[Found], bool]:
         for contains in (False, True):
@@ -207,11 +207,11 @@ async def find_references(
     as a part of other names. Returns rows `line (definition around it): text`, by file. The name is
     all that is compared: uses of another thing with the same name are found too.
     """
+    start = _start_of(context.resource(Workspace), path)
     _, last = _split_name(name)
     if not last:
         raise invalid_arguments("`name` is empty")
     store, workspace, progress = await _refresh(context)
-    start = _start_of(workspace, path)
     answer = await run_blocking(lambda: _collect_uses(store, workspace, last, start, max_results))
     return "\n".join([*answer, *_describe_progress(progress)])
 
@@ -282,8 +282,8 @@ async def code_outline(
     """Outline the source files of the workspace: the definitions that the rest of the code uses
     most, by file, with line numbers. Begin here in a repository that you do not know.
     """
+    start = _start_of(context.resource(Workspace), path)
     _, workspace, progress = await _refresh(context)
-    start = _start_of(workspace, path)
     index = find_index(context)
 
     def allows(name: str) -> bool:
