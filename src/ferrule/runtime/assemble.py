@@ -38,6 +38,7 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.files.rereading import ShortRereading
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
@@ -324,6 +325,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             _command_policy(settings, for_model, confine),
             *telemetry,
             *(() if index is None else (index.index,)),
+            ShortRereading(_gives_short_rereadings(settings)),
         ],
         run_options={
             "join": settings["tools.join"],
@@ -345,6 +347,11 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         folder_texts=folder_texts,
         make_instructions=make_instructions,
     )
+
+
+def _gives_short_rereadings(settings: Settings) -> bool:
+    chosen = settings["tools.rereading"]
+    return chosen == "short" or (chosen == "auto" and not settings.model.startswith("local:"))
 
 
 def _open_code_index(settings: Settings, workspace: Workspace) -> RunIndex | None:

@@ -331,6 +331,17 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="tools.rereading",
+        kind="choice",
+        default="auto",
+        choices=("auto", "short", "full"),
+        short=(
+            "What a model gets that reads the same lines of a file again: `short`, only what has "
+            "changed since, while the earlier reading is before it; or `full`. `auto`: `short`, "
+            "except for embedded models."
+        ),
+    ),
+    Setting(
         key="index.outline",
         kind="integer",
         default=0,
