@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from ferrule.engine.registration.registration import RegistrationLimits
 
     from .code_index import RunIndex
+    from .diagnostics import RunDiagnostics
 
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """Names in the person's settings folder that make it worth loading extensions."""
@@ -108,6 +109,7 @@ class Assembly:
     servers: connectors.McpServers | None = None
     peers: connectors.A2aPeers | None = None
     index: RunIndex | None = None
+    diagnostics: RunDiagnostics | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
@@ -189,6 +191,7 @@ class Assembly:
                 self.servers,
                 self.peers,
                 self.index,
+                self.diagnostics,
                 self.reloader,
             ):
                 if resource is not None:
@@ -259,6 +262,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     index = _open_code_index(settings, readable)
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
+    diagnostics = _make_diagnostics(settings, workspace, gate, confine)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
@@ -310,7 +314,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
-        hooks=_collect_hooks(extensions, index),
+        hooks=_collect_hooks(extensions, index, diagnostics),
         agents=(extensions.agents or None) if extensions is not None else None,
         registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
@@ -341,6 +345,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         servers,
         peers,
         index,
+        diagnostics,
         signer,
         owns_journal=journal is None,
         attended=attended,
@@ -363,12 +368,25 @@ def _open_code_index(settings: Settings, workspace: Workspace) -> RunIndex | Non
     return RunIndex(workspace, settings["index.outline"])
 
 
+def _make_diagnostics(
+    settings: Settings, workspace: Workspace, gate: PermissionGate, confine: SandboxPolicy
+) -> RunDiagnostics | None:
+    """Return the diagnostics after edits. None, with no module loaded, if no checker is named."""
+    if not settings["diagnostics.checkers"]:
+        return None
+    from .diagnostics import RunDiagnostics
+
+    readable = workspace.restrict(gate.find_refusal, gate.path_denials)
+    return RunDiagnostics(settings, readable, replace(confine, network=()))
+
+
 def _collect_hooks(
-    extensions: file_extensions.Extensions | None, index: RunIndex | None
+    extensions: file_extensions.Extensions | None,
+    index: RunIndex | None,
+    diagnostics: RunDiagnostics | None,
 ) -> list[Any]:
     hooks: list[Any] = [] if extensions is None else [*extensions.hooks]
-    if index is not None:
-        hooks.append(index.hook)
+    hooks += [one.hook for one in (index, diagnostics) if one is not None]
     return hooks
 
 

@@ -240,6 +240,7 @@ class HotReloader:
         now.servers = made.servers
         now.peers = made.peers
         now.index = made.index
+        now.diagnostics = made.diagnostics
         now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)
@@ -284,7 +285,13 @@ class HotReloader:
                 await before.agent.disconnect()
             elif before.agent.sub_agents is not None:
                 await before.agent.sub_agents.disconnect()
-            for resource in (before.extensions, before.servers, before.peers, before.index):
+            for resource in (
+                before.extensions,
+                before.servers,
+                before.peers,
+                before.index,
+                before.diagnostics,
+            ):
                 if resource is not None:
                     await resource.close()
 

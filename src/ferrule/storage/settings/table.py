@@ -342,6 +342,30 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="diagnostics.checkers",
+        kind="names",
+        default=(),
+        project="never",
+        short=(
+            "Linters and type checkers that check a file after a tool changed it: `auto` for those "
+            "that the project has configured, or some of `ruff`, `mypy`, `pyright`, `tsc`, "
+            "`eslint`, `go`, `cargo`. What is new goes with the result of the change."
+        ),
+        long=(
+            "They run as commands of hooks, confined and without a network. They may run code of "
+            "the repository (plug-ins, build scripts)."
+        ),
+    ),
+    Setting(
+        key="diagnostics.timeout",
+        kind="seconds",
+        default=20.0,
+        minimum=1,
+        maximum=120,
+        project="never",
+        short="Time for one run of one checker; one that takes longer is left out from then on.",
+    ),
+    Setting(
         key="index.outline",
         kind="integer",
         default=0,
