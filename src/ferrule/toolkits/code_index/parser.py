@@ -175,15 +175,18 @@ def _order(
         container = ".".join(part for _, part in around)[-MAX_NAME:]
         first = extent.start_point[0] + 1
         last = extent.end_point[0] + 1
-        found.append((text, kind, first, last, container, _make_head(source, extent)))
+        head = _make_head(source, name, extent)
+        found.append((text, kind, first, last, container, head))
         if kind in _CONTAINERS:
             around.append((extent.end_byte, text))
     return found
 
 
-def _make_head(source: bytes, extent: Any) -> str:
-    """Return a definition up to its body, on one line."""
+def _make_head(source: bytes, name: Any, extent: Any) -> str:
+    """Return a definition up to its body, on one line, without annotations on lines above."""
     start = extent.start_byte
+    if source[start : start + 1] in (b"@", b"[") and name.start_point[0] > extent.start_point[0]:
+        start = source.rfind(b"\n", start, name.start_byte) + 1
     end = min(extent.end_byte, start + _CUT_HEAD)
     body = extent.child_by_field_name("body")
     if body is not None and start < body.start_byte:
