@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search adapters
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -106,6 +106,10 @@ bus: $(READY) ## 500 subscribers, 10,000 events
 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)
+
+code-index: $(READY) ## the code index: languages, files a second, memory, freshness, and ten questions about Django beside search alone
+	test -d build/code-index/django || $(BIN)/python -m pip install --quiet --no-deps --target build/code-index 'django==5.2.19'
+	$(BIN)/python benchmarks/code_index.py build/code-index --questions
 
 files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000 cases of each property
 	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extensions/test_front_matter.py \

@@ -71,6 +71,21 @@ class ToolMessage:
 
 Message = UserMessage | AssistantMessage | ToolMessage
 
+
+def find_sent_result(history: Sequence[Message], call_id: str, earlier: str) -> str:
+    """Return the text of an earlier call's result in a history; empty if it is not there.
+
+    Also empty if the call that asks is not one of the last answer: what it returns is then not
+    read beside this history.
+    """
+    answers = (one for one in reversed(history) if isinstance(one, AssistantMessage))
+    last = next(answers, None)
+    if last is None or all(call.id != call_id for call in last.calls):
+        return ""
+    results = (one for one in reversed(history) if isinstance(one, ToolMessage))
+    return next((one.text for one in results if one.call_id == earlier), "")
+
+
 VERSION = 1
 """The version of the JSON format. Later ones read it."""
 

@@ -41,7 +41,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.machine import Machine
-from ferrule.core.messages import Message
+from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
@@ -624,6 +624,9 @@ class Driver:
             on_close=self.cleanup.add,
             note=self.log.notice,
             record=self.log.record,
+            find_sent_result=lambda earlier: find_sent_result(
+                self.machine.history, call.id, earlier
+            ),
             deps=self.deps,
         )
 

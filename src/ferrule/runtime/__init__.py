@@ -4,9 +4,9 @@
 `a2a_peers`, `http_sources`, `hosted_tools`, `shipped_tools`) read what the settings say of it.
 
 Packages: `http`.
-Modules: `a2a_peers`, `assemble`, `change_lines`, `configured_sources`, `file_changes`,
-`hosted_tools`, `hot_reload`, `http_sources`, `instructions`, `lazy_group`, `mcp_approvals`,
-`mcp_servers`, `model_choice`, `model_clients`, `model_discovery`, `options`, `sandbox_claims`,
-`sandbox_policy`, `session_pool`, `shipped_tools`, `system_text`, `telemetry_export`,
-`tool_loading`.
+Modules: `a2a_peers`, `assemble`, `change_lines`, `code_index`, `configured_sources`,
+`diagnostics`, `file_changes`, `hosted_tools`, `hot_reload`, `http_sources`, `instructions`,
+`lazy_group`, `mcp_approvals`, `mcp_servers`, `model_choice`, `model_clients`, `model_discovery`,
+`options`, `sandbox_claims`, `sandbox_policy`, `session_pool`, `shipped_tools`, `system_text`,
+`telemetry_export`, `tool_loading`.
 """

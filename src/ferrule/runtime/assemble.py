@@ -38,6 +38,7 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.files.rereading import ShortRereading
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
@@ -73,6 +74,9 @@ if TYPE_CHECKING:
     from ferrule.connectors.http import LoadedTools
     from ferrule.engine.registration.registration import RegistrationLimits
 
+    from .code_index import RunIndex
+    from .diagnostics import RunDiagnostics
+
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """Names in the person's settings folder that make it worth loading extensions."""
 _ARTIFACTS = (b"tools", b"hooks", b"agents")
@@ -104,6 +108,8 @@ class Assembly:
     extensions: file_extensions.Extensions | None = None
     servers: connectors.McpServers | None = None
     peers: connectors.A2aPeers | None = None
+    index: RunIndex | None = None
+    diagnostics: RunDiagnostics | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
@@ -180,7 +186,14 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for resource in (self.extensions, self.servers, self.peers, self.reloader):
+            for resource in (
+                self.extensions,
+                self.servers,
+                self.peers,
+                self.index,
+                self.diagnostics,
+                self.reloader,
+            ):
                 if resource is not None:
                     await resource.close()
             if self.owns_journal:
@@ -244,9 +257,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     )
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names, attended=attended)
-    command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
+    readable = workspace.restrict(gate.find_refusal, gate.path_denials)
+    command_names = readable.names_for_commands()
+    index = _open_code_index(settings, readable)
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
+    diagnostics = _make_diagnostics(settings, workspace, gate, confine)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
@@ -298,7 +314,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
-        hooks=() if extensions is None else extensions.hooks,
+        hooks=_collect_hooks(extensions, index, diagnostics),
         agents=(extensions.agents or None) if extensions is not None else None,
         registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
@@ -309,7 +325,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
-        resources=[_command_policy(settings, for_model, confine), *telemetry],
+        resources=[
+            _command_policy(settings, for_model, confine),
+            *telemetry,
+            *(() if index is None else (index.index,)),
+            ShortRereading(_gives_short_rereadings(settings)),
+        ],
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],
@@ -323,12 +344,50 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         extensions,
         servers,
         peers,
+        index,
+        diagnostics,
         signer,
         owns_journal=journal is None,
         attended=attended,
         folder_texts=folder_texts,
         make_instructions=make_instructions,
     )
+
+
+def _gives_short_rereadings(settings: Settings) -> bool:
+    chosen = settings["tools.rereading"]
+    return chosen == "short" or (chosen == "auto" and not settings.model.startswith("local:"))
+
+
+def _open_code_index(settings: Settings, workspace: Workspace) -> RunIndex | None:
+    """Return the code index. None, with nothing of it loaded, if nobody switched it on."""
+    if "index" not in settings["tools.packs"]:
+        return None
+    from .code_index import RunIndex
+
+    return RunIndex(workspace, settings["index.outline"])
+
+
+def _make_diagnostics(
+    settings: Settings, workspace: Workspace, gate: PermissionGate, confine: SandboxPolicy
+) -> RunDiagnostics | None:
+    """Return the diagnostics after edits. None, with no module loaded, if no checker is named."""
+    if not settings["diagnostics.checkers"]:
+        return None
+    from .diagnostics import RunDiagnostics
+
+    readable = workspace.restrict(gate.find_refusal, gate.path_denials)
+    return RunDiagnostics(settings, readable, replace(confine, network=()))
+
+
+def _collect_hooks(
+    extensions: file_extensions.Extensions | None,
+    index: RunIndex | None,
+    diagnostics: RunDiagnostics | None,
+) -> list[Any]:
+    hooks: list[Any] = [] if extensions is None else [*extensions.hooks]
+    hooks += [one.hook for one in (index, diagnostics) if one is not None]
+    return hooks
 
 
 def _describe_surroundings(

@@ -251,6 +251,8 @@ class HotReloader:
         now.extensions = made.extensions
         now.servers = made.servers
         now.peers = made.peers
+        now.index = made.index
+        now.diagnostics = made.diagnostics
         now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)
@@ -299,7 +301,13 @@ class HotReloader:
 
 
 async def _close_sources(assembly: Assembly) -> None:
-    for source in (assembly.extensions, assembly.servers, assembly.peers):
+    for source in (
+        assembly.extensions,
+        assembly.servers,
+        assembly.peers,
+        assembly.index,
+        assembly.diagnostics,
+    ):
         if source is not None:
             await source.close()
 

@@ -86,7 +86,7 @@ _SETTINGS = (
         "tools__packs",
         multiple=True,
         metavar="PACK",
-        help="Add a tool pack: typed, git, git_write, git_toolbox or code. Repeatable.",
+        help="Add a tool pack: typed, git, git_write, git_toolbox, code or index. Repeatable.",
     ),
     click.option(
         "--require-tool",

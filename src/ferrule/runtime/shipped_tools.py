@@ -23,7 +23,7 @@ from .tool_loading import FINDERS
 _READS = (SideEffect.NONE, SideEffect.READ)
 
 
-PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
+PACKS = ("typed", "git", "git_write", "git_toolbox", "code", "index")
 """What `tools.packs` may name."""
 
 CODING = frozenset(
@@ -165,6 +165,10 @@ def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
             from ferrule.toolkits.code_mode import code_tool
 
             return (code_tool([tool for tool in always if tool.side_effect in _READS]),)
+        case "index":
+            from ferrule.toolkits.code_index.tools import TOOLS
+
+            return TOOLS
         case _:
             near = get_close_matches(pack, PACKS, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"choose from: {', '.join(PACKS)}"

@@ -1,6 +1,6 @@
 """Tools that ship with Ferrule.
 
-Packages: `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
+Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
 Modules: `anthropic_shapes`, `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`,
 `tasks`.
 """
@@ -13,6 +13,7 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .clock import TOOLS as CLOCK_TOOLS
+    from .code_index.tools import TOOLS as INDEX_TOOLS
     from .code_mode import code_tool
     from .commands import TOOLS as COMMAND_TOOLS
     from .commands import CommandPolicy
@@ -28,6 +29,7 @@ __all__ = [
     "CLOCK_TOOLS",
     "COMMAND_TOOLS",
     "FILE_TOOLS",
+    "INDEX_TOOLS",
     "SEARCH_TOOLS",
     "CommandPolicy",
     "agent_command_tools",
@@ -43,6 +45,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".clock": ("TOOLS as CLOCK_TOOLS",),
+        ".code_index.tools": ("TOOLS as INDEX_TOOLS",),
         ".code_mode": ("code_tool",),
         ".commands": (
             "TOOLS as COMMAND_TOOLS",

@@ -60,6 +60,9 @@ class Context(Generic[DepsT]):
             sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
         launched: Whether the call was answered and its work goes on as a task (`tools.launch`).
             Set by the dispatcher.
+        find_sent_result: Returns the text of an earlier call's result as the model is sent it now.
+            Empty if it is not, after compaction for example, or if this call is not the model's
+            own.
         deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
             gave none.
     """
@@ -76,6 +79,7 @@ class Context(Generic[DepsT]):
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
     launched: bool = False
+    find_sent_result: Callable[[str], str] = lambda call_id: ""
     deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
     def resource(self, kind: type[T]) -> T:

@@ -107,7 +107,7 @@ class HookCommandRunner:
         stdin = json.dumps(question.build_input(), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
-        ended = await self._run(command, question.occasion, stdin, out, errors, timeout)
+        ended = await self.run(command, question.occasion, stdin, out, errors, timeout)
         if out.size > MAX_OUTPUT:
             raise NotJson(f"it wrote {out.size} bytes, the bound is {MAX_OUTPUT}")
         if ended.timed_out:
@@ -129,7 +129,7 @@ class HookCommandRunner:
         if not task.cancelled():
             task.exception()  # Nobody waits for it: it is not to be reported as lost.
 
-    async def _run(
+    async def run(
         self,
         command: str | Sequence[str],
         occasion: Occasion,
@@ -137,7 +137,14 @@ class HookCommandRunner:
         out: Capture,
         errors: Capture,
         timeout: float,
+        variables: Mapping[str, str] | None = None,
     ) -> CommandResult:
+        """Run a command in the sandbox of hooks, in the workspace, with further `variables`.
+
+        Raises:
+            ToolFailed: It cannot be started.
+            FerruleError: There is no sandbox for it.
+        """
         sandbox = await self._start_sandbox()
         argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
         program = self._shell if isinstance(command, str) else self._program(argv[0])
@@ -148,7 +155,7 @@ class HookCommandRunner:
                     argv,
                     program=program,
                     directory=directory,
-                    environment=self._environment(occasion),
+                    environment={**self._environment(occasion), **(variables or {})},
                     output=out,
                     errors=errors,
                     stdin=stdin,

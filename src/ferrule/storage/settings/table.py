@@ -327,8 +327,55 @@ SETTINGS: tuple[Setting, ...] = (
         short=(
             "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
             "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
-            "tools)."
+            "tools), `index` (definitions and uses of names in source files)."
         ),
+    ),
+    Setting(
+        key="tools.rereading",
+        kind="choice",
+        default="auto",
+        choices=("auto", "short", "full"),
+        short=(
+            "What a model gets that reads the same lines of a file again: `short`, only what has "
+            "changed since, while the earlier reading is before it; or `full`. `auto`: `short`, "
+            "except for embedded models."
+        ),
+    ),
+    Setting(
+        key="diagnostics.checkers",
+        kind="names",
+        default=(),
+        project="never",
+        short=(
+            "Linters and type checkers that check a file after a tool changed it: `auto` for those "
+            "that the project has configured, or some of `ruff`, `mypy`, `pyright`, `tsc`, "
+            "`eslint`, `go`, `cargo`. What is new goes with the result of the change."
+        ),
+        long=(
+            "They run as commands of hooks, confined and without a network. They may run code of "
+            "the repository (plug-ins, build scripts)."
+        ),
+    ),
+    Setting(
+        key="diagnostics.timeout",
+        kind="seconds",
+        default=20.0,
+        minimum=1,
+        maximum=120,
+        project="never",
+        short="Time for one run of one checker; one that takes longer is left out from then on.",
+    ),
+    Setting(
+        key="index.outline",
+        kind="integer",
+        default=0,
+        minimum=0,
+        maximum=1000,
+        short=(
+            "Tokens of an outline of the repository's source files that a session begins with; 0: "
+            "none."
+        ),
+        long="Needs the pack `index`. It is made of what the index knows within four seconds.",
     ),
     Setting(
         key="tools.python",

@@ -14,5 +14,6 @@ Modules:
     outline           the definitions in a source file
     preview           previews that never fail
     read_versions     what the session has read, to detect changes by others
+    rereading         what a second reading of the same lines need not repeat
     reading           reading some lines of a file of any size
 """

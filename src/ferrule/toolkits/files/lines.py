@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
+MAX_SHOWN_LINE = 2000
+"""Characters of a line that `cut_middle` shows."""
 _LONE_LF = re.compile(r"(?<!\r)\n")
 
 
@@ -92,3 +94,15 @@ def number_lines(lines: Iterable[str], first: int = 1) -> str:
     """Format lines as `N: line`, one below the other, without their own line ends."""
     without_ends = (line.removesuffix("\n").removesuffix("\r") for line in lines)
     return "\n".join(f"{number}: {line}" for number, line in enumerate(without_ends, first))
+
+
+def cut_middle(line: str) -> str:
+    """Cut the middle out of a long line and say how long it is. Its end of line stays."""
+    text = line.rstrip("\r\n")
+    if len(text) <= MAX_SHOWN_LINE:
+        return line
+    head = MAX_SHOWN_LINE * 3 // 4
+    tail = MAX_SHOWN_LINE - head
+    left_out = len(text) - MAX_SHOWN_LINE
+    mark = f"[... {left_out:,} of {len(text):,} characters left out ...]"
+    return f"{text[:head]}{mark}{text[-tail:]}{line[len(text) :]}"

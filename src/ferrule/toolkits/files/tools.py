@@ -18,7 +18,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
 from ferrule.tools.number_ranges import require_ranges
 
-from . import edits, lines, read_versions, reading
+from . import edits, lines, read_versions, reading, rereading
 from .edits import exists, format_count, invalid_arguments
 from .preview import make_preview
 
@@ -56,13 +56,25 @@ def _describe_deletion(values: Mapping[str, Any], context: Context) -> str:
     return "\n".join(rows)
 
 
-def _format_lines(found: list[bytes], first: int, note: str) -> str:
+def _decode_lines(found: list[bytes], first: int) -> list[str]:
     text = [line.decode(errors="replace") for line in found]
     if text and first == 1:
         text[0] = text[0].removeprefix("\ufeff")  # A byte order mark is not part of the first line.
-    parts = [lines.number_lines(text, first) if first else "".join(text).removesuffix("\n")]
+    return text
+
+
+def _format_lines(found: list[bytes], first: int, note: str, *, whole: bool = False) -> str:
+    text = _decode_lines(found, first)
+    shown = text if whole else [lines.cut_middle(line) for line in text]
+    cut = sum(one != other for one, other in zip(text, shown, strict=True))
+    parts = [lines.number_lines(shown, first) if first else "".join(shown).removesuffix("\n")]
     if note:
         parts.append(note)
+    if cut:
+        parts.append(
+            f"[{format_count(cut, 'long line')} cut in the middle; `read_file` with `full: true` "
+            "shows whole lines]"
+        )
     replaced = any(
         "\ufffd" in line and b"\xef\xbf\xbd" not in raw
         for line, raw in zip(text, found, strict=True)
@@ -82,6 +94,9 @@ def read_file(
         int | None, "First line to read, counted from 1. Default: the first."
     ] = None,
     line_end: Annotated[int | None, "Last line to read, inclusive. Default: the last."] = None,
+    full: Annotated[
+        bool, "Show whole lines, however long, and also what has not changed since you read it."
+    ] = False,
 ) -> str:
     """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers
     are not part of the file.
@@ -104,7 +119,13 @@ def read_file(
         return "[the file is empty]"
     complete = len(part.lines) == part.total and (line_end or part.total) <= part.total
     note = "" if complete else f"[lines {first}-{first + len(part.lines) - 1} of {part.total}]"
-    return _format_lines(part.lines, first, note)
+    text = _format_lines(part.lines, first, note, whole=full)
+    shown = tuple(
+        line.rstrip("\r\n") if full else lines.cut_middle(line.rstrip("\r\n"))
+        for line in _decode_lines(part.lines, first)
+    )
+    now = rereading.Reading(workspace.name(path), first, shown, text, note)
+    return rereading.answer_again(context, now, line_end, full=full)
 
 
 @tool(

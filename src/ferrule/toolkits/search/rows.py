@@ -56,7 +56,7 @@ def cut_around(line: str, start: int) -> str:
     end = begin + MAX_WIDTH
     before = "…" if begin else ""
     after = "…" if end < len(line) else ""
-    return f"{before}{make_printable(line[begin:end])}{after}"
+    return f"{before}{make_printable(line[begin:end])}{after} [{len(line):,} characters]"
 
 
 def make_printable(text: str) -> str:

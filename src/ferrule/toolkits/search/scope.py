@@ -58,7 +58,15 @@ class Scope:
 def find_files(
     workspace: Workspace, scope: Scope, found: SearchResult, stop: Callable[[], bool]
 ) -> Iterator[str]:
-    """Yield the names of the files to search, in the order of a sorted walk.
+    """Yield the names of the files to search, in the order of a sorted walk; see `find_entries`."""
+    for entry in find_entries(workspace, scope, found, stop):
+        yield entry.path
+
+
+def find_entries(
+    workspace: Workspace, scope: Scope, found: SearchResult, stop: Callable[[], bool]
+) -> Iterator[FileEntry]:
+    """Yield the files to search, in the order of a sorted walk.
 
     Counts what is left out in `found`. Blocks. Ends early when `stop()` is true.
 
@@ -78,11 +86,11 @@ def find_files(
             # Raises and gives the reason: a link is not followed, a pipe would block for ever.
             workspace.open(scope.path).close()
         if _is_searchable(workspace, entry, found):
-            yield start
+            yield entry
         return
     for candidate in _walk(workspace, start, scope, found.withheld, stop):
         if wanted(candidate.path) and _is_searchable(workspace, candidate, found):
-            yield candidate.path
+            yield candidate
 
 
 def _is_searchable(workspace: Workspace, entry: FileEntry, found: SearchResult) -> bool:

@@ -1,0 +1,19 @@
+(program (lexical_declaration (variable_declarator name: (identifier) @name) @variable))
+(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @variable)))
+(variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
+(assignment_expression left: (member_expression property: (property_identifier) @name) right: [(arrow_function) (function_expression)]) @function
+(pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @function
+(function_declaration name: (identifier) @name) @function
+(function_signature name: (identifier) @name) @function
+(generator_function_declaration name: (identifier) @name) @function
+(class_declaration name: (type_identifier) @name) @class
+(abstract_class_declaration name: (type_identifier) @name) @class
+(interface_declaration name: (type_identifier) @name) @interface
+(type_alias_declaration name: (type_identifier) @name) @type
+(enum_declaration name: (identifier) @name) @enum
+(internal_module name: (identifier) @name) @module
+(module name: (identifier) @name) @module
+(method_definition name: [(property_identifier) (private_property_identifier)] @name) @method
+(method_signature name: (property_identifier) @name) @method
+(abstract_method_signature name: (property_identifier) @name) @method
+[(identifier) (property_identifier) (private_property_identifier) (shorthand_property_identifier) (type_identifier)] @use
