@@ -23,6 +23,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.http_security import Application, Principal
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
+from ferrule.runtime.options import SETTING_OPTIONS
 
 if TYPE_CHECKING:
     from ferrule.console.assemblies import SessionSetup
@@ -67,6 +69,16 @@ class Folder:
 
     path: str | Path
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        for key in self.settings:
+            if key.replace(".", "__") not in SETTING_OPTIONS:
+                known = sorted(name.replace("__", ".") for name in SETTING_OPTIONS)
+                near = get_close_matches(key, known, n=1)
+                raise ConfigError(
+                    f"`{key}` is no setting that a `Folder` takes",
+                    hint=f"did you mean `{near[0]}`?" if near else "write it in a settings file",
+                )
 
     def options(self) -> dict[str, Any]:
         """Return the options that `runtime.assemble` takes."""
@@ -271,7 +283,7 @@ def _build_console(source: Source) -> Console:
                 "this console serves one agent: its model, mode and folder are those of the agent",
                 hint="make the console of a `Folder` to choose them for each session",
             )
-        # A copy: the console gives it an event bus.
-        return _wrap_agent(source.copy())
+        # A copy, with the same journal: the console gives it an event bus.
+        return _wrap_agent(source.copy_for_user(source.user))
 
     return build_console_over(wrap, owner=source.user)

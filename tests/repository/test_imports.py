@@ -26,7 +26,7 @@ LAYERS = [
 """Each knows only what stands before it. Siblings of one line do not know each other."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-ROOT_FILES = {"", "_version", "__main__", "command", "events", "hooks", "jobs", "replay"}
+ROOT_FILES = {"", "_version", "__main__", "command", "events", "hooks", "jobs", "replay", "web"}
 """Modules beside the layers: what programs import. They may import anything, and no layer imports
 them.
 """

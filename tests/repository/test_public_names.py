@@ -28,6 +28,7 @@ PUBLIC = (
     "ferrule.testing",
     "ferrule.toolkits",
     "ferrule.tools",
+    "ferrule.web",
 )
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -9,7 +9,7 @@ the client runs what it is told of.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -19,13 +19,14 @@ from ferrule.core.events import (
     ModelAnswered,
     Noticed,
     PersonAnswered,
-    ToolAnswered,
     Usage,
 )
-from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.permissions.redaction import Redactor
 
 AgUiEvent = dict[str, Any]
+_PIECES = (TextDelta, ReasoningDelta, ArgumentsDelta, Progress)
+"""What happens without a call being settled by it."""
 MAX_PROGRESS = 2_000
 """Most characters of a line of progress."""
 OWN_EVENTS = "ferrule."
@@ -36,19 +37,23 @@ class EventWriter:
     """Turns what happens in a run into events of the protocol.
 
     Args:
-        run_id: The beginning of the ids of its messages.
         client_tools: Names of tools that run in the client.
+        find_result: Returns the result of a call; None while it has none.
     """
 
-    def __init__(self, run_id: str, client_tools: frozenset[str]) -> None:
-        self._run_id = run_id
+    def __init__(
+        self, client_tools: frozenset[str], find_result: Callable[[str], ToolResult | None]
+    ) -> None:
+        self._run_id = ""
         self._client_tools = client_tools
+        self._find_result = find_result
         self._count = 0
         self._message = ""
         self._reasoning = ""
         self._said = ""
         self._parent = ""
-        self._unannounced: dict[str, ToolCall] = {}
+        self._open: dict[str, ToolCall] = {}
+        """Calls of the model whose result the client was not told."""
         self._ran_in_client: set[str] = set()
         self.announced: set[str] = set()
         """Calls that the client was told of."""
@@ -64,8 +69,6 @@ class EventWriter:
                 yield from self._reason(text)
             case ModelAnswered():
                 yield from self._finish_answer(item)
-            case ToolAnswered(result):
-                yield from self._give_result(result)
             case PersonAnswered(call_id, choice):
                 value = {"toolCallId": call_id, "choice": str(choice), "by": item.by}
                 yield self._own("approval", value)
@@ -78,6 +81,8 @@ class EventWriter:
                 self._count_usage("", item.usage)
             case _:
                 pass
+        if not isinstance(item, _PIECES):
+            yield from self._give_results()
 
     def begin(self, run_id: str) -> None:
         """Begin another run of the protocol, in which the session's run may go on."""
@@ -88,7 +93,7 @@ class EventWriter:
     def announce_client_call(self, call_id: str) -> Iterator[AgUiEvent]:
         """Yield the events of a call that the client is to run now."""
         self._ran_in_client.add(call_id)
-        call = self._unannounced.get(call_id)
+        call = self._open.get(call_id)
         if call is not None:
             yield from self._announce(call)
 
@@ -131,9 +136,8 @@ class EventWriter:
         self._said = ""
         self._count_usage(answer.response_model or answer.model, answer.usage)
         for call in answer.calls:
-            if call.tool in self._client_tools:
-                self._unannounced[call.id] = call
-            else:
+            self._open[call.id] = call
+            if call.tool not in self._client_tools:
                 yield from self._announce(call)
 
     def _close_message(self) -> Iterator[AgUiEvent]:
@@ -150,7 +154,6 @@ class EventWriter:
     # ---- calls
 
     def _announce(self, call: ToolCall) -> Iterator[AgUiEvent]:
-        self._unannounced.pop(call.id, None)
         self.announced.add(call.id)
         start = {"type": "TOOL_CALL_START", "toolCallId": call.id, "toolCallName": call.tool}
         if self._parent:
@@ -162,20 +165,24 @@ class EventWriter:
         yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": shown}
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id}
 
-    def _give_result(self, result: ToolResult) -> Iterator[AgUiEvent]:
-        held_back = self._unannounced.get(result.call_id)
-        if held_back is not None:
-            yield from self._announce(held_back)
-        if result.call_id not in self.announced:
-            # A call that another tool made: its result is part of that tool's.
-            return
-        if result.call_id in self._ran_in_client and result.success:
+    def _give_results(self) -> Iterator[AgUiEvent]:
+        """Yield the results that there are now: a refused call has one without being run."""
+        for call in list(self._open.values()):
+            result = self._find_result(call.id)
+            if result is not None:
+                del self._open[call.id]
+                yield from self._give_result(call, result)
+
+    def _give_result(self, call: ToolCall, result: ToolResult) -> Iterator[AgUiEvent]:
+        if call.id not in self.announced:
+            yield from self._announce(call)
+        if call.id in self._ran_in_client and result.success:
             # The client has this result: it sent it.
             return
         yield {
             "type": "TOOL_CALL_RESULT",
-            "messageId": f"{result.call_id}-result",
-            "toolCallId": result.call_id,
+            "messageId": f"{call.id}-result",
+            "toolCallId": call.id,
             "content": redact(result.to_text()),
             "role": "tool",
         }

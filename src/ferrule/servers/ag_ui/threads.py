@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal
 
-from ferrule.core.calls import ErrorType, encode_json
+from ferrule.core.calls import ErrorType, ToolResult, encode_json
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound, ToolFailed
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
@@ -61,7 +61,7 @@ class Thread:
         self.tools = tools
         self.outbox: asyncio.Queue[AgUiEvent | Signal] = asyncio.Queue()
         """What a client is to be told, until it is told."""
-        self.writer = EventWriter("", frozenset(tool.name for tool in tools))
+        self.writer = EventWriter(frozenset(tool.name for tool in tools), self._find_result)
         self.questions: dict[str, OpenInterrupt] = {}
         self.client_calls: dict[str, asyncio.Future[str]] = {}
         """Calls that the client works on, until it sends their results."""
@@ -136,6 +136,10 @@ class Thread:
         else:
             # Progress of tools that run in threads.
             self._loop.call_soon_threadsafe(self._write, item)
+
+    def _find_result(self, call_id: str) -> ToolResult | None:
+        slot = self.session.driver.machine.find_slot(call_id)
+        return None if slot is None else slot.result
 
     def _write(self, item: Live) -> None:
         for event in self.writer.write(item):
