@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search ag-ui-client notebook
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -154,6 +154,12 @@ faults: $(READY) ## runs that finish in spite of a model's poor habits, with Fer
 
 first-hour: $(READY) ## the first hour of somebody new: from a wheel to an answer, an edit, a test, an MCP server, an undo and the browser
 	$(BIN)/python tests/acceptance/first_hour.py --write
+
+ag-ui-client: $(READY) ## the client of AG-UI from npm, in an environment of its own, talks to `ferrule serve ag-ui`
+	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/ag_ui_client.py
+
+notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
+	$(BIN)/python examples/make_notebook.py
 
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)

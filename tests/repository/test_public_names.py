@@ -20,6 +20,7 @@ PUBLIC = (
     "ferrule.hooks",
     "ferrule.jobs",
     "ferrule.models",
+    "ferrule.notebook",
     "ferrule.permissions",
     "ferrule.replay",
     "ferrule.sandbox",
