@@ -178,7 +178,7 @@ class NotebookApprover:
             read = self._read or input
             given = read(f"Allow? ({choices}, else no) ")
         answer = _read_answer(given, rule)
-        _display(f"<small>{_text(_said(answer))}</small>", _said(answer))
+        _display(f"<small>{_text(_describe_answer(answer))}</small>", _describe_answer(answer))
         return answer
 
 
@@ -193,7 +193,7 @@ def _read_answer(given: str, rule: str) -> ApprovalAnswer:
     return ApprovalAnswer("deny", by="notebook", note=note)
 
 
-def _said(answer: ApprovalAnswer) -> str:
+def _describe_answer(answer: ApprovalAnswer) -> str:
     if answer.choice == "session":
         return f"allowed `{answer.grant}` for the session"
     return "allowed once" if answer.choice == "once" else answer.note

@@ -31,7 +31,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.http_security import Application, Principal
+from ferrule.runtime.http.http_security import Application, Principal, Visitor
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
 from ferrule.runtime.options import SETTING_OPTIONS
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ferrule.console.state import Console
     from ferrule.engine.event_bus.bus import Bus
     from ferrule.engine.session import Session
-    from ferrule.runtime.http.http_security import Visitor
     from ferrule.storage.journal.protocols import Journal
 
 __all__ = [

@@ -202,7 +202,7 @@ class HttpGuard:
             if self._browsers is not None and self._browsers.wants_page(scope):
                 await self._browsers.redirect_to_sign_in(scope, send)
             else:
-                await send_text(send, 401, self._missing())
+                await send_text(send, 401, self._explain_refusal())
             return
         scope.setdefault("state", {})["visitor"] = visitor
         body = await read_body(receive, self._most)
@@ -215,7 +215,7 @@ class HttpGuard:
         else:
             await self._app(scope, _replay_body(body, receive), send)
 
-    def _missing(self) -> str:
+    def _explain_refusal(self) -> str:
         return "a bearer token is required" if self._takes_tokens else "sign in first"
 
     async def _identify(self, scope: Scope) -> Visitor | None:

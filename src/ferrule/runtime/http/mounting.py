@@ -21,7 +21,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError
@@ -41,11 +41,8 @@ from .http_security import (
 )
 from .sign_in import CSRF_REFUSAL, has_csrf_token
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-Identify = Callable[["Request"], Awaitable[Principal | None] | Principal | None]
-"""Says who sends a request, by the host application's own sign-in; None for nobody."""
+Identify = Callable[[Any], Awaitable[Principal | None] | Principal | None]
+"""Says who sends a request (`starlette.requests.Request`); None for nobody."""
 
 _JSON = b"application/json"
 _JSON_REFUSAL = "a request that changes something is sent as `Content-Type: application/json`"

@@ -223,7 +223,9 @@ def _part(found: Any, where: str) -> str | Media:
     if kind == "text":
         return _text(part, "text", where)
     if kind not in _MEDIA:
-        raise InputRefused(f"`{where}.type` is {kind!r:.80}: expected `text` or {_named(_MEDIA)}")
+        raise InputRefused(
+            f"`{where}.type` is {kind!r:.80}: expected `text` or {_list_names(_MEDIA)}"
+        )
     source = _mapping(part.get("source"), f"{where}.source")
     if source.get("type") != "data":
         # Fetching an address for a stranger would reach whatever this machine can reach.
@@ -235,7 +237,7 @@ def _part(found: Any, where: str) -> str | Media:
     return _MEDIA[kind].from_bytes(data)
 
 
-def _named(names: Mapping[str, Any]) -> str:
+def _list_names(names: Mapping[str, Any]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

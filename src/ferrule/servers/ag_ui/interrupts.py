@@ -114,11 +114,11 @@ def session_grants(request: ApprovalRequest) -> list[str]:
 def _question(request: ApprovalRequest) -> str:
     return (
         f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n"
-        f"{_shown(request)}"
+        f"{_format_call(request)}"
     )
 
 
-def _shown(request: ApprovalRequest) -> str:
+def _format_call(request: ApprovalRequest) -> str:
     # The arguments as they would run: a hook may have changed what the model sent.
     arguments = json.dumps(dict(request.values), ensure_ascii=False, default=str)
     shown = escape_for_approval(request.preview or arguments)
@@ -130,7 +130,7 @@ def _shown(request: ApprovalRequest) -> str:
 def _details(request: ApprovalRequest) -> dict[str, Any]:
     return {
         "tool": request.tool.full_name,
-        "shown": _shown(request),
+        "shown": _format_call(request),
         "is_preview": bool(request.preview),
         "risk": str(request.risk),
         "reason": escape_for_approval(request.reason),

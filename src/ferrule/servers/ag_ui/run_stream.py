@@ -86,7 +86,7 @@ class RunStream:
         if thread.session.has_open_run:
             # The process that ran it is gone: its questions are asked again, of this client.
             thread.give_answers(given.answers)
-            last = _last_said(thread)
+            last = _find_last_message(thread)
             for one in given.said:
                 thread.mark_seen(one.id)
                 if _plain(one.content) != last:
@@ -251,7 +251,7 @@ def _value(result: RunResult[Any]) -> Any:
         return result.text
 
 
-def _last_said(thread: Thread) -> str:
+def _find_last_message(thread: Thread) -> str:
     said = [one.text for one in thread.session.history if isinstance(one, UserMessage)]
     return said[-1] if said else ""
 
