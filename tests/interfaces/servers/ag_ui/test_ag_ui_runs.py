@@ -308,6 +308,24 @@ async def test_the_client_is_not_told_of_a_call_that_the_gate_refuses(
 
 
 @pytest.mark.proves("serve.ag-ui.client-tools")
+async def test_the_client_is_told_of_a_call_of_its_own_once_the_person_has_allowed_it(
+    serving: Callable[..., Any],
+) -> None:
+    agent = Agent(
+        Scripted([calls(("pick_colour", {"hint": "warm"}, "c1"))]),
+        permissions=Permissions(ask=["pick_colour"]),
+    )
+    async with serving(agent) as client_of:
+        ada = client_of("ada", tools=[PICK])
+        asked = await ada.say("Paint it.")
+        assert asked[-1]["outcome"]["type"] == "interrupt"
+        assert "TOOL_CALL_START" not in kinds(asked)
+        events = await ada.answer(asked, approved=True)
+    assert events[-1]["outcome"]["pendingToolCallIds"] == ["c1"]
+    assert kinds(events)[-4:-1] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+
+
+@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_another_message_fails_the_call_that_the_client_did_not_run(
     serving: Callable[..., Any],
 ) -> None:
