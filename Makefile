@@ -159,7 +159,7 @@ ag-ui-client: $(READY) ## the client of AG-UI from npm, in an environment of its
 	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/ag_ui_client.py
 
 notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
-	$(BIN)/python examples/make_notebook.py
+	$(BIN)/python docs/make_notebook.py
 
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)

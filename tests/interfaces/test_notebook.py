@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def load_script() -> ModuleType:
     """Load the program that executes the notebook."""
-    path = EXAMPLES / "make_notebook.py"
+    path = EXAMPLES.parent / "docs" / "make_notebook.py"
     spec = importlib.util.spec_from_file_location("make_notebook", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Execute the notebook of this folder and keep its outputs: `make notebook`.
+"""Execute `examples/notebook.ipynb` and keep its outputs: `make notebook`.
 
 Whoever opens the notebook is asked in the cell; here the questions are answered with yes.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).with_name("notebook.ipynb")
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
 
 
 class Answering(NotebookClient):
