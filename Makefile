@@ -162,6 +162,12 @@ adapters: $(READY) ## the adapters with each framework's own test model, and too
 first-hour: $(READY) ## the first hour of somebody new: from a wheel to an answer, an edit, a test, an MCP server, an undo and the browser
 	$(BIN)/python tests/acceptance/first_hour.py --write
 
+ag-ui-client: $(READY) ## the client of AG-UI from npm, in an environment of its own, talks to `ferrule serve ag-ui`
+	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/ag_ui_client.py
+
+notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
+	$(BIN)/python docs/make_notebook.py
+
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)
 

@@ -7,6 +7,7 @@ because the site does not have it.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -91,10 +92,22 @@ def _link(link: re.Match[str], folder: str, page: str) -> str:
 def _examples() -> str:
     parts = ["# Examples", "Short programs that run offline, or with a model of yours."]
     for path in sorted((ROOT / "examples").iterdir()):
-        if path.suffix in (".py", ".yaml"):
-            language = {".py": "python", ".yaml": "yaml"}[path.suffix]
-            parts += [
-                f"## {path.name}",
-                f"```{language}\n{path.read_text(encoding='utf-8').rstrip()}\n```",
-            ]
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if path.suffix in _LANGUAGES:
+            parts += [f"## {path.name}", _block(_LANGUAGES[path.suffix], text)]
+        elif path.suffix == ".ipynb":
+            parts += [f"## {path.name}", *_notebook_cells(text)]
     return "\n\n".join(parts) + "\n"
+
+
+_LANGUAGES = {".py": "python", ".yaml": "yaml", ".html": "html"}
+
+
+def _notebook_cells(text: str) -> list[str]:
+    """The cells of a notebook, without their outputs; its headings are plain text here."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return [_block("python", one) if kind == "code" else one.lstrip("# ") for kind, one in cells]
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"

@@ -20,6 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,16 @@ def said_to_agent(method: str, parameters: Any) -> Sent:
     return posted("/a2a", body, a2a_version="1.0")
 
 
+_threads = count(1)
+
+
+def said_in_thread(thread: str = "", *messages: str) -> Sent:
+    """A run of AG-UI in a thread, by default a new one."""
+    told = [{"id": f"m{at}", "role": "user", "content": text} for at, text in enumerate(messages)]
+    thread = thread or f"attack-{next(_threads)}"
+    return posted("/run", {"threadId": thread, "runId": "r1", "messages": told})
+
+
 def all_interfaces() -> list[Interface]:
     form = {"content_type": "application/x-www-form-urlencoded"}
     message = {"role": "ROLE_USER", "messageId": "m1", "parts": [{"text": "go"}]}
@@ -126,6 +137,14 @@ def all_interfaces() -> list[Interface]:
             lambda: said_to_agent("SendMessage", {"message": message}),
             lambda: said_to_agent("GetTask", {"id": "none"}),
             "a2a",
+        ),
+        Interface(
+            "ag-ui",
+            ("ag-ui",),
+            lambda: said_in_thread("", "go"),
+            lambda: said_in_thread("look"),
+            "starlette",
+            LISTS,
         ),
         Interface(
             "openai",

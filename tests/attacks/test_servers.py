@@ -37,7 +37,7 @@ from ferrule.runtime.http import server
 from ferrule.runtime.http.http_security import HEADERS, HttpGuard, Principal
 from ferrule.runtime.http.sign_in import BrowserSignIn
 
-NAMES = ("console", "a2a", "openai", "mcp")
+NAMES = ("console", "a2a", "ag-ui", "openai", "mcp")
 
 
 @pytest.fixture(scope="module")

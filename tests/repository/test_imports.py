@@ -26,7 +26,18 @@ LAYERS = [
 """Each knows only what stands before it. Siblings of one line do not know each other."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-ROOT_FILES = {"", "_version", "__main__", "command", "events", "hooks", "jobs", "replay"}
+ROOT_FILES = {
+    "",
+    "_version",
+    "__main__",
+    "command",
+    "events",
+    "hooks",
+    "jobs",
+    "notebook",
+    "replay",
+    "web",
+}
 """Modules beside the layers: what programs import. They may import anything, and no layer imports
 them.
 """
@@ -82,6 +93,8 @@ HEAVY = {
     "click": {"cli", "console", "servers", "runtime.options", "runtime.lazy_group"},
     "rich": {"cli"},
     "markdown_it": {"cli.chat", "console.markdown"},
+    "IPython": {"notebook"},
+    "ipywidgets": {"notebook"},
     "pygments": {"cli.chat"},
     "prompt_toolkit": {"cli"},
     "cryptography": {"storage.audit.signing"},

@@ -26,6 +26,7 @@ PUBLIC = (
     "ferrule.hooks",
     "ferrule.jobs",
     "ferrule.models",
+    "ferrule.notebook",
     "ferrule.permissions",
     "ferrule.replay",
     "ferrule.sandbox",
@@ -34,6 +35,7 @@ PUBLIC = (
     "ferrule.testing",
     "ferrule.toolkits",
     "ferrule.tools",
+    "ferrule.web",
 )
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -23,7 +23,7 @@ from ferrule.runtime.http.http_security import Application
 from . import stream
 from .html import template_environment
 from .pages import artifacts, audit, costs, events, playground, policy, run, runs, servers, tools
-from .state import Console
+from .state import Console, mount_path
 
 FOLDER = Path(__file__).parent
 PAGE_MODULES = (
@@ -60,11 +60,11 @@ def make_app(console: Console) -> Application:
 
 def render_login_page(note: str, to: str) -> str:
     """Render the sign-in form (`runtime.http.sign_in`) with a note and the path to open next."""
-    return template_environment().get_template("login.html").render(note=note, next=to)
+    return template_environment().get_template("login.html").render(note=note, next=to, root="")
 
 
 def _redirect_home(request: Request) -> Response:
-    return RedirectResponse("/runs", status_code=303)
+    return RedirectResponse(f"{mount_path(request)}/runs", status_code=303)
 
 
 def _error_handler(console: Console) -> Any:

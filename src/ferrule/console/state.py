@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
@@ -22,7 +23,8 @@ from ferrule.core.errors import SessionNotFound
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions, Scope
 from ferrule.runtime.assemble import Assembly
-from ferrule.runtime.http.http_security import Visitor
+from ferrule.runtime.http.http_security import Visitor, route_path
+from ferrule.runtime.http.sign_in import LOGIN
 from ferrule.storage.journal.change_detection import ChangeDetector, create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
@@ -35,12 +37,18 @@ from .timeline_cache import TimelineCache
 from .viewer import Viewer
 
 
+def mount_path(request: Request) -> str:
+    """Return the path at which the console is mounted; "" if it has an address of its own."""
+    return quote(request.scope.get("root_path", "")).rstrip("/")
+
+
 @dataclass(slots=True)
 class Console:
     """State shared by all pages.
 
     `assembly` is the server's own: its settings, catalog, gate and MCP servers. `journal` is used
-    for reading only.
+    for reading only. `host_sign_in` is where people sign in with the application that the console
+    is mounted in, "" if nowhere; None if they sign in with the console itself.
     """
 
     assembly: Assembly
@@ -49,6 +57,7 @@ class Console:
     open_sessions: OpenSessions
     timelines: TimelineCache
     owner: str
+    host_sign_in: str | None = None
     html: Environment = field(default_factory=template_environment)
     _changes_lock: threading.Lock = field(default_factory=threading.Lock)
     _changes: ChangeDetector | None = None
@@ -137,13 +146,18 @@ class Console:
     ) -> HTMLResponse:
         """Render a template with these values.
 
-        Every template also gets `viewer`, `areas`, `path` and `waiting`.
+        Every template also gets `viewer`, `areas`, `waiting`, `root` (the path at which the console
+        is mounted, without a `/` at its end), `path` (below it), `sign_in` and `signs_out`.
         """
         viewer = self.require_viewer(request)
+        root = mount_path(request)
         shared = {
             "viewer": viewer,
             "areas": AREAS,
-            "path": request.url.path,
+            "root": root,
+            "path": route_path(request.scope),
+            "sign_in": f"{root}{LOGIN}" if self.host_sign_in is None else self.host_sign_in,
+            "signs_out": self.host_sign_in is None,
             "waiting": len(self.open_sessions.list_questions(viewer)),
         }
         text = self.html.get_template(name).render({**shared, **values})

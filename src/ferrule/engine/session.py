@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib import import_module
 from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
@@ -95,6 +96,11 @@ class RunResult(Generic[OutputT]):
     missing: tuple[tuple[str, ...], ...] = ()
     cost: float | None = None
     messages: MessageHistory = MessageHistory()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook displays of the run."""
+        # Named by text: the engine knows of no interface, and loads this one for a notebook only.
+        return import_module("ferrule.notebook").display_data(self)
 
 
 @frozen

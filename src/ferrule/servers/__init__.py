@@ -1,7 +1,7 @@
 """Servers: other programs use an agent or its tools through protocols they know.
 
-Packages: `a2a` (other agents), `acp` (editors), `mcp` (MCP clients), `openai` (chat completions
-clients).
+Packages: `a2a` (other agents), `acp` (editors), `ag_ui` (AG-UI clients), `mcp` (MCP clients),
+`openai` (chat completions clients).
 
 Modules: `command`.
 """
@@ -14,9 +14,10 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .a2a.server import A2aServer, Skill
+    from .ag_ui.server import AgUiServer
     from .mcp import McpServer, client_of
 
-__all__ = ["A2aServer", "McpServer", "Skill", "client_of"]
+__all__ = ["A2aServer", "AgUiServer", "McpServer", "Skill", "client_of"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -25,6 +26,7 @@ __getattr__, __dir__ = lazy_names(
             "A2aServer",
             "Skill",
         ),
+        ".ag_ui.server": ("AgUiServer",),
         ".mcp": (
             "McpServer",
             "client_of",

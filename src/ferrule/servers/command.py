@@ -10,6 +10,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("ferrule.servers.mcp.command:mcp", "Tools for MCP clients, over stdio or HTTP."),
     "acp": ("ferrule.servers.acp.command:acp", "An agent for editors that speak ACP, over stdio."),
     "a2a": ("ferrule.servers.a2a.command:a2a", "An agent for other agents that speak A2A."),
+    "ag-ui": (
+        "ferrule.servers.ag_ui.command:ag_ui",
+        "An agent for web pages and programs that speak AG-UI.",
+    ),
     "openai": (
         "ferrule.servers.openai.command:openai",
         "A chat completions endpoint with tools behind it.",

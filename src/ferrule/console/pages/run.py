@@ -16,7 +16,7 @@ from ferrule.console.entries import Message
 from ferrule.console.open_sessions import ConsoleSession
 from ferrule.console.questions import Question
 from ferrule.console.run_chart import draw_waterfall
-from ferrule.console.state import Console
+from ferrule.console.state import Console, mount_path
 from ferrule.console.timeline import Timeline
 from ferrule.console.timeline_cache import TimelineSnapshot
 from ferrule.console.viewer import Viewer
@@ -276,7 +276,8 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 def redirect(request: Request, to: str) -> Response:
-    """Redirect to another page, for htmx and plain requests."""
+    """Redirect to another page (a path of the console), for htmx and plain requests."""
+    to = f"{mount_path(request)}{to}"
     if request.headers.get("hx-request") == "true":
         return Response(status_code=200, headers={"hx-redirect": to})
     return Response(status_code=303, headers={"location": to})

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.state import Console
+from ferrule.console.state import Console, mount_path
 from ferrule.engine.threads import run_blocking
 from ferrule.runtime.mcp_approvals import ServerReview
 
@@ -71,4 +71,5 @@ async def apply_action(console: Console, review: ServerReview, request: Request)
             await run_blocking(lambda: review.revoke(name))
         case _:
             return Response(status_code=404)
-    return RedirectResponse(f"/servers/server?{urlencode({'name': name})}", status_code=303)
+    page = f"{mount_path(request)}/servers/server?{urlencode({'name': name})}"
+    return RedirectResponse(page, status_code=303)

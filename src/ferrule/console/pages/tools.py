@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ferrule.console.schema_form import build_fields, read_values
-from ferrule.console.state import Console
+from ferrule.console.state import Console, mount_path
 from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.tool_trials import show_trial
 from ferrule.core.value_class import frozen
@@ -193,4 +193,4 @@ async def try_tool(console: Console, request: Request) -> Response:
         shown = {"fields": typed, "problems": problems, "more": given.get("more", "")}
         return await _render_tool(console, request, tool, shown, status=422)
     live = await console.open_sessions.try_tool(viewer, tool.full_name, values)
-    return RedirectResponse(f"/tools/tried?session={live.id}", status_code=303)
+    return RedirectResponse(f"{mount_path(request)}/tools/tried?session={live.id}", status_code=303)

@@ -2,6 +2,8 @@
 "use strict";
 (() => {
   const csrf = document.querySelector('meta[name="csrf"]')?.content ?? "";
+  // Where people sign in: with us, or with the application that the console is mounted in; "" if nowhere.
+  const signIn = document.body.dataset.signIn ?? "";
 
   document.addEventListener("htmx:config:request", (event) => {
     event.detail.ctx.request.headers["X-Ferrule-Csrf"] = csrf;
@@ -17,8 +19,12 @@
     away.replaceChildren();
     if (status === 0) away.textContent = "The server is away.";
     if (status !== 401) return;
+    if (!signIn) {
+      away.textContent = "You are signed out.";
+      return;
+    }
     const link = document.createElement("a");
-    link.href = `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+    link.href = `${signIn}?next=${encodeURIComponent(location.pathname + location.search)}`;
     link.textContent = "Sign in again";
     away.append(link);
   }
@@ -30,7 +36,7 @@
 
   document.addEventListener("htmx:before:response", (event) => {
     const { status: said, raw } = event.detail.ctx.response;
-    const status = raw.redirected && new URL(raw.url).pathname === "/login" ? 401 : said;
+    const status = raw.redirected && signIn && new URL(raw.url).pathname === new URL(signIn, location.href).pathname ? 401 : said;
     met(status);
     // Otherwise it would replace what is shown.
     if (status === 401 || (status >= 400 && polls(event))) event.preventDefault();

@@ -32,7 +32,7 @@
     if (!one) {
       const link = document.createElement("a");
       link.className = "mono";
-      link.href = `/events?session=${encodeURIComponent(event.session)}`;
+      link.href = `${document.body.dataset.root}/events?session=${encodeURIComponent(event.session)}`;
       link.textContent = event.session.slice(0, 12);
       cell(row, "").append(link);
     }

@@ -27,7 +27,7 @@
     open() {
       if (this.source || document.hidden) return;
       const query = new URLSearchParams({ session: this.session, cursor: this.cursor });
-      this.source = new EventSource(`/stream?${query}`);
+      this.source = new EventSource(`${document.body.dataset.root}/stream?${query}`);
       for (const kind of [...this.kinds, ...NEWS]) this.source.addEventListener(kind, (event) => this.take(kind, event));
       this.source.onerror = () => {
         // The browser reconnects by itself unless the server refused; then we reconnect from where we are.
@@ -120,7 +120,7 @@
       try {
         const { mark, known } = this.root.dataset;
         const query = new URLSearchParams({ mark, state: known });
-        const answer = await fetch(`/runs/${this.session}/timeline?${query}`, { headers: { "HX-Request": "true" } });
+        const answer = await fetch(`${document.body.dataset.root}/runs/${this.session}/timeline?${query}`, { headers: { "HX-Request": "true" } });
         window.ferrule.met(answer.status);
         if (answer.status === 200) this.merge(await answer.text());
       } catch (error) {

@@ -7,7 +7,8 @@ An ASGI application around another one. The inner application runs only if all o
 * A request with an `Origin` comes from a browser and is refused unless that origin was named; so is
   one that the browser marks as sent by another site (`Sec-Fetch-Site`).
 * It carries a bearer token, except for paths that are open for reading; or, for people with
-  browsers, what `sign_in.py` requires.
+  browsers, what `sign_in.py` requires; or, inside another application, what that application's
+  own sign-in says (`mounting.py`).
 * Its body has at most `most` bytes and is complete within `BODY_SECONDS`.
 
 The application finds the sender in `scope["state"]["visitor"]`. All responses carry `HEADERS`: no
@@ -83,6 +84,8 @@ class Visitor:
         tenant: The tenant of the user.
         csrf: The token that their pages must send back to change anything; "" for programs.
         is_signed_out: Whether the person has signed out since.
+        is_named: Whether they are a person that the server was told about, and not whoever has its
+            only token.
     """
 
     user: str
@@ -90,16 +93,19 @@ class Visitor:
     tenant: str
     csrf: str = ""
     is_signed_out: bool = False
+    is_named: bool = True
 
 
 class SignIn(Protocol):
     """How people sign in with a browser; `sign_in.BrowserSignIn` implements it.
 
-    `origins` are those of our own pages, in lower case; `paths` are the ones it serves itself.
+    `origins` are those of our own pages, in lower case; `paths` are the ones it serves itself;
+    `refusal` says what a request lacks that is not from our own pages.
     """
 
     origins: frozenset[bytes]
     paths: tuple[str, ...]
+    refusal: str
 
     async def serve(
         self, whose: Callable[[bytes], Principal | None], scope: Scope, receive: Receive, send: Send
@@ -107,7 +113,7 @@ class SignIn(Protocol):
         """Respond to a request to one of `paths`, from anybody."""
         ...
 
-    def find_visitor(self, scope: Scope) -> Visitor | None:
+    async def identify(self, scope: Scope) -> Visitor | None:
         """Return who sent a request, by their cookie; None if nobody is signed in."""
         ...
 
@@ -129,7 +135,8 @@ class HttpGuard:
 
     Args:
         app: The application behind it.
-        token: The only token, or whom each token stands for.
+        token: The only token, or whom each token stands for; None if `browsers` alone says who
+            sends a request, whatever token it carries.
         hosts: What clients may send as `Host`, such as `127.0.0.1:8000`.
         origins: Origins of web pages that may send requests.
         open_paths: Paths that anybody may GET; one that ends in `/` includes all paths below it.
@@ -144,17 +151,20 @@ class HttpGuard:
         self,
         app: Application,
         *,
-        token: str | Mapping[str, Principal],
+        token: str | Mapping[str, Principal] | None,
         hosts: Iterable[str],
         origins: Iterable[str] = (),
         open_paths: Iterable[str] = (),
         max_body: int = MAX_BODY,
         browsers: SignIn | None = None,
     ) -> None:
-        tokens = {token: OWNER} if isinstance(token, str) else token
-        for one in tokens or ("",):
+        if token is None and browsers is None:
+            raise ConfigError("a server needs a token, or something that says who sends a request")
+        tokens = {token: OWNER} if isinstance(token, str) else token or {}
+        for one in tokens if tokens or token is None else ("",):
             _check_token(one)
         self._app = app
+        self._takes_tokens = token is not None
         # By hash, so that the time of a look-up reveals nothing about a token.
         self._known = {_digest(one.encode()): who for one, who in tokens.items()}
         self._hosts = frozenset(host.lower().encode() for host in hosts)
@@ -180,19 +190,19 @@ class HttpGuard:
         refusal = self._check_target(scope)
         if refusal is not None:
             await send_text(send, *refusal)
-        elif self._browsers is not None and scope["path"] in self._browsers.paths:
+        elif self._browsers is not None and route_path(scope) in self._browsers.paths:
             await self._browsers.serve(self.find_principal, scope, receive, send)
         else:
             await self._authorize(scope, receive, send)
 
     async def _authorize(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the sender and the body, then pass the request on."""
-        visitor = self._identify(scope)
+        visitor = await self._identify(scope)
         if visitor is None and not self._is_open(scope):
             if self._browsers is not None and self._browsers.wants_page(scope):
                 await self._browsers.redirect_to_sign_in(scope, send)
             else:
-                await send_text(send, 401, "a bearer token is required")
+                await send_text(send, 401, self._explain_refusal())
             return
         scope.setdefault("state", {})["visitor"] = visitor
         body = await read_body(receive, self._most)
@@ -201,24 +211,29 @@ class HttpGuard:
         elif self._browsers is not None and not self._browsers.is_from_our_page(
             visitor, scope, body
         ):
-            await send_text(send, 403, "the page's CSRF token is required (`X-Ferrule-Csrf`)")
+            await send_text(send, 403, self._browsers.refusal)
         else:
             await self._app(scope, _replay_body(body, receive), send)
 
-    def _identify(self, scope: Scope) -> Visitor | None:
+    def _explain_refusal(self) -> str:
+        return "a bearer token is required" if self._takes_tokens else "sign in first"
+
+    async def _identify(self, scope: Scope) -> Visitor | None:
         """Return the sender by bearer token or cookie; a wrong token is not made up by a cookie."""
-        given = header_values(scope, b"authorization")
+        given = header_values(scope, b"authorization") if self._takes_tokens else []
         if not given:
-            return None if self._browsers is None else self._browsers.find_visitor(scope)
+            return None if self._browsers is None else await self._browsers.identify(scope)
         scheme, _, token = given[0].partition(b" ")
         who = (
             self.find_principal(token) if len(given) == 1 and scheme.lower() == b"bearer" else None
         )
-        return None if who is None else Visitor(who.user, who.operator, who.tenant)
+        if who is None:
+            return None
+        return Visitor(who.user, who.operator, who.tenant, is_named=who is not OWNER)
 
     def _is_open(self, scope: Scope) -> bool:
         """Whether anybody may send this request."""
-        path: str = scope["path"]
+        path = route_path(scope)
         is_below = path.startswith(self._below) and ".." not in path
         return scope["method"] in ("GET", "HEAD") and (path in self._reads or is_below)
 
@@ -241,6 +256,14 @@ class HttpGuard:
         if any(site not in (b"same-origin", b"none") for site in sites):
             return 403, "links from other sites are not followed; open the address yourself"
         return None
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path of a request below the place where the application is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    below = path.removeprefix(root) if root else path
+    return below if below.startswith("/") else path
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:

@@ -41,6 +41,7 @@ VISIT_SECONDS = 12 * 3600.0
 """How long a person stays signed in."""
 MAX_VISITS = 1024
 """Most people signed in at once; a new one signs out the oldest."""
+CSRF_REFUSAL = "the page's CSRF token is required (`X-Ferrule-Csrf`)"
 _MOST_FORM = 4096
 """Largest form, in bytes."""
 _FORM = b"application/x-www-form-urlencoded"
@@ -89,6 +90,7 @@ class BrowserSignIn:
     ) -> None:
         self.origins = frozenset(origin.lower().encode() for origin in origins)
         self.paths: tuple[str, ...] = (LOGIN, LOGOUT)
+        self.refusal = CSRF_REFUSAL
         self._people = people or {}
         self._signed_out: dict[bytes, float] = {}
         self._home = home
@@ -106,6 +108,9 @@ class BrowserSignIn:
             return None
         return visitor or self._recognise(value)
 
+    async def identify(self, scope: Scope) -> Visitor | None:
+        return self.find_visitor(scope)
+
     def _recognise(self, value: str) -> Visitor | None:
         """Return somebody who signed in before the server was restarted."""
         found = read_cookie(value, self._people, self._now()) if self._people else None
@@ -116,11 +121,7 @@ class BrowserSignIn:
 
     def is_from_our_page(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
         """Whether a request comes from our own pages or from a program, or changes nothing."""
-        if visitor is None or not visitor.csrf or scope["method"] in _SAFE:
-            return True
-        given = [value.decode("latin-1") for value in header_values(scope, b"x-ferrule-csrf")]
-        given = given or _form(scope, body).get("csrf", [])
-        return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
+        return has_csrf_token(visitor, scope, body)
 
     def wants_page(self, scope: Scope) -> bool:
         """Whether a request asks for a page to be shown in a browser.
@@ -215,6 +216,15 @@ class BrowserSignIn:
                 digest: until for digest, until in self._signed_out.items() if until > now
             }
             self._signed_out[_digest(value)] = ends
+
+
+def has_csrf_token(visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
+    """Whether a request changes nothing, is from a program, or carries its sender's CSRF token."""
+    if visitor is None or not visitor.csrf or scope["method"] in _SAFE:
+        return True
+    given = [value.decode("latin-1") for value in header_values(scope, b"x-ferrule-csrf")]
+    given = given or _form(scope, body).get("csrf", [])
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
 
 
 def _digest(value: str) -> bytes:

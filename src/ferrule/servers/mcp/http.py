@@ -18,12 +18,12 @@ from typing import Any
 
 from ferrule.runtime.http.http_security import (
     MAX_BODY,
-    OWNER,
     Message,
     Receive,
     Scope,
     Send,
     Visitor,
+    route_path,
 )
 
 from .sessions import IDLE_SECONDS, MAX_CLIENTS, ClientIdentity
@@ -121,7 +121,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["path"] != PATH:
+        if route_path(scope) != PATH:
             await send({"type": "http.response.start", "status": 404, "headers": []})
             await send({"type": "http.response.body", "body": b"not found"})
             return
@@ -161,7 +161,7 @@ def identify_client(context: Any) -> ClientIdentity | None:
     if request is None:
         return None
     visitor: Visitor = request.state.visitor
-    known = visitor.user != OWNER.user
+    known = visitor.is_named
     user, tenant = (visitor.user, visitor.tenant) if known else ("", "")
     session = request.headers.get("mcp-session-id", "")
     if session and context.session.protocol_version not in _modern_versions():

@@ -25,6 +25,7 @@ from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.http.http_security import Application, HttpGuard
 from ferrule.runtime.http.http_security import Principal as Person
+from ferrule.runtime.http.mounting import HostAccess
 from ferrule.runtime.http.server import (
     accepted_hosts,
     accepted_origins,
@@ -150,20 +151,22 @@ class McpServer:
     def app(
         self,
         *,
-        token: str | Mapping[str, Person],
-        hosts: frozenset[str],
+        token: str | Mapping[str, Person] | HostAccess,
+        hosts: frozenset[str] = frozenset(),
         origins: frozenset[str] = frozenset(),
     ) -> Application:
         """Return the ASGI application, for a server of your own.
 
         It serves while `open` is entered. See `runtime.http.http_security.HttpGuard` for the
-        arguments.
+        arguments; how another application signs people in stands in place of all of them.
         """
         if self._endpoint is not None:
             raise ConfigError(
                 "this server has an application already", hint="make another McpServer"
             )
         self._endpoint = http.Endpoint(self._server, self._service.sessions.close_client)
+        if isinstance(token, HostAccess):
+            return token.guard(self._endpoint)
         return HttpGuard(self._endpoint, token=token, hosts=hosts, origins=origins)
 
     @asynccontextmanager

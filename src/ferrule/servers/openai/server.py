@@ -28,7 +28,9 @@ from ferrule.runtime.http.http_security import (
     Scope,
     Send,
     Visitor,
+    route_path,
 )
+from ferrule.runtime.http.mounting import HostAccess
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
 from ferrule.storage.locations import create_artifact_store
 
@@ -52,7 +54,7 @@ class OpenAiServer:
     Args:
         assembly: The agent with its settings. It stays open for its owner.
         token: The single token, or the user of each token: then every user has sessions of their
-            own.
+            own. Inside another application: how that one signs people in.
         offers: Models besides the assembly's own that clients may ask, with an agent or directly.
         yes_to: Patterns of tools that need no approval.
         host: Where to listen.
@@ -70,7 +72,7 @@ class OpenAiServer:
         self,
         assembly: Assembly,
         *,
-        token: str | Mapping[str, Principal],
+        token: str | Mapping[str, Principal] | HostAccess,
         offers: Iterable[str] = (),
         yes_to: tuple[str, ...] = (),
         host: str = "127.0.0.1",
@@ -90,10 +92,12 @@ class OpenAiServer:
         )
         self._at_once = at_once
         self._tasks: set[asyncio.Task[Any]] = set()
-        door = HttpGuard(
-            self._answer, token=token, hosts=accepted_hosts(host, port, self.url), max_body=MAX_BODY
-        )
-        self.app: Application = shape_errors(door)
+        if isinstance(token, HostAccess):
+            guard = token.guard(self._answer, max_body=MAX_BODY)
+        else:
+            hosts = accepted_hosts(host, port, self.url)
+            guard = HttpGuard(self._answer, token=token, hosts=hosts, max_body=MAX_BODY)
+        self.app: Application = shape_errors(guard)
 
     async def run(self, listening: socket | None = None) -> int:
         """Serve until the process is told to end, then end and journal every run.
@@ -132,7 +136,7 @@ class OpenAiServer:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        path = scope["path"]
+        path = route_path(scope)
         if path != CHAT and path != LIST and not path.startswith(f"{LIST}/"):
             raise RequestRefused(f"no `{path[:200]}` here", status=404)
         if method != ("POST" if path == CHAT else "GET"):
