@@ -38,6 +38,7 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.commands.start import find_confinement
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
@@ -247,6 +248,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
+    command_policy = _command_policy(settings, for_model, confine)
+    gate.find_confinement = lambda: find_confinement(command_policy)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
@@ -309,7 +312,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
-        resources=[_command_policy(settings, for_model, confine), *telemetry],
+        resources=[command_policy, *telemetry],
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],
