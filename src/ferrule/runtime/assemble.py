@@ -38,7 +38,7 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.start import find_confinement
+from ferrule.toolkits.commands.confinement import find_confinement
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies

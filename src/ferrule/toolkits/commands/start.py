@@ -9,17 +9,14 @@ from dataclasses import replace
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import CallConfined
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.backends.missing_protection import MissingProtections, SandboxBackend
-from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 
+from .confinement import choose_confining_backend
 from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
 from .request import CommandRequest
@@ -63,37 +60,7 @@ def _is_confined(context: Context, policy: CommandPolicy) -> bool:
     if isinstance(given, Sandbox):
         required = given.policy
         return required is not None and not given.protections().find_missing(required.require)
-    return _choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
-
-
-def _choose_confining_backend(
-    confine: SandboxPolicy, policy: CommandPolicy
-) -> SandboxBackend | None:
-    """Return the backend that enforces all that is required; None: there is or is to be none."""
-    if policy.on_missing_protection == "off":
-        return None
-    try:
-        return choose_backend(confine, probe())
-    except MissingProtections:
-        return None
-
-
-_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
-_SYSTEM_FACTS = ("/etc/os-release", "/proc/cpuinfo", "/proc/meminfo", "/proc/version")
-_OWN_FOLDERS = ("/tmp", "/var/tmp")
-"""Folders of a session in place of the machine's, where the backend makes a view of its own."""
-
-
-def find_confinement(policy: CommandPolicy) -> Confinement | None:
-    """Return what the kernel holds commands of a policy to; None: to less than is required.
-
-    Backends without a view of their own show the machine's `/tmp`, or close it.
-    """
-    backend = _choose_confining_backend(policy.confine, policy) if policy.confine else None
-    if backend is None:
-        return None
-    own = _OWN_FOLDERS if backend.name in ("namespaces", "bubblewrap") else ()
-    return Confinement((*_SYSTEM_FOLDERS, *_SYSTEM_FACTS), own)
+    return choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
 
 
 def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None:
