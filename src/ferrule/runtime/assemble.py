@@ -63,6 +63,7 @@ from .shipped_tools import (
     apply_shapes,
     choose_profile,
     choose_shapes,
+    load_memory_tool,
     load_shipped_tools,
     names_added_by_runs,
 )
@@ -255,6 +256,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     texts = collect_instructions(settings, gate, names)
     own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
+    tools += load_memory_tool(settings["tools.memory"], workspace.root)
     http = _load_http_tools(settings)
     if http is not None:
         tools += http.tools
@@ -566,7 +568,8 @@ def _offered_tools(
     offered = apply_profile(tools, profile, named)
     if profile == "all" or named & CODING:
         return offered
-    return apply_shapes(offered, choose_shapes(settings["tools.shapes"], settings.model))
+    shapes = choose_shapes(settings["tools.shapes"], settings.model)
+    return apply_shapes(offered, shapes, settings.model)
 
 
 def _watch_runs(
