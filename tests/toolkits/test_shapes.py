@@ -90,7 +90,7 @@ FAMILIES: dict[str, tuple[str, list[tuple[str, Mapping[str, Any]]]]] = {
     "qwen": (
         "ollama:qwen3-coder:30b",
         [
-            ("read_file", {"file_path": "adder.py", "offset": 1, "limit": 1}),
+            ("read_file", {"file_path": "adder.py", "line_start": 2}),
             ("edit", {"file_path": "adder.py", "old_string": OLD, "new_string": WORSE}),
             ("run_shell_command", {"command": RUN, "timeout": 60000}),
             ("write_file", {"file_path": "adder.py", "content": WRONG.replace(OLD, RIGHT)}),

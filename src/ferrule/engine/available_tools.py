@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision
-from ferrule.tools.definition import BUILTIN_NAMESPACE, SHAPE, Tool
+from ferrule.tools.definition import Tool
 
 from .dispatcher import Dispatcher
 
@@ -33,14 +33,6 @@ class AvailableTools:
         dispatcher = self.session.dispatcher
         tool = dispatcher.catalog.get(name)
         return tool is not None and dispatcher.is_usable(tool)
-
-    def own_name(self, name: str) -> str:
-        """Return the full name of a shipped tool, also where a shape has taken its name."""
-        catalog = self.session.dispatcher.catalog
-        taken = catalog.get(name)
-        own = f"{BUILTIN_NAMESPACE}::{name}"
-        is_taken = taken is not None and bool(taken.annotations.get(SHAPE))
-        return own if is_taken and catalog.get(own) is not None else name
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         """Return what the session's rules say of a call with these checked values."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.extensions.skills.tool import NAME
 from ferrule.storage import paths
@@ -20,7 +21,7 @@ from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
 from ferrule.toolkits.git import command
 from ferrule.toolkits.search import search_files
-from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, SideEffect, Tool
+from ferrule.tools.definition import Loading, SideEffect, Tool
 
 from .tool_loading import FINDERS
 
@@ -124,55 +125,65 @@ _SHAPES = (
 def apply_shapes(tools: Sequence[Tool], shapes: str, model: str = "") -> list[Tool]:
     """Return the tools in the shapes that a family of models was trained on.
 
-    The tools whose place they take are kept from the model and do the work; one whose name a shape
-    has, too, moves into the namespace of built-in tools, where its rules still mean it. If a
-    file has put another tool in the place of one, or has one of these names, the tools stay as
-    they are.
+    The tools whose place they take are kept from the model and do the work. If a file has put
+    another tool in the place of one, or has one of these names, the tools stay as they are.
 
     Args:
         tools: The tools of the run.
         shapes: The family, or `own`.
         model: The model: OpenAI's tool types are for its Responses API and its newer models.
     """
-    added, replaced = _load_shapes(shapes, model)
-    handlers = {id(tool.handler) for tool in _load_always() if tool.full_name in replaced}
+    family = _load_shapes(shapes, model)
+    used = (*family.replaced, *family.renamed)
+    handlers = {id(tool.handler): tool for tool in _load_always() if tool.full_name in used}
     found = [tool for tool in tools if id(tool.handler) in handlers]
-    names = {tool.full_name for tool in added}
-    taken = {tool.full_name for tool in tools if id(tool.handler) not in handlers}
-    if len(found) < len(replaced) or names & taken:
+    taken = {tool.full_name for tool in tools}
+    if len(found) < len(used) or any(tool.full_name in taken for tool in family.added):
         return list(tools)
 
-    def keep(tool: Tool) -> Tool:
+    def shape(tool: Tool) -> Tool:
         if id(tool.handler) not in handlers:
             return tool
-        namespace = BUILTIN_NAMESPACE if tool.full_name in names else tool.namespace
-        return replace(tool, loading=Loading.INTERNAL, namespace=namespace)
+        names = family.renamed.get(tool.full_name)
+        if names is None:
+            return replace(tool, loading=Loading.INTERNAL)
+        from ferrule.toolkits.shapes.renamed_arguments import rename_parameters
 
-    return [*map(keep, tools), *added]
+        return rename_parameters(tool, names)
+
+    return [*map(shape, tools), *family.added]
 
 
-def _load_shapes(shapes: str, model: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Return the tools of a family, and the names of those whose place they take."""
+@frozen
+class _Shapes:
+    """The tools of a family, those whose place they take, and those with other parameter names."""
+
+    added: tuple[Tool, ...] = ()
+    replaced: tuple[str, ...] = ()
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+
+
+def _load_shapes(shapes: str, model: str) -> _Shapes:
     match shapes:
         case "gpt":
             return _load_openai_shapes(model)
         case "claude":
             from ferrule.toolkits.shapes import anthropic
 
-            return anthropic.SHAPES, anthropic.REPLACED
+            return _Shapes(anthropic.SHAPES, anthropic.REPLACED)
         case "gemini":
             from ferrule.toolkits.shapes import gemini
 
-            return gemini.SHAPES, gemini.REPLACED
+            return _Shapes(gemini.SHAPES, gemini.REPLACED, gemini.RENAMED)
         case "qwen":
             from ferrule.toolkits.shapes import qwen
 
-            return qwen.SHAPES, qwen.REPLACED
+            return _Shapes(qwen.SHAPES, qwen.REPLACED, qwen.RENAMED)
         case _:
-            return (), ()
+            return _Shapes()
 
 
-def _load_openai_shapes(model: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def _load_openai_shapes(model: str) -> _Shapes:
     from ferrule.toolkits.files.patch_tool import apply_patch
 
     if model.startswith("openai-responses:"):
@@ -180,8 +191,8 @@ def _load_openai_shapes(model: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
 
         typed = openai.choose_shapes(model)
         if typed:
-            return typed, openai.REPLACED
-    return (apply_patch,), ("edit_file",)
+            return _Shapes(typed, openai.REPLACED)
+    return _Shapes((apply_patch,), ("edit_file",))
 
 
 def load_memory_tool(chosen: str, workspace: Path) -> tuple[Tool, ...]:

@@ -51,9 +51,6 @@ A run without a tool search is not shown them.
 PROVIDER_TYPE = "provider_type"
 """Annotation of a tool that a provider's API knows as a type of its own: the type's name."""
 
-SHAPE = "shape"
-"""Annotation of a tool that has the name of a shipped one and does its work by calling it."""
-
 READS = Touch("read")
 WRITES = Touch("write")
 COMMAND = Touch("command")

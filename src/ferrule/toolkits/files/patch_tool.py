@@ -73,9 +73,8 @@ async def run_patch(text: str, context: Context, folder: str = "") -> str:
     changes = [_move_to(folder, change) for change in parse_patch(text)]
     steps = [step for change in changes for step in _plan(change, context)]
     done: list[str] = []
-    available = context.resource(AvailableTools)
     for name, arguments in steps:
-        result = await context.call(available.own_name(name), arguments)
+        result = await context.call(name, arguments)
         if result.success:
             done.append(str(result.data))
             continue

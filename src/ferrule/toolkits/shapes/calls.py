@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.available_tools import AvailableTools
 from ferrule.toolkits.commands.plain import apply_command_patch
 from ferrule.tools.context import Context
 
@@ -41,8 +40,7 @@ class ShapeCalls:
             raise ToolFailed(
                 ErrorType.INTERNAL_ERROR, "this tool needs a session to make its calls"
             )
-        own_name = context.resource(AvailableTools).own_name(name)
-        return await context.call(own_name, dict(arguments))
+        return await context.call(name, dict(arguments))
 
     def failure(self, name: str, result: ToolResult) -> ToolFailed:
         """Return the failure of a call, in the names that the model knows."""

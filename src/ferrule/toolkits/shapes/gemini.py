@@ -11,19 +11,12 @@ from typing import Annotated, Any
 
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import READS, SHAPE, Tool
+from ferrule.tools.definition import READS, Tool
 
 from .calls import ShapeCalls
 from .found_files import find_names, read_each
 
-REPLACED = (
-    "run_command",
-    "read_file",
-    "list_files",
-    "search_files",
-    "edit_file",
-    "write_file",
-)
+REPLACED = ("run_command", "list_files", "search_files", "edit_file")
 """Tools whose place these take."""
 
 _CALLS = ShapeCalls(
@@ -41,34 +34,12 @@ _CALLS = ShapeCalls(
 
 
 @tool(side_effect="none", risk="safe")
-async def read_file(
-    context: Context,
-    file_path: Annotated[str, "Path of the file."],
-    start_line: Annotated[int | None, "First line, counted from 1."] = None,
-    end_line: Annotated[int | None, "Last line, inclusive."] = None,
-) -> str:
-    """Read a text file. Each line comes as `N: line`; the numbers are not part of the file."""
-    lines = {"line_start": start_line, "line_end": end_line}
-    return await _CALLS.call(context, "read_file", {"path": file_path, **lines})
-
-
-@tool(side_effect="none", risk="safe")
 async def read_many_files(
     context: Context,
     include: Annotated[list[str], "Paths and globs: `src/**/*.py`."],
 ) -> str:
     """Read several text files at once."""
     return await read_each(_CALLS, context, include)
-
-
-@tool(side_effect="none", risk="safe", parallel=False)
-async def write_file(
-    context: Context,
-    file_path: Annotated[str, "Path of the file."],
-    content: Annotated[str, "The whole new content."],
-) -> str:
-    """Create a file, or replace the whole content of one."""
-    return await _CALLS.call(context, "write_file", {"path": file_path, "content": content})
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
@@ -149,15 +120,14 @@ async def list_directory(
     return await _CALLS.call(context, "list_files", {"path": dir_path})
 
 
-def mark_shapes(*tools: Tool) -> tuple[Tool, ...]:
-    """Return tools whose names shipped ones have, too, as shapes of those."""
-    return tuple(replace(each, annotations={SHAPE: True}) for each in tools)
+RENAMED = {
+    "read_file": {"path": "file_path", "line_start": "start_line", "line_end": "end_line"},
+    "write_file": {"path": "file_path"},
+}
+"""Tools that stay, with the names that their parameters have there."""
 
-
-SHAPES: tuple[Tool, ...] = mark_shapes(
-    read_file,
+SHAPES: tuple[Tool, ...] = (
     read_many_files,
-    write_file,
     replace(replace_text, name="replace"),
     run_shell_command,
     grep_search,

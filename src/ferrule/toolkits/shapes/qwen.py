@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ferrule.core.errors import RetryCall
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
 
 from .calls import ShapeCalls
 from .found_files import find_names
-from .gemini import REPLACED, mark_shapes, write_file
+from .gemini import REPLACED
 
-__all__ = ["REPLACED", "SHAPES"]
+__all__ = ["RENAMED", "REPLACED", "SHAPES"]
 
 _CALLS = ShapeCalls(
     {
@@ -24,21 +23,6 @@ _CALLS = ShapeCalls(
         "path": "file_path",
     }
 )
-
-
-@tool(side_effect="none", risk="safe")
-async def read_file(
-    context: Context,
-    file_path: Annotated[str, "Path of the file."],
-    offset: Annotated[int, "Lines to leave out at the beginning."] = 0,
-    limit: Annotated[int | None, "Most lines to read."] = None,
-) -> str:
-    """Read a text file. Each line comes as `N: line`; the numbers are not part of the file."""
-    if offset < 0 or (limit is not None and limit < 1):
-        raise RetryCall(f"`offset` = {offset}, `limit` = {limit}: 0 and 1 are the least")
-    last = None if limit is None else offset + limit
-    lines = {"line_start": offset + 1, "line_end": last}
-    return await _CALLS.call(context, "read_file", {"path": file_path, **lines})
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
@@ -110,6 +94,7 @@ async def list_directory(
     return await _CALLS.call(context, "list_files", {"path": path})
 
 
-SHAPES: tuple[Tool, ...] = mark_shapes(
-    read_file, write_file, edit, run_shell_command, grep_search, glob, list_directory
-)
+RENAMED = {"read_file": {"path": "file_path"}, "write_file": {"path": "file_path"}}
+"""Tools that stay, with the names that their parameters have there."""
+
+SHAPES: tuple[Tool, ...] = (edit, run_shell_command, grep_search, glob, list_directory)
