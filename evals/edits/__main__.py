@@ -1,6 +1,7 @@
 """Sends real changes as edits and patches, with the mistakes of models, and prints what came of them.
 
-    make edits                              # 1,500 of the history, 1,500 of fifty packages
+    make edits                              # 1,500 of the history, 1,500 of fifty packages: hours
+    make edits ARGS="--each 2"              # with two mistakes for each change, by turns
     make edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
     make edits ARGS="--peers 100 --page"    # beside others' editors; into the page
     make edits ARGS="--source history --save tests/evals/edit_changes.jsonl"
@@ -13,10 +14,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import multiprocessing
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -53,6 +57,10 @@ def main() -> int:
     parser.add_argument(
         "--peers", type=int, default=0, help="as many cases of each mistake to others' editors"
     )
+    parser.add_argument(
+        "--each", type=int, default=0, help="how many mistakes each change gets; 0: all of them"
+    )
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="write the tables into the page")
     parser.add_argument("--save", type=Path, help="write small changes there, for the tests")
     parser.add_argument("--show", choices=OUTCOMES, help="print edits with this outcome")
@@ -62,23 +70,30 @@ def main() -> int:
         save_changes(options.save, changes)
         return 0
     edits = sum(len(change.edits) for change in changes)
-    lines = [f"{len(changes):,} changes, {edits:,} edits."]
+    each = f", each plain and with {options.each} of the mistakes" if options.each else ""
+    lines = [f"{len(changes):,} changes, {edits:,} edits{each}."]
     started = time.monotonic()
     mistakes = [each for each in MISTAKES if options.only in (None, each.name)]
     tables: dict[str, Table] = {form: {} for form in FORMS if options.form in (None, form)}
     sent_to_peers: dict[str, list[Change]] = {}
-    for mistake in mistakes:
-        made = (make_case(mistake, change, options.seed) for change in changes)
-        cases = [case for case in made if case is not None]
-        for form, table in tables.items():
-            outcomes = [send_case(case, form) for case in cases]
-            table[mistake.name] = Counter(outcome.kind for outcome in outcomes)
-            for outcome in outcomes:
-                if outcome.kind == options.show:
-                    _show(outcome)
-        if options.peers:
-            sent_to_peers[mistake.name] = cases[: options.peers]
-        click.echo(f"{mistake.name}: {len(cases)} cases, {time.monotonic() - started:.0f} s")
+    work = [
+        (
+            MISTAKES.index(mistake),
+            options.seed,
+            _choose(mistake, changes, options),
+            tuple(tables),
+            options.show,
+        )
+        for mistake in mistakes
+    ]
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for mistake, sent in zip(mistakes, pool.imap(_send_all, work), strict=True):
+            for form, counts in sent.counts.items():
+                tables[form][mistake.name] = counts
+            if options.peers:
+                sent_to_peers[mistake.name] = sent.cases[: options.peers]
+            seconds = time.monotonic() - started
+            click.echo(f"{mistake.name}: {len(sent.cases)} cases, {seconds:.0f} s")
     for form, table in tables.items():
         lines += ["", f"### As {form}", "", *_format_table(mistakes, table, OUTCOMES, TITLES)]
     for peer in PEERS if options.peers else ():
@@ -96,6 +111,37 @@ def main() -> int:
         PAGE.write_text(f"{head}{MARK}\n\n" + "\n".join(lines) + "\n")
     wrong = sum(counts["wrong"] for table in tables.values() for counts in table.values())
     return 1 if wrong else 0
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The cases of one mistake, and what came of them by form."""
+
+    cases: list[Change]
+    counts: dict[str, Counter[str]]
+
+
+def _send_all(work: tuple[int, int, list[Change], tuple[str, ...], str | None]) -> _Sent:
+    index, seed, changes, forms, shown = work
+    made = (make_case(MISTAKES[index], change, seed) for change in changes)
+    cases = [case for case in made if case is not None]
+    counts: dict[str, Counter[str]] = {}
+    for form in forms:
+        outcomes = [send_case(case, form) for case in cases]
+        counts[form] = Counter(outcome.kind for outcome in outcomes)
+        for outcome in outcomes:
+            if outcome.kind == shown:
+                _show(outcome)
+    return _Sent(cases, counts)
+
+
+def _choose(mistake: Mistake, changes: list[Change], options: argparse.Namespace) -> list[Change]:
+    """Return the changes that get a mistake: all get none, each gets `options.each` others."""
+    if mistake.name == MISTAKES[0].name or options.only or not options.each:
+        return changes
+    share = options.each / (len(MISTAKES) - 1)
+    rng = random.Random(f"{options.seed} {mistake.name}")
+    return [change for change in changes if rng.random() < share]
 
 
 def _format_table(
