@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ferrule.permissions.call_analysis import Confinement
+from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.rule_evaluation import PermissionGate
 
 CONFINED = Confinement(("/usr",), ("/tmp",))
@@ -112,3 +113,26 @@ def test_names_are_judged_from_the_folder_that_a_call_names(
     )
     judge = gate(allow=("Bash(cat:*)",), root=Path("/work/project"))
     assert judge.decide(run, {"command": command, "cwd": cwd}).verdict == verdict
+
+
+@pytest.mark.proves("command.all-granted")
+@pytest.mark.parametrize(
+    ("command", "doubts"),
+    [
+        ("xargs sed -i s/a/b/", False),
+        ("xargs -0 -n1 grep -i x", False),
+        ("xargs -P 4 -n 1 ruff check", False),
+        ("xargs -I{} sh -c 'echo {}'", True),
+        ("xargs -n 1 -I{} mv {} b", True),
+        ("xargs -0rP 4 -i echo {}", True),
+        ("xargs --max-args 3 --replace echo {}", True),
+        ("xargs -d '\\n' -I % mv % x", True),
+        ("xargs -a list -t -I{} rm {}", True),
+        ("find . | xargs --null --max-procs 4 -I{} echo {}", True),
+    ],
+)
+def test_xargs_is_doubted_for_its_own_options_and_not_for_those_of_its_program(
+    command: str, doubts: bool
+) -> None:
+    found = analyse_command(command, root="/work/project").doubts
+    assert bool([each for each in found if "puts what it reads" in each]) is doubts, found
