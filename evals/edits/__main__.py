@@ -91,7 +91,9 @@ def main() -> int:
             for form, counts in sent.counts.items():
                 tables[form][mistake.name] = counts
             if options.peers:
-                sent_to_peers[mistake.name] = sent.cases[: options.peers]
+                rng = random.Random(options.seed)
+                some = min(options.peers, len(sent.cases))
+                sent_to_peers[mistake.name] = rng.sample(sent.cases, some)
             seconds = time.monotonic() - started
             click.echo(f"{mistake.name}: {len(sent.cases)} cases, {seconds:.0f} s")
     for form, table in tables.items():

@@ -16,11 +16,11 @@ FILE = Path("f")
 
 
 def aider_blocks(case):
-    from aider.coders.editblock_coder import do_replace
+    from aider.coders.editblock_coder import DEFAULT_FENCE, do_replace
 
     text, failed = case["before"], False
     for old, new in case["edits"]:
-        made = do_replace("f", text, old, new)
+        made = do_replace("f", text, old, new, DEFAULT_FENCE)
         failed = failed or not made
         text = made or text
     return text, failed
@@ -84,7 +84,8 @@ if __name__ == "__main__":
         for case in cases:
             try:
                 text, failed = edit(case)
-            except Exception:  # noqa: BLE001  boundary: whatever the editor raises is its refusal
+            except Exception as error:  # noqa: BLE001  boundary: what it raises is its refusal
+                sys.stderr.write(f"{type(error).__name__}: {error}\n")
                 text, failed = case["before"], True
             answers.write(json.dumps({"text": text, "failed": failed}) + "\n")
         answers.flush()

@@ -84,6 +84,7 @@ def send_all(
 def _judge(case: Change, answer: dict[str, object]) -> str:
     if answer["text"] == case.after:
         return "right"
-    if answer["failed"]:
-        return "refused" if answer["text"] == case.before else "partly"
-    return "wrong"
+    # Some editors only say that nothing fitted; what matters is that nothing changed.
+    if answer["text"] == case.before:
+        return "refused"
+    return "partly" if answer["failed"] else "wrong"
