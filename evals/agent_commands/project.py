@@ -22,7 +22,7 @@ FILES = {
     "script.py": "print('script')\n",
     "package-lock.json": '{"name": "demo", "lockfileVersion": 3, "packages": {"": {"dependencies": '
     '{"left-pad": "1.3.0"}}, "node_modules/left-pad": {"version": "1.3.0", "resolved": '
-    '"https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz"}}}\n',
+    '"https://packages.example.com/left-pad-1.3.0.tgz"}}}\n',
     "node_modules/.bin/tsc": "#!/bin/sh\necho checked\n",
     "index.js": "console.log('x')\n",
     "hello.c": '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n',

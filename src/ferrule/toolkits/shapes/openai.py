@@ -122,14 +122,14 @@ def choose_shapes(model: str) -> tuple[Tool, ...]:
     """
     name = model.rpartition("/")[2].partition(":")[2] or model.rpartition("/")[2]
     if name.startswith("codex-mini"):
-        return (apply_patch, _typed(local_shell, "local_shell"))
+        return (apply_patch, _give_type(local_shell, "local_shell"))
     if _KNOWS_TYPES.match(name):
-        return (_typed(apply_patch, "apply_patch"), _typed(shell, "shell"))
+        return (_give_type(apply_patch, "apply_patch"), _give_type(shell, "shell"))
     return ()
 
 
 _KNOWS_TYPES = re.compile(r"gpt-(?:5\.[1-9]|[6-9]|\d\d)")
 
 
-def _typed(made: Tool, kind: str) -> Tool:
+def _give_type(made: Tool, kind: str) -> Tool:
     return replace(made, annotations={PROVIDER_TYPE: kind})
