@@ -2,7 +2,7 @@
 
 Their calls are items without a name, whose arguments are an `action` or an `operation`; results
 are items of types of their own. Source: OpenAI's API reference and the types of its SDK
-(`FunctionShellToolParam`, `ApplyPatchToolParam`, `LocalShell`, and the items of their calls).
+(FunctionShellToolParam, ApplyPatchToolParam, LocalShell, and the items of their calls).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `apply_patch` is our own tool (`toolkits.files.patch_tool`); here are `shell` and, for the models
 that came before it, `local_shell`. `PROVIDER_TYPE` names the type of the API, and the Responses
-client turns its items into calls of these and back. Fields: the SDK's `FunctionShellToolParam`,
-`ApplyPatchToolParam`, `LocalShell` and the items of their calls and outputs.
+client turns its items into calls of these and back. Fields: the SDK's FunctionShellToolParam,
+ApplyPatchToolParam, LocalShell and the items of their calls and outputs.
 """
 
 from __future__ import annotations
