@@ -153,6 +153,9 @@ eval-small: $(READY) ## what a small model does where no tool is needed, no chan
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)
 
+commands: $(READY) ## 219 commands as agents write them, after one approval of the folder: which ran, asked, were refused (ARGS="--only xargs")
+	PYTHONPATH=evals $(BIN)/python -m agent_commands $(ARGS)
+
 faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
 	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)
 

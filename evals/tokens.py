@@ -19,7 +19,18 @@ from ferrule.toolkits.commands.output_reduction import reduce_output
 
 OUTPUTS = Path(__file__).parent.parent / "tests/toolkits/commands/outputs"
 PROFILES = [
-    (profile, shapes) for profile in ("coding", "all") for shapes in ("own", "gpt", "claude")
+    *(
+        ("coding", model)
+        for model in (
+            "scripted:none",
+            "openai:gpt-5.2",
+            "openai-responses:gpt-5.2",
+            "anthropic:claude-sonnet-5",
+            "google:gemini-3-pro",
+            "ollama:qwen3-coder:30b",
+        )
+    ),
+    ("all", "scripted:none"),
 ]
 
 
@@ -31,13 +42,13 @@ def count_tokens(size: float) -> int:
 def main() -> None:
     """Print both tables."""
     click.echo(
-        "| profile | shapes | system text | tools | tokens of the tools |\n|---|---|---|---|---|"
+        "| profile | model | system text | tools | tokens of the tools |\n|---|---|---|---|---|"
     )
     with tempfile.TemporaryDirectory() as folder:
         for name in ("CONFIG", "STATE"):
             os.environ[f"FERRULE_{name}"] = str(Path(folder, name.lower()))
-        for profile, shapes in PROFILES:
-            click.echo(_measure_profile(Path(folder), profile, shapes))
+        for profile, model in PROFILES:
+            click.echo(_measure_profile(Path(folder), profile, model))
     click.echo("\n| output | tokens as written | folded | reduced |\n|---|---|---|---|")
     sums = [0, 0, 0]
     for path in sorted(OUTPUTS.iterdir()):
@@ -47,18 +58,15 @@ def main() -> None:
     click.echo("| all | " + " | ".join(f"{size:,}" for size in sums) + " |")
 
 
-def _measure_profile(folder: Path, profile: str, shapes: str) -> str:
+def _measure_profile(folder: Path, profile: str, model: str) -> str:
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    script = folder / "model.yaml"
-    script.write_text(json.dumps([{"say": "Done."}]))
     given = {
         "workspace": str(work),
-        "model": f"scripted:{script}",
+        "model": model,
         "journal__path": str(folder / "journal.db"),
         "tools__profile": profile,
     }
-    os.environ["FERRULE_TOOLS_SHAPES"] = shapes
     assembly = assemble(given, notice=lambda _: None)
     session = assembly.open_session(None)
     specs = assembly.agent.offered_tools.specs()
@@ -67,7 +75,7 @@ def _measure_profile(folder: Path, profile: str, shapes: str) -> str:
         for spec in specs
     )
     system = count_tokens(len(session.system.encode()))
-    return f"| {profile} | {shapes} | {system:,} | {len(specs)} | {count_tokens(size):,} |"
+    return f"| {profile} | {model} | {system:,} | {len(specs)} | {count_tokens(size):,} |"
 
 
 def _measure_output(text: str) -> list[int]:

@@ -1,42 +1,67 @@
-"""Sends real changes as edits, plain and with the mistakes of models, and prints what came of them.
+"""Sends real changes as edits and patches, with the mistakes of models, and prints what came of them.
 
-    make edits                              # 500 of the history, 500 of ten packages (fetched once)
+    make edits                              # 1,500 of the history, 1,500 of fifty packages: hours
+    make edits ARGS="--each 2"              # with two mistakes for each change, by turns
     make edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
+    make edits ARGS="--peers 100 --page"    # beside others' editors; into the page
     make edits ARGS="--source history --save tests/evals/edit_changes.jsonl"
 
-For each mistake: how many landed right, were refused with the right place shown, were refused
-without, and landed wrong, which ends the program with 1.
+For each form and mistake: how many landed right, were refused with the right place shown, were
+refused without, and landed wrong, which ends the program with 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import multiprocessing
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from .changes import Change, save_changes
-from .mistakes import MISTAKES
+from .forms import FORMS
+from .mistakes import MISTAKES, Mistake
+from .peers import OUTCOMES as PEER_OUTCOMES
+from .peers import PEERS, make_environment, send_all
 from .sources import from_history, from_packages
-from .trial import OUTCOMES, Outcome, send
+from .trial import OUTCOMES, Outcome, make_case, send_case
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/file-tools.md"
+MARK = "<!-- tables: made by `make edits` -->"
+TITLES = ("landed right", "refused, place shown", "refused, not shown", "landed wrong")
+PEER_TITLES = ("landed right", "refused", "landed in part", "landed wrong")
+
+Table = dict[str, Counter[str]]
+"""Counts by mistake."""
 
 
 def main() -> int:
+    """Send them, print the tables, and write the page if asked to."""
     parser = argparse.ArgumentParser(prog="python -m edits", description=__doc__)
-    parser.add_argument("--changes", type=int, default=500, help="of each source")
+    parser.add_argument("--changes", type=int, default=1500, help="of each source")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--source", choices=["history", "packages", "both"], default="both")
     parser.add_argument(
         "--packages", type=Path, default=ROOT / "build" / "edits", help="where wheels are kept"
     )
     parser.add_argument("--only", help="one mistake by its name")
+    parser.add_argument("--form", choices=[*FORMS], help="one form")
+    parser.add_argument(
+        "--peers", type=int, default=0, help="as many cases of each mistake to others' editors"
+    )
+    parser.add_argument(
+        "--each", type=int, default=0, help="how many mistakes each change gets; 0: all of them"
+    )
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--page", action="store_true", help="write the tables into the page")
     parser.add_argument("--save", type=Path, help="write small changes there, for the tests")
     parser.add_argument("--show", choices=OUTCOMES, help="print edits with this outcome")
     options = parser.parse_args()
@@ -44,29 +69,96 @@ def main() -> int:
     if options.save:
         save_changes(options.save, changes)
         return 0
-    click.echo(f"{len(changes)} changes, {sum(len(change.edits) for change in changes)} edits")
+    edits = sum(len(change.edits) for change in changes)
+    each = f", each plain and with {options.each} of the mistakes" if options.each else ""
+    lines = [f"{len(changes):,} changes, {edits:,} edits{each}."]
     started = time.monotonic()
-    header = ["mistake", "meant", "sent", "right", "refused, shown", "not shown", "WRONG"]
-    click.echo(
-        "".join(f"{title:>16}" if place else f"{title:32}" for place, title in enumerate(header))
-    )
-    total: Counter[str] = Counter()
-    for mistake in MISTAKES:
-        if options.only not in (None, mistake.name):
-            continue
-        outcomes = [send(mistake, change, options.seed) for change in changes]
-        sent = [outcome for outcome in outcomes if outcome is not None]
-        counts = Counter(outcome.kind for outcome in sent)
-        total += counts
-        row = [mistake.meant, len(sent), *(counts[kind] for kind in OUTCOMES)]
-        click.echo(f"{mistake.name:32}" + "".join(f"{cell:>16}" for cell in row))
-        for outcome in sent:
-            if outcome.kind == options.show:
+    mistakes = [each for each in MISTAKES if options.only in (None, each.name)]
+    tables: dict[str, Table] = {form: {} for form in FORMS if options.form in (None, form)}
+    sent_to_peers: dict[str, list[Change]] = {}
+    work = [
+        (
+            MISTAKES.index(mistake),
+            options.seed,
+            _choose(mistake, changes, options),
+            tuple(tables),
+            options.show,
+        )
+        for mistake in mistakes
+    ]
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for mistake, sent in zip(mistakes, pool.imap(_send_all, work), strict=True):
+            for form, counts in sent.counts.items():
+                tables[form][mistake.name] = counts
+            if options.peers:
+                rng = random.Random(options.seed)
+                some = min(options.peers, len(sent.cases))
+                sent_to_peers[mistake.name] = rng.sample(sent.cases, some)
+            seconds = time.monotonic() - started
+            click.echo(f"{mistake.name}: {len(sent.cases)} cases, {seconds:.0f} s")
+    for form, table in tables.items():
+        lines += ["", f"### As {form}", "", *_format_table(mistakes, table, OUTCOMES, TITLES)]
+    for peer in PEERS if options.peers else ():
+        title = f"### `{peer.package}` {peer.version}, sent as {peer.form}"
+        python = make_environment(peer, options.packages / "envs")
+        table = {
+            name: Counter(outcomes)
+            for name, outcomes in send_all(peer, python, sent_to_peers).items()
+        }
+        click.echo(f"{peer.name}: {time.monotonic() - started:.0f} s")
+        lines += ["", title, "", *_format_table(mistakes, table, PEER_OUTCOMES, PEER_TITLES)]
+    click.echo("\n".join(lines))
+    if options.page:
+        head = PAGE.read_text().partition(MARK)[0]
+        PAGE.write_text(f"{head}{MARK}\n\n" + "\n".join(lines) + "\n")
+    wrong = sum(counts["wrong"] for table in tables.values() for counts in table.values())
+    return 1 if wrong else 0
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The cases of one mistake, and what came of them by form."""
+
+    cases: list[Change]
+    counts: dict[str, Counter[str]]
+
+
+def _send_all(work: tuple[int, int, list[Change], tuple[str, ...], str | None]) -> _Sent:
+    index, seed, changes, forms, shown = work
+    made = (make_case(MISTAKES[index], change, seed) for change in changes)
+    cases = [case for case in made if case is not None]
+    counts: dict[str, Counter[str]] = {}
+    for form in forms:
+        outcomes = [send_case(case, form) for case in cases]
+        counts[form] = Counter(outcome.kind for outcome in outcomes)
+        for outcome in outcomes:
+            if outcome.kind == shown:
                 _show(outcome)
-    row = ["", sum(total.values()), *(total[kind] for kind in OUTCOMES)]
-    click.echo(f"{'all':32}" + "".join(f"{cell:>16}" for cell in row))
-    click.echo(f"{time.monotonic() - started:.0f} s")
-    return 1 if total["wrong"] else 0
+    return _Sent(cases, counts)
+
+
+def _choose(mistake: Mistake, changes: list[Change], options: argparse.Namespace) -> list[Change]:
+    """Return the changes that get a mistake: all get none, each gets `options.each` others."""
+    if mistake.name == MISTAKES[0].name or options.only or not options.each:
+        return changes
+    share = options.each / (len(MISTAKES) - 1)
+    rng = random.Random(f"{options.seed} {mistake.name}")
+    return [change for change in changes if rng.random() < share]
+
+
+def _format_table(
+    mistakes: list[Mistake], table: Table, outcomes: tuple[str, ...], titles: tuple[str, ...]
+) -> Iterator[str]:
+    yield "| mistake | meant | sent | " + " | ".join(titles) + " |"
+    yield "|---|---|" + "--:|" * (1 + len(outcomes))
+    total: Counter[str] = Counter()
+    for mistake in mistakes:
+        counts = table[mistake.name]
+        total += counts
+        cells = [counts.total(), *(counts[kind] for kind in outcomes)]
+        yield f"| {mistake.name} | {mistake.meant} | " + " | ".join(map(str, cells)) + " |"
+    cells = [total.total(), *(total[kind] for kind in outcomes)]
+    yield "| all |  | " + " | ".join(map(str, cells)) + " |"
 
 
 def _collect(options: argparse.Namespace) -> Iterator[Change]:

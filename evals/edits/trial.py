@@ -1,4 +1,4 @@
-"""Sends a spoiled change as `edit_file` would receive it, and says what came of it."""
+"""Sends a spoiled change as a tool would receive it, and says what came of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from ferrule.core.errors import ToolFailed
-from ferrule.toolkits.files.edit_application import apply_edits
 
 from .changes import Change
+from .forms import FORMS
 from .mistakes import Mistake
 
 OUTCOMES = ("right", "shown", "not shown", "wrong")
@@ -19,27 +19,37 @@ _NAMED = re.compile(r"lines? (\d+)((?:, \d+|-\d+)*)")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One of `OUTCOMES`, the grades at which the edits fitted or the refusal, and the change."""
+    """One of `OUTCOMES`, the refusal if it is one, and the change."""
 
     kind: str
     detail: str
     change: Change
 
 
-def send(mistake: Mistake, change: Change, seed: int) -> Outcome | None:
-    """Return what came of a change with a mistake; None where the mistake cannot be made."""
+def make_case(mistake: Mistake, change: Change, seed: int) -> Change | None:
+    """Return a change with a mistake; None where the mistake cannot be made."""
     rng = random.Random(f"{seed} {mistake.name} {change.source}")
     prepared = mistake.prepare(rng, change)
     spoiled = mistake.spoil(rng, prepared) if prepared is not None else None
     if prepared is None or spoiled is None or is_another_request(prepared, spoiled):
         return None
+    return spoiled
+
+
+def send(mistake: Mistake, change: Change, seed: int, form: str = "edits") -> Outcome | None:
+    """Return what came of a change with a mistake; None where the mistake cannot be made."""
+    spoiled = make_case(mistake, change, seed)
+    return None if spoiled is None else send_case(spoiled, form)
+
+
+def send_case(spoiled: Change, form: str = "edits") -> Outcome:
+    """Return what came of a change that has its mistake, in one of `FORMS`."""
     try:
-        applied = apply_edits(spoiled.before, spoiled.edits, "`f`")
+        text = FORMS[form](spoiled.before, spoiled.edits)
     except ToolFailed as failure:
         shown = _shows(failure.message, spoiled)
         return Outcome("shown" if shown else "not shown", failure.message, spoiled)
-    grades = ", ".join(each[0].grade for each in applied.replacements)
-    return Outcome("right" if applied.text == spoiled.after else "wrong", grades, spoiled)
+    return Outcome("right" if text == spoiled.after else "wrong", "", spoiled)
 
 
 def is_another_request(change: Change, spoiled: Change) -> bool:

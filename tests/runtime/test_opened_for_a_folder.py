@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -162,8 +163,15 @@ def test_a_repository_opens_nothing_for_itself(tmp_path: Path) -> None:
 
 @pytest.mark.proves("sandbox.refusals.named-folders")
 async def test_what_is_opened_for_a_session_may_be_named_by_its_commands(
-    workspace: Path, outside: Path
+    workspace: Path,
 ) -> None:
+    # Not below `/tmp`, of which a confined command has its own.
+    with TemporaryDirectory(prefix="ferrule-test-", dir=Path.home()) as folder:
+        await check_named_folders(workspace, Path(folder))
+
+
+async def check_named_folders(workspace: Path, outside: Path) -> None:
+    (workspace / "write.py").write_text(f"open('{outside}/new.txt', 'w').write('x')\n")
     (workspace / "sub").mkdir()
     (workspace / "sub/inner.py").touch()
     assembly = make(workspace, Person("session"))

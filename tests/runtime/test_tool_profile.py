@@ -142,6 +142,60 @@ def test_claude_gets_its_shell_and_its_editor(
 
 
 @pytest.mark.proves("tools.shapes")
+@pytest.mark.parametrize(
+    ("model", "has", "lacks"),
+    [
+        ("openai-responses:gpt-5.2", {"shell", "apply_patch", "read_file"}, {"run_command"}),
+        ("openai-responses:gpt-6-codex", {"shell", "apply_patch"}, {"edit_file"}),
+        ("openai-responses:codex-mini-latest", {"local_shell", "apply_patch"}, {"shell"}),
+        ("openai-responses:gpt-4.1", {"apply_patch", "run_command"}, {"shell", "edit_file"}),
+        ("openai:gpt-5.2", {"apply_patch", "run_command"}, {"shell"}),
+        ("google:gemini-3-pro", {"replace", "run_shell_command", "glob"}, {"run_command"}),
+        ("openrouter:google/gemini-2.5-flash", {"replace", "list_directory"}, {"list_files"}),
+        ("ollama:gemma3", {"edit_file"}, {"replace"}),
+        ("ollama:qwen3-coder:30b", {"edit", "run_shell_command", "glob"}, {"edit_file"}),
+        ("openrouter:qwen/qwen3-coder-plus", {"edit"}, {"read_many_files"}),
+        ("ollama:qwen3:0.6b", {"edit_file", "run_command"}, {"edit"}),
+    ],
+)
+def test_newer_models_get_the_types_and_names_of_their_family(
+    assembled: Callable[..., Assembly], model: str, has: set[str], lacks: set[str]
+) -> None:
+    offered = set(_offered(assembled(model=model)))
+    assert has <= offered and not lacks & offered
+
+
+@pytest.mark.proves("tools.shapes")
+async def test_a_rule_for_a_tool_means_it_also_where_a_shape_has_its_name(
+    assembled: Callable[..., Assembly], tmp_path: Path
+) -> None:
+    (tmp_path / "work/a.txt").write_text("a")
+    rules = ("read_file(a.txt)", "Edit(b.txt)")
+    assembly = assembled(model="google:gemini-3-pro", permissions__deny=rules)
+    session = assembly.open_session(None)
+    read = await session.call("read_file", file_path="a.txt")
+    written = await session.call("write_file", file_path="b.txt", content="b")
+    assert read.error_type is written.error_type is ErrorType.PERMISSION_DENIED
+    assert "read_file(a.txt)" in str(read.error_message)
+    await assembly.close(session)
+    assembly = assembled(model="google:gemini-3-pro", permissions__allow=("write_file(c.txt)",))
+    session = assembly.open_session(None)
+    allowed = await session.call("write_file", file_path="c.txt", content="c")
+    assert allowed.success, allowed.error_message
+    await assembly.close(session)
+
+
+@pytest.mark.proves("shapes.memory")
+def test_memory_is_there_where_it_is_switched_on(
+    assembled: Callable[..., Assembly], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "memory" not in _offered(assembled())
+    monkeypatch.setenv("FERRULE_TOOLS_MEMORY", "state")
+    assert "memory" in _offered(assembled())
+    assert "memory" in _offered(assembled(model="anthropic:claude-sonnet-5"))
+
+
+@pytest.mark.proves("tools.shapes")
 def test_the_shapes_can_be_set(
     assembled: Callable[..., Assembly], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,14 +232,25 @@ def test_a_tool_that_an_agent_file_or_a_setting_names_is_offered(
 
 
 @pytest.mark.proves("tools.profile-tokens")
+@pytest.mark.parametrize(
+    "model",
+    [
+        "scripted:none",
+        "openai:gpt-5.2",
+        "openai-responses:gpt-5.2",
+        "anthropic:claude-sonnet-5",
+        "google:gemini-3-pro",
+        "ollama:qwen3-coder:30b",
+    ],
+)
 def test_the_default_profile_is_described_in_at_most_3000_tokens(
-    assembled: Callable[..., Assembly], tmp_path: Path
+    assembled: Callable[..., Assembly], tmp_path: Path, model: str
 ) -> None:
     agents = tmp_path / "config/agents"
     agents.mkdir(parents=True)
     (agents / "helper.md").write_text(AGENT.replace("move_path", "read_file"))
-    specs = assembled().agent.offered_tools.specs()
-    assert {spec.name for spec in specs} == {*CODING, *DELEGATION}
+    specs = assembled(model=model).agent.offered_tools.specs()
+    assert {*DELEGATION, "artifact_read"} <= {spec.name for spec in specs}
     size = sum(
         len(json.dumps([spec.name, spec.description]).encode()) + len(spec.schema.encode())
         for spec in specs

@@ -114,7 +114,7 @@ class TerminalApprover:
         head = f"permission: {request.tool.full_name} · risk {request.risk.upper()}{labels}"
         self._terminal.draw_frame(TOP, [(head, "bold yellow")])
         self._terminal.draw_frame(SIDE, _body(request, full=full))
-        self._terminal.draw_frame(SIDE, _answers(offered))
+        self._terminal.draw_frame(SIDE, _answers(offered, request))
 
 
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
@@ -143,12 +143,20 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
         yield f"… {left_out} more lines of what would happen; `v` shows all", "bold"
 
 
-def _answers(offered: list[AnswerKey]) -> Iterator[tuple[str, str]]:
+def _describe_grant(rule: str, request: ApprovalRequest) -> str:
+    """Return a grant as it is written; one of all commands with what it means."""
+    runs_commands = any(touch.kind == "command" for touch in request.tool.touches.values())
+    if rule != request.tool.full_name or not runs_commands:
+        return rule
+    return f"{rule}: every command that the sandbox keeps in this folder"
+
+
+def _answers(offered: list[AnswerKey], request: ApprovalRequest) -> Iterator[tuple[str, str]]:
     yield "", ""
     for key in offered:
         label = f"[{key.typed}]"
         description = f"{'or':>8}"
         if len(key.typed) == 1:
             description = f"{key.choice:9} {_DESCRIPTIONS[key.choice]}"
-        yield f"{label:4}{description} {key.rule}".rstrip(), ""
+        yield f"{label:4}{description} {_describe_grant(key.rule, request)}".rstrip(), ""
     yield "[4] deny      or type a reason, which the model reads", ""

@@ -34,6 +34,10 @@ A call without any of these also needs a rule that names its tool.
 """
 
 
+START_FOLDER = "cwd"
+"""The parameter of a command tool that names the folder in which its command starts."""
+
+
 @frozen
 class OpenedFolders:
     """Folders outside the workspace that a person opened for commands."""
@@ -52,6 +56,22 @@ class OpenedFolders:
 
 
 NOTHING_OPENED = OpenedFolders()
+
+
+@frozen
+class Confinement:
+    """What the kernel holds commands to, where it holds them to all that settings require.
+
+    `readable` and `own` are folders that a command has besides the workspace: of the machine to
+    read, and of its session alone, which no one else sees.
+    """
+
+    readable: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    def add_to(self, opened: OpenedFolders) -> OpenedFolders:
+        """Return the opened folders with those that every confined command has."""
+        return OpenedFolders((*opened.readable, *self.readable), (*opened.writable, *self.own))
 
 
 @frozen
@@ -74,6 +94,17 @@ class CallContext:
     opened: OpenedFolders = NOTHING_OPENED
     start: str = ""
 
+    def starting_in(self, folder: str) -> CallContext:
+        """Return the same for a call whose commands start in a folder, relative to the workspace.
+
+        A folder outside is refused as such; then what its commands name does not matter.
+        """
+        absolute = normalise_path(folder, self.root, self.home)
+        below = self.root.rstrip("/") + "/"
+        if not absolute.startswith(below):
+            return replace(self, start="")
+        return replace(self, start=absolute.removeprefix(below))
+
     @property
     def starting_folder(self) -> str:
         """The absolute path of the folder in which commands start."""
@@ -90,6 +121,9 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
             commands.append(subject.value)
         elif subject.kind == "variables":
             variables += _texts_of(subject)
+    folder = values.get(START_FOLDER) if commands and START_FOLDER in tool.touches else None
+    if isinstance(folder, str) and folder:
+        context = context.starting_in(folder)
     analyses = _analyse_commands(commands, variables, context) if commands else ()
 
     needs: list[RequiredAccess] = []
@@ -103,7 +137,7 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
     labels: set[str] = set()
     file_names: list[tuple[str, bool]] = []
     for analysis in analyses:
-        labels |= analysis.labels
+        labels |= _labels_of(analysis, context)
         file_names += _files_named_in(analysis, context)
     return AnalysedCall(
         tool=tool,
@@ -113,8 +147,19 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         named_files=tuple(file_names),
         labels=tuple(sorted(labels)),
         refusal=next(_refusals(tool, subjects, analyses, variables, context), ""),
-        doubt=next(_doubts(analyses, variables, context), ""),
+        doubt=next((why for why, _ in _doubts(analyses, variables, context)), ""),
+        firm_doubt=next(
+            (why for why, is_firm in _doubts(analyses, variables, context) if is_firm), ""
+        ),
     )
+
+
+def _labels_of(analysis: CommandAnalysis, around: CallContext) -> frozenset[str]:
+    """Return the labels of a command. What lies in an opened folder is not outside."""
+    outside = [finding for finding in analysis.findings if finding.label == "outside_workspace"]
+    if outside and all(map(around.opened.cover, outside)):
+        return analysis.labels - {"outside_workspace"}
+    return analysis.labels
 
 
 def _is_explained(tool: Tool, needs: list[RequiredAccess]) -> bool:
@@ -182,6 +227,7 @@ def _add_variables(
         loose=loose,
         labels=analysis.labels | {finding.label for finding in findings if finding.label},
         doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),
+        file_doubts=analysis.file_doubts.union(doubts),
         findings=tuple(dict.fromkeys((*analysis.findings, *findings))),
     )
 
@@ -286,19 +332,23 @@ def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator
 
 def _doubts(
     analyses: tuple[CommandAnalysis, ...], variables: tuple[str, ...], around: CallContext
-) -> Iterator[str]:
-    """Yield why a person has to look at the call, whatever rules allow."""
+) -> Iterator[tuple[str, bool]]:
+    """Yield why a person has to look at the call, whatever rules allow.
+
+    With each reason: whether it is about more than which files are touched.
+    """
     for analysis in analyses:
         if analysis.problem:
-            yield f"the command cannot be judged: {analysis.problem}"
-        yield from analysis.doubts
+            yield f"the command cannot be judged: {analysis.problem}", True
+        for why in analysis.doubts:
+            yield why, why not in analysis.file_doubts
         for finding in analysis.findings:
             asks = around.outside == "ask" or not finding.is_sure
             if around.opened.cover(finding):
                 continue
             if finding.label == "outside_workspace" and asks:
-                yield finding.why
+                yield finding.why, finding.is_sure
     if variables:
         from .command_variables import find_doubts  # few calls set any
 
-        yield from find_doubts(variables)
+        yield from ((why, True) for why in find_doubts(variables))

@@ -9,7 +9,9 @@ No I/O, no clock, and it never raises. The first step that applies decides:
 4. explicit ask rules. No grant, allow rule or mode overrides them; `dontAsk` makes them a deny.
 5. a command that cannot be judged from its text, and critical risk: ask.
 6. grants (those of the session, then remembered ones) and allow rules: allow if all that the call
-   touches is covered.
+   touches is covered. A person can grant all commands of a session where the kernel confines them:
+   then a doubt about which files a command touches is the kernel's to answer, and what
+   `ONCE_ONLY` names is asked about as before.
 7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
 8. reads: with `reads="allow"`, a tool that only reads, and names what it reads, may read the
    workspace.
@@ -28,7 +30,7 @@ not declare.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -42,11 +44,12 @@ from .approvals import digest_arguments
 from .call_analysis import (
     NOTHING_OPENED,
     CallContext,
+    Confinement,
     OpenedFolders,
     analyse_call,
     find_path_refusals,
 )
-from .grant_proposals import GrantOffer, propose_grants
+from .grant_proposals import ONCE_ONLY, GrantOffer, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, make_creation_patterns, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
@@ -120,6 +123,8 @@ class PermissionGate:
         outside: What happens to a command that names a path outside the workspace.
         reads: Whether reading a file of the workspace is a question.
         opened: Folders outside the workspace that commands may name.
+        find_confinement: Returns what the kernel holds commands to; None: to less than is required.
+            It is asked where that decides about a command.
 
     Raises:
         ConfigError: There is no such mode.
@@ -138,6 +143,7 @@ class PermissionGate:
         outside: Literal["deny", "ask"] = "deny",
         reads: Literal["ask", "allow"] = "ask",
         opened: OpenedFolders = NOTHING_OPENED,
+        find_confinement: Callable[[], Confinement | None] = lambda: None,
     ) -> None:
         _require_known_mode(mode)
         self.reads: Literal["ask", "allow"] = reads
@@ -145,6 +151,7 @@ class PermissionGate:
         self.mode: PermissionMode = mode
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
+        self.find_confinement = find_confinement
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
@@ -214,17 +221,29 @@ class PermissionGate:
         return replace(self.context, start=folder)
 
     def _decide(self, profile: _Profile, values: Mapping[str, Any]) -> Decision:
-        case = analyse_call(profile.tool, values, self._around(profile.tool, values))
+        case = self._analyse(profile.tool, values)
         decision = self._judge(case, profile, (), [])
         if decision.verdict == "ask":
             return self._with_offers(case, profile, decision)
         return decision
 
+    def _analyse(self, tool: Tool, values: Mapping[str, Any]) -> AnalysedCall:
+        """Analyse a call; where it would be outside, with the folders that confinement gives."""
+        around = self._around(tool, values)
+        case = analyse_call(tool, values, around)
+        if "outside_workspace" not in case.labels:
+            return case
+        confinement = self.find_confinement()
+        if confinement is None:
+            return case
+        opened = confinement.add_to(around.opened)
+        return analyse_call(tool, values, replace(around, opened=opened))
+
     def explain_steps(self, tool: Tool, values: Mapping[str, Any]) -> list[str]:
         """Return the steps that led to a decision, a line each, for `ferrule policy explain`."""
         steps: list[str] = []
         try:
-            case = analyse_call(tool, values, self.context)
+            case = self._analyse(tool, values)
             steps += [f"touches {need.kind} `{need.value}`" for need in case.needs]
             variables: dict[str, None] = {}
             for analysis in case.analyses:
@@ -350,6 +369,7 @@ class PermissionGate:
             outside=around.outside,
             reads=self.reads,
             opened=around.opened,
+            find_confinement=self.find_confinement,
         )
 
     # ---- a person's answers
@@ -415,13 +435,17 @@ class PermissionGate:
             ("deny rules", self._check_deny_rules),
             ("mode plan", self._check_plan_mode),
             ("ask rules", self._check_ask_rules),
-            ("doubts", self._check_doubts),
         )
         for name, step in steps:
             decision = step(case, profile)
             trace.append(f"{name}: {decision.reason if decision else 'nothing'}")
             if decision is not None:
                 return decision
+        all_granted = self._grants_all_commands(case, extra)
+        doubt = self._check_doubts(case, case.firm_doubt if all_granted else case.doubt)
+        trace.append(f"doubts: {doubt.reason if doubt else 'nothing'}")
+        if doubt is not None:
+            return doubt
         covered = self._check_allow_rules(case, profile, extra)
         trace.append(f"allow rules: {covered.reason if covered else 'do not cover all of it'}")
         return (
@@ -457,12 +481,22 @@ class PermissionGate:
                 return self._ask(case, f"the rule `{matcher.rule.text}` asks", matcher.rule)
         return None
 
-    def _check_doubts(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
-        if case.doubt:
-            return self._ask(case, case.doubt)
+    def _check_doubts(self, case: AnalysedCall, doubt: str) -> Decision | None:
+        if doubt:
+            return self._ask(case, doubt)
         if case.tool.risk == Risk.CRITICAL:
             return self._ask(case, f"`{case.name}` has critical risk")
         return None
+
+    def _grants_all_commands(self, case: AnalysedCall, extra: tuple[RuleMatcher, ...]) -> bool:
+        """Return whether a person granted all commands of the session and this is one of them."""
+        if not case.analyses or ONCE_ONLY.intersection(case.labels):
+            return False
+        granted = (*(matcher.rule for matcher in extra), *self.grants.rules)
+        is_granted = any(
+            is_session_wide(rule) and matches_tool(rule, case.name) for rule in granted
+        )
+        return is_granted and self.find_confinement() is not None
 
     def _check_allow_rules(
         self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...]
@@ -483,6 +517,8 @@ class PermissionGate:
         """Yield each need with the rule that covers it, or None."""
         granted = [self._matcher(rule) for rule in self.grants.rules]
         matchers = (*extra, *granted, *profile.allow)
+        if case.analyses and not self._grants_all_commands(case, extra):
+            matchers = tuple(each for each in matchers if not is_session_wide(each.rule))
         has_command = any(need.kind == "command" for need in case.needs)
         for need in case.needs:
             # The rule for a command also covers the folder that it starts in, which only deny rules
@@ -537,17 +573,25 @@ class PermissionGate:
 
     def _with_offers(self, case: AnalysedCall, profile: _Profile, decision: Decision) -> Decision:
         """Add offers of grants. Each is tried: only those that would have allowed the call stay."""
-        if decision.rule or case.doubt:
+        if decision.rule or case.firm_doubt:
             return decision
         working: list[str] = []
-        for text in propose_grants(case, self.context.root):
+        all_commands = self._propose_all_commands(case)
+        for text in (*propose_grants(case, self.context.root), *all_commands):
             rule = parse_rule(text, layer="session")
             matcher = RuleMatcher(rule, self.context.root, self.context.home)
             if self._judge(case, profile, (matcher,), []).verdict == "allow":
                 working.append(text)
         session = [GrantOffer("session", text) for text in working]
-        remember = [GrantOffer("remember", text) for text in working]
+        # Another session may be confined by less: all commands are never remembered.
+        remember = [GrantOffer("remember", text) for text in working if text not in all_commands]
         return replace(decision, offers=(*decision.offers, *session, *remember))
+
+    def _propose_all_commands(self, case: AnalysedCall) -> list[str]:
+        """Return the grant of all commands of the session, where the kernel confines them."""
+        if not case.analyses or ONCE_ONLY.intersection(case.labels):
+            return []
+        return [case.name] if self.find_confinement() is not None else []
 
     # ---- preparation
 
@@ -582,6 +626,11 @@ class PermissionGate:
                 profile = replace(profile, fixed_decision=decision)
         self._profiles[id(tool)] = profile
         return profile
+
+
+def is_session_wide(rule: PermissionRule) -> bool:
+    """Return whether a rule is a person's grant of every use of a tool in this session."""
+    return rule.layer == "session" and rule.specifier is None and not rule.kind
 
 
 def _is_below_root(path: str) -> bool:

@@ -52,6 +52,8 @@ class AnalysedCall:
         labels: Risk labels of the commands.
         refusal: Why no rule can allow the call; empty if one can.
         doubt: Why a person has to look at it; empty if none has to.
+        firm_doubt: The same, leaving out what the kernel answers where it confines commands: which
+            files they touch.
     """
 
     tool: Tool
@@ -62,6 +64,7 @@ class AnalysedCall:
     labels: tuple[str, ...] = ()
     refusal: str = ""
     doubt: str = ""
+    firm_doubt: str = ""
 
 
 class RuleMatcher:

@@ -38,6 +38,7 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.commands.confinement import find_confinement
 from ferrule.toolkits.files.rereading import ShortRereading
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
@@ -63,6 +64,7 @@ from .shipped_tools import (
     apply_shapes,
     choose_profile,
     choose_shapes,
+    load_memory_tool,
     load_shipped_tools,
     names_added_by_runs,
 )
@@ -263,11 +265,14 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
     diagnostics = _make_diagnostics(settings, workspace, gate, confine)
+    command_policy = _command_policy(settings, for_model, confine)
+    gate.find_confinement = lambda: find_confinement(command_policy)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
     own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
+    tools += load_memory_tool(settings["tools.memory"], workspace.root)
     http = _load_http_tools(settings)
     if http is not None:
         tools += http.tools
@@ -326,7 +331,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[
-            _command_policy(settings, for_model, confine),
+            command_policy,
             *telemetry,
             *(() if index is None else (index.index,)),
             ShortRereading(_gives_short_rereadings(settings)),
@@ -622,7 +627,8 @@ def _offered_tools(
     offered = apply_profile(tools, profile, named)
     if profile == "all" or named & CODING:
         return offered
-    return apply_shapes(offered, choose_shapes(settings["tools.shapes"], settings.model))
+    shapes = choose_shapes(settings["tools.shapes"], settings.model)
+    return apply_shapes(offered, shapes, settings.model)
 
 
 def _watch_runs(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from difflib import get_close_matches
 from itertools import chain
+from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.extensions.skills.tool import NAME
+from ferrule.storage import paths
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
@@ -103,47 +108,125 @@ def choose_shapes(chosen: str, model: str) -> str:
 
 _FAMILIES = {
     "gpt": re.compile(r"gpt-|codex|o\d"),
-    # The tool types are those of Claude 4 and later.
+    "gemini": re.compile(r"gemini-"),
+    # Qwen Code's names; smaller models of the family do better with tools described in full.
+    "qwen": re.compile(r"qwen.*coder"),
     "claude": re.compile(r"(?:[\w.]*anthropic\.)?claude-[a-z]+-(?:[4-9]|\d\d)(?:\D|$)"),
 }
 
 
-_SHAPES = ("apply_patch", "bash", "str_replace_based_edit_tool")
+_SHAPES = (
+    *("apply_patch", "shell", "local_shell", "bash", "str_replace_based_edit_tool", "memory"),
+    *("read_many_files", "replace", "edit", "run_shell_command", "grep_search", "glob"),
+    "list_directory",
+)
 
 
-def apply_shapes(tools: Sequence[Tool], shapes: str) -> list[Tool]:
+def apply_shapes(tools: Sequence[Tool], shapes: str, model: str = "") -> list[Tool]:
     """Return the tools in the shapes that a family of models was trained on.
 
-    `gpt`: `apply_patch` takes the place of `edit_file`. `claude`: `bash` and an editor take
-    that of five tools. Those are kept from the model and do the work. If a file has put another
-    tool in the place of one, or has one of these names, the tools stay as they are.
+    The tools whose place they take are kept from the model and do the work. If a file has put
+    another tool in the place of one, or has one of these names, the tools stay as they are.
+
+    Args:
+        tools: The tools of the run.
+        shapes: The family, or `own`.
+        model: The model: OpenAI's tool types are for its Responses API and its newer models.
     """
-    added, replaced = _load_shapes(shapes)
-    handlers = {id(tool.handler) for tool in _load_always() if tool.full_name in replaced}
+    family = _load_shapes(shapes, model)
+    used = (*family.replaced, *family.renamed)
+    handlers = {id(tool.handler): tool for tool in _load_always() if tool.full_name in used}
     found = [tool for tool in tools if id(tool.handler) in handlers]
     taken = {tool.full_name for tool in tools}
-    if len(found) < len(replaced) or any(tool.full_name in taken for tool in added):
+    if len(found) < len(used) or any(tool.full_name in taken for tool in family.added):
         return list(tools)
-    return [
-        *(
-            replace(tool, loading=Loading.INTERNAL) if id(tool.handler) in handlers else tool
-            for tool in tools
-        ),
-        *added,
-    ]
+
+    def shape(tool: Tool) -> Tool:
+        if id(tool.handler) not in handlers:
+            return tool
+        names = family.renamed.get(tool.full_name)
+        if names is None:
+            return replace(tool, loading=Loading.INTERNAL)
+        from ferrule.toolkits.shapes.renamed_arguments import rename_parameters
+
+        return rename_parameters(tool, names)
+
+    return [*map(shape, tools), *family.added]
 
 
-def _load_shapes(shapes: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Return the tools of a family, and the names of those whose place they take."""
-    if shapes == "gpt":
-        from ferrule.toolkits.files.patch_tool import apply_patch
+@frozen
+class _Shapes:
+    """The tools of a family, those whose place they take, and those with other parameter names."""
 
-        return (apply_patch,), ("edit_file",)
-    if shapes == "claude":
-        from ferrule.toolkits import anthropic_shapes
+    added: tuple[Tool, ...] = ()
+    replaced: tuple[str, ...] = ()
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
-        return anthropic_shapes.SHAPES, anthropic_shapes.REPLACED
-    return (), ()
+
+def _load_shapes(shapes: str, model: str) -> _Shapes:
+    match shapes:
+        case "gpt":
+            return _load_openai_shapes(model)
+        case "claude":
+            from ferrule.toolkits.shapes import anthropic
+
+            return _Shapes(anthropic.SHAPES, anthropic.REPLACED)
+        case "gemini":
+            from ferrule.toolkits.shapes import gemini
+
+            return _Shapes(gemini.SHAPES, gemini.REPLACED, gemini.RENAMED)
+        case "qwen":
+            from ferrule.toolkits.shapes import qwen
+
+            return _Shapes(qwen.SHAPES, qwen.REPLACED, qwen.RENAMED)
+        case _:
+            return _Shapes()
+
+
+def _load_openai_shapes(model: str) -> _Shapes:
+    from ferrule.toolkits.files.patch_tool import apply_patch
+
+    if model.startswith("openai-responses:"):
+        from ferrule.toolkits.shapes import openai
+
+        typed = openai.choose_shapes(model)
+        if typed:
+            return _Shapes(typed, openai.REPLACED)
+    return _Shapes((apply_patch,), ("edit_file",))
+
+
+def load_memory_tool(chosen: str, workspace: Path) -> tuple[Tool, ...]:
+    """Return `memory`, if the settings switch it on.
+
+    Args:
+        chosen: A folder, `state` for one of Ferrule's own for this workspace, or nothing.
+        workspace: The workspace.
+
+    Raises:
+        ConfigError: The folder is in the workspace or around it, or cannot be made.
+    """
+    if not chosen:
+        return ()
+    from ferrule.toolkits.shapes.memory import make_memory_tool
+
+    if chosen == "state":
+        digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        folder = paths.state() / "memory" / digest
+    else:
+        folder = Path(chosen).expanduser()
+    if not folder.is_absolute():
+        raise ConfigError(
+            f"`tools.memory` is `{chosen}`", hint="say `state`, or an absolute path of a folder"
+        )
+    real = Path(os.path.realpath(folder))
+    root = Path(os.path.realpath(workspace))
+    if real.is_relative_to(root) or root.is_relative_to(real):
+        raise ConfigError(
+            f"`tools.memory`: `{folder}` and the workspace lie in one another",
+            hint="name a folder outside, so that no other tool changes what is remembered",
+        )
+    paths.make_private_folder(folder)
+    return (make_memory_tool(folder),)
 
 
 def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -63,7 +63,7 @@ _UNFINISHED = {
     "BISECT_LOG": "a bisection",
 }
 _MOST_HEAD = 4096
-_COMMANDS = frozenset({"run_command", "bash"})
+_COMMANDS = frozenset({"run_command", "bash", "shell", "local_shell", "run_shell_command"})
 
 
 @frozen

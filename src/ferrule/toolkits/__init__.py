@@ -1,8 +1,7 @@
 """Tools that ship with Ferrule.
 
-Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
-Modules: `anthropic_shapes`, `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`,
-`tasks`.
+Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `search`, `shapes`, `stdlib`.
+Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
 """
 
 from __future__ import annotations

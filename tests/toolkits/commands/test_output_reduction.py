@@ -71,6 +71,8 @@ CASES: dict[str, tuple[float, dict[str, int]]] = {
     "pip_fail": (1, {r"^ERROR: .*": 2}),
     "npm": (0.1, {r"^added \d+ packages.*": 1}),
     "npm_fail": (1, {r"^npm error .*": 4}),
+    "apt": (0.4, {r"^0 upgraded, 10 newly installed.*": 1, r"^Need to get .*": 1}),
+    "apt_fail": (1, {r"^E: .*": 1}),
     "webpack": (1, {r"^ERROR in .*": 1, r"^Module parse failed.*": 1, r"compiled with 1 error": 1}),
 }  # fmt: skip
 

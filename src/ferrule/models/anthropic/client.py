@@ -425,7 +425,7 @@ def _cache_mark(cache: str) -> str:
     return f',"cache_control":{{"type":"ephemeral"{lifetime}}}'
 
 
-_TOOL_TYPES = frozenset({"bash_20250124", "text_editor_20250728"})
+_TOOL_TYPES = frozenset({"bash_20250124", "text_editor_20250728", "memory_20250818"})
 """Types of tools that the API describes itself."""
 
 

@@ -10,6 +10,8 @@ llama.cpp, Ollama and vLLM speak it too. Source: OpenAI's API reference (`POST /
   requires are removed again.
 * The provider searches deferred tools (`tool_search`, a tool of its own that comes first). Those of
   one namespace are sent together, since it shows the model only the namespace.
+* Tools that the API knows by a type (`shell`, `apply_patch`, `local_shell`) are sent to OpenAI
+  itself as that type; their calls and results are items of their own (`tool_types`).
 * Hosted tools are recorded and not dispatched; the approval question of a remote MCP server becomes
   a call (`models.hosted_tools`).
 * A provider that compacts a history by itself (`context_management` in `ModelOptions.extra`)
@@ -55,6 +57,7 @@ from .chat import OpenAIChat
 from .chat_exchange import reasoning_effort
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, build_reply_format, compile_strict
+from .tool_types import TOOL_TYPES, TYPED_CALLS, encode_typed_output
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -126,7 +129,9 @@ class OpenAIResponses(OpenAIChat):
         encoded = self._encoded_tools
         given = (tools, options.provider_tools, options.tool_search)
         if encoded is None or encoded.given != given:
-            encoded = _EncodedTools(tools, options, self.strict, flat=self.flat_tool_search)
+            encoded = _EncodedTools(
+                tools, options, self.strict, flat=self.flat_tool_search, typed=self.is_openai
+            )
             # Only a tuple is remembered: a list could be changed later.
             self._encoded_tools = encoded if isinstance(tools, tuple) else None
         return ResponsesExchange(self, system, encoded, options)
@@ -136,7 +141,13 @@ class _EncodedTools:
     """Tools as they are sent, encoded once for all conversations with the same tools."""
 
     def __init__(
-        self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool, *, flat: bool = False
+        self,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions,
+        strict: bool,
+        *,
+        flat: bool = False,
+        typed: bool = False,
     ) -> None:
         self.given = (tools, options.provider_tools, options.tool_search)
         self.names = ToolNames(tools)
@@ -148,6 +159,9 @@ class _EncodedTools:
         for tool in tools:
             # Only the provider asks for approvals; the model may not give them to itself.
             if tool.name == APPROVAL_TOOL:
+                continue
+            if typed and tool.provider_type in TOOL_TYPES and not tool.deferred:
+                sent.append(TOOL_TYPES[tool.provider_type])
                 continue
             compiled = compile_strict(tool.schema) if strict else None
             if compiled is not None and compiled.is_strict:
@@ -278,6 +292,8 @@ class ResponsesExchange:
         id = quote(message.call_id)
         if message.call_id not in self._approvals:
             kind, caller = self._callers.get(message.call_id, ("function_call", ""))
+            if kind in TYPED_CALLS:
+                return encode_typed_output(kind, message, caller)
             output = _encode_content(message) if message.media else quote(message.text)
             return f'{{"type":"{kind}_output","call_id":{id},"output":{output}{caller}}}'
         approve = "true" if message.success else f'false,"reason":{quote(message.text)}'
@@ -366,12 +382,16 @@ def _find_callers(content: str) -> dict[str, tuple[str, str]]:
     The caller is the hosted program that made the call.
     """
     found: dict[str, tuple[str, str]] = {}
-    if '"custom_tool_call"' not in content and '"caller"' not in content:
+    marks = ('"custom_tool_call"', '"caller"', *(f'"{kind}"' for kind in TYPED_CALLS))
+    if not any(mark in content for mark in marks):
         return found
     for item in map(split_members, split_elements(content)):
         kind = _parse_string(item.get("type"))
-        if kind in ("function_call", "custom_tool_call") and "call_id" in item:
+        if kind in ("function_call", "custom_tool_call", *TYPED_CALLS) and "call_id" in item:
             caller = f',"caller":{item["caller"]}' if "caller" in item else ""
+            limit = split_members(item.get("action", "{}")).get("max_output_length", "null")
+            if kind == "shell_call" and limit != "null":
+                caller += f',"max_output_length":{limit}'
             found[_parse_string(item["call_id"])] = (kind, caller)
     return found
 

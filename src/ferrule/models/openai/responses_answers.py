@@ -24,6 +24,8 @@ from ferrule.models.exact_json import seal, split_elements, split_members
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
 from ferrule.models.provider_errors import error_from_object
 
+from .tool_types import TYPED_CALLS, is_typed_call, read_typed_arguments
+
 _PARAGRAPH = "\n\n"
 _CLIENT_CALLS = ("function_call", "custom_tool_call")
 _APPROVAL_REQUEST = "mcp_approval_request"
@@ -47,6 +49,11 @@ class Item:
         return str(self.fields.get("type", ""))
 
     @property
+    def is_client_call(self) -> bool:
+        """Whether the call is ours to carry out."""
+        return self.type in _CLIENT_CALLS or is_typed_call(self.fields)
+
+    @property
     def arguments(self) -> str:
         """The arguments of a call as JSON text; a custom tool's are its text under `input`."""
         if self.type == "custom_tool_call":
@@ -54,6 +61,8 @@ class Item:
             if not given or not self.text:
                 given = "".join(self.pieces)
             return encode_json({"input": given})
+        if self.type in TYPED_CALLS:
+            return read_typed_arguments(self.fields)
         given = self.fields.get("arguments")
         if isinstance(given, str) and (given or not self.pieces):
             return join_surrogates(given)
@@ -109,7 +118,7 @@ class OutputBuilder:
         calls = tuple(
             _to_call(item, names, cut)
             for item in items
-            if item.type in (*_CLIENT_CALLS, _APPROVAL_REQUEST)
+            if item.is_client_call or item.type == _APPROVAL_REQUEST
         )
         stop = "calls" if calls else "end"
         if cut:
@@ -385,7 +394,7 @@ def _emit_reasoning(answer: AnswerBuilder, item: Item) -> None:
 def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> ToolCall:
     if item.type == _APPROVAL_REQUEST:
         return make_approval_call(item.fields)
-    name = str(item.fields.get("name") or "")
+    name = str(item.fields.get("name") or TYPED_CALLS.get(item.type, ""))
     id = str(item.fields.get("call_id") or "")
     return ToolCall(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
 
@@ -394,7 +403,7 @@ def _find_provider_calls(items: list[Item], names: Mapping[str, str]) -> list[Pr
     """Return what the provider carried out itself. `names` maps sent names to tool names."""
     calls: list[ProviderToolCall] = []
     for item in items:
-        is_hosted_call = item.type.endswith("_call") and item.type not in _CLIENT_CALLS
+        is_hosted_call = item.type.endswith("_call") and not item.is_client_call
         if is_hosted_call or item.type in ("mcp_list_tools", "program"):
             calls.append(_to_provider_call(item))
         elif item.type == "tool_search_output":

@@ -86,6 +86,29 @@ def find_doubts(words: Sequence[Word]) -> Iterator[str]:
         yield from _find_meaning_changes(program, rest)
 
 
+_REPLACES = re.compile(r"-[A-Za-z0-9]*[Ii]|--rep")
+"""Options of `xargs` that put what it reads anywhere into its command."""
+_TAKES_VALUE = re.compile(r"-[A-Za-z0-9]*[aEdLnPs]|--[a-z\-]+")
+"""Options of `xargs` whose value may be the next word."""
+
+
+def _own_options(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the options of `xargs` itself, before the program that it starts.
+
+    A word that may be either, a value or the program, is taken for a value: rather an option of the
+    program too many than one of `xargs` too few.
+    """
+    may_be_value = False
+    for text in texts:
+        if text.startswith("-") and text != "-":
+            yield text
+            may_be_value = _TAKES_VALUE.fullmatch(text) is not None
+        elif may_be_value:
+            may_be_value = False
+        else:
+            return
+
+
 def _find_meaning_changes(program: str, rest: Sequence[Word]) -> Iterator[str]:
     texts = [word.text for word in rest]
     unknown = any(not word.is_known for word in rest)
@@ -108,7 +131,7 @@ def _find_meaning_changes(program: str, rest: Sequence[Word]) -> Iterator[str]:
         yield "`shopt` changes how the lines behind it are read"
     elif program == "enable" and (unknown or "f" in letters):
         yield "`enable -f` loads a library"
-    elif program == "xargs" and any(re.match(r"-[A-Za-z0-9]*[Ii]|--rep", text) for text in texts):
+    elif program == "xargs" and any(map(_REPLACES.match, _own_options(texts))):
         yield "`xargs` puts what it reads into a command"
 
 

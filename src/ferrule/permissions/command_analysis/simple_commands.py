@@ -65,6 +65,7 @@ class CommandWalk:
         self.parts: list[CommandPart] = []
         self.loose: list[Word] = []
         self.doubts: list[str] = []
+        self.file_doubts: set[str] = set()
         self.labels: set[str] = set()
         self.problem: str | None = None
         self.shells = 0
@@ -159,6 +160,7 @@ class CommandWalk:
             problem=self.problem,
             over_limit=over,
             doubts=tuple(dict.fromkeys((*self.doubts, *doubts))),
+            file_doubts=frozenset((*self.file_doubts, *doubts)),
             findings=tuple(findings),
         )
 
@@ -176,7 +178,12 @@ class CommandWalk:
             if part.wrapped_program == "git" and not self._starts_in_root(part):
                 self.parts[index] = replace(part, hazards=(*part.hazards, ""))
         if self.folders.is_changed and re.search(r"\$\{?PWD", text):
-            self.doubts.append("which folder `$PWD` is will be known only when it runs")
+            self._doubt_files("which folder `$PWD` is will be known only when it runs")
+
+    def _doubt_files(self, why: str) -> None:
+        """Note a doubt about nothing but which files the command touches."""
+        self.doubts.append(why)
+        self.file_doubts.add(why)
 
     def _starts_in_root(self, part: CommandPart) -> bool:
         """Return whether a command certainly starts in the workspace itself."""
@@ -186,7 +193,7 @@ class CommandWalk:
     def _judge_redirect(self, redirect: Redirect) -> None:
         target = redirect.target
         if not target.is_known:
-            self.doubts.append(f"which file `{target.raw}` is will be known only when it runs")
+            self._doubt_files(f"which file `{target.raw}` is will be known only when it runs")
         if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
             self.labels.add("network_exfil")
         if redirect.write and not target.text.startswith("/dev/"):

@@ -105,6 +105,7 @@ class CommandAnalysis:
         problem: Why it cannot be judged; a person is asked.
         over_limit: Which limit it exceeds; it is denied.
         doubts: What depends on things that only the shell knows; a person is asked.
+        file_doubts: Those of `doubts` that are about nothing but which files it touches.
         findings: File names that it may not use.
         call_variables: Variables that the call sets and the text does not (`NAME='value'`).
     """
@@ -116,6 +117,7 @@ class CommandAnalysis:
     problem: str | None = None
     over_limit: str | None = None
     doubts: tuple[str, ...] = ()
+    file_doubts: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
     call_variables: tuple[str, ...] = ()
 

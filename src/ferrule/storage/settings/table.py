@@ -312,11 +312,25 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.shapes",
         kind="choice",
         default="auto",
-        choices=("auto", "own", "gpt", "claude"),
+        choices=("auto", "own", "gpt", "claude", "gemini", "qwen"),
         short=(
-            "The shapes of the tools of `coding`: Ferrule's `own`, or those that models "
-            "called `gpt` (`apply_patch`) or `claude` (`bash`, a text editor) were trained on. "
-            "`auto`: by model."
+            "The shapes of the tools of `coding`: Ferrule's `own`, or those that a family of "
+            "models was trained on. `auto`: by model."
+        ),
+        long=(
+            "`gpt`: `apply_patch`, and with `openai-responses:` and GPT-5.1 or later `shell`. "
+            "`claude`: `bash` and a text editor. `gemini`, `qwen`: the names of Gemini CLI and "
+            "Qwen Code."
+        ),
+    ),
+    Setting(
+        key="tools.memory",
+        kind="text",
+        default="",
+        project="never",
+        short=(
+            "Whether the model has the tool `memory`: `state` keeps its notes in a folder of "
+            "Ferrule's own for this workspace, an absolute path in that folder. Default: no."
         ),
     ),
     Setting(

@@ -12,7 +12,7 @@
     session_commands, outputs, output_folder, record   running commands, their output and records
     capture, pipelines, output_copies                  keeping the output that a filter hides
     scripts, steps, retries                            commands for programs instead of models
-    start, session_sandbox, refused_access             the session's sandbox, what it refused
+    start, confinement, session_sandbox, refused_access   the session's sandbox, what it refused
     json_output, syntax_tree, repositories             JSON results, shell grammar, git folders
 
 `TOOLS` are those a session has unless its author asks for more.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -187,10 +187,9 @@ async def run_command(
         "background": background,
         "restart": restart,
     }
-    patch = find_command_patch(command)
-    if patch is not None:
-        start = cwd or _find_shell(values, context).folder
-        return await run_patch(patch[0], context, posixpath.normpath(f"{start}/{patch[1]}"))
+    patched = await apply_command_patch(command, context, cwd)
+    if patched is not None:
+        return patched
     request, planned, folder = _plan(values, context)
     request, note = await _settle_variables(values, request, planned, context)
     if restart:
@@ -211,6 +210,20 @@ async def run_command(
         # The files have the output; a session of many commands must not hold all of it in memory.
         if handle.has_ended:
             handle.outputs.shrink(_PLAIN.max_inline_bytes)
+
+
+async def apply_command_patch(
+    command: str | Sequence[str], context: Context, cwd: str = ""
+) -> str | None:
+    """Apply the patch that a command hands to `apply_patch`; None: it does nothing of the kind.
+
+    Its paths start where the command would.
+    """
+    patch = find_command_patch(command)
+    if patch is None:
+        return None
+    start = cwd or _find_shell({}, context).folder
+    return await run_patch(patch[0], context, posixpath.normpath(f"{start}/{patch[1]}"))
 
 
 async def _shorten(text: str, handle: CommandHandle, context: Context) -> str:

@@ -43,6 +43,7 @@ from ferrule.permissions.command_analysis.program_facts import (
 from ferrule.permissions.command_analysis.shell_words import UNKNOWN, literal_word
 from ferrule.permissions.filesystem.workspace import Workspace
 
+from .confinement import find_confinement
 from .policy import CommandPolicy
 
 SHELL_COMMAND = ("bash", "--noprofile", "--norc", "-c")
@@ -69,6 +70,8 @@ _FULL_SCREEN = word_set(
     "vi vim nvim view nano pico emacs micro joe mcedit top htop btop tig lazygit"
 )
 """Programs that do nothing without a terminal, unless an option says otherwise."""
+_PAINTS_ALWAYS = frozenset({"watch"})
+"""Programs that do nothing without a terminal, whatever their options."""
 
 _NO_SHELL = (
     "no shell may run (it does where a sandbox confines commands, or where a person has set "
@@ -252,7 +255,8 @@ def _check_terminal(analysis: CommandAnalysis) -> None:
         words = [word.text for word in part.words_after_wrappers]
         name = program_name(words[0]) if words else ""
         # With an option it may run without one: `vim -es`, `emacs --batch`, `top -b`.
-        if name in _FULL_SCREEN and not any(word.startswith("-") for word in words[1:]):
+        has_option = any(word.startswith("-") for word in words[1:])
+        if name in _PAINTS_ALWAYS or (name in _FULL_SCREEN and not has_option):
             raise RetryCall(
                 f"`{name}` was not run: it needs a terminal, and commands have none; use a tool "
                 "that changes files, or a program that prints"
@@ -304,6 +308,9 @@ def _check_folder(
     opened = OpenedFolders()
     if policy.confine is not None:
         opened = OpenedFolders(policy.confine.readable, policy.confine.writable)
+    confinement = find_confinement(policy) if findings else None
+    if confinement is not None:
+        opened = confinement.add_to(opened)
     for finding in findings:
         if not opened.cover(finding):
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {finding.why}")

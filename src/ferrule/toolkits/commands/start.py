@@ -11,14 +11,12 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.events import CallConfined
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.backends.missing_protection import MissingProtections
-from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 
+from .confinement import choose_confining_backend
 from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
 from .request import CommandRequest
@@ -62,13 +60,7 @@ def _is_confined(context: Context, policy: CommandPolicy) -> bool:
     if isinstance(given, Sandbox):
         required = given.policy
         return required is not None and not given.protections().find_missing(required.require)
-    if policy.on_missing_protection == "off":
-        return False
-    try:
-        choose_backend(_sandbox_policy(context, policy), probe())
-    except MissingProtections:
-        return False
-    return True
+    return choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
 
 
 def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None:

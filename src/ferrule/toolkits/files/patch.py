@@ -202,6 +202,9 @@ def find_edits(text: str, change: FileChange, where: str) -> dict[str, Any]:
             edits.append(_widen(text, place, place, new))
             continue
         found = find_matches(text, Edit(old, new))
+        # A hunk has whole lines: one that fits behind an indentation lacks that indentation.
+        whole = [each for each in found if each.start == 0 or text[each.start - 1] == "\n"]
+        found = whole or found
         match = _choose(text, found, start, hunk, is_anchored=anchored is not None)
         if match is None and len(found) > 1:
             places = ", ".join(str(each.line) for each in found[:8])
@@ -209,7 +212,7 @@ def find_edits(text: str, change: FileChange, where: str) -> dict[str, Any]:
                 f"hunk {number} of {where} fits at lines {places}; nothing was changed. Give more "
                 "lines of context, or the line above it, such as a function's, after `@@`"
             )
-        if match is None or match.grade != "exact":
+        if match is None or match.grade != "exact" or not whole:
             # The tool finds it by its looser grades, or says why not.
             edits.append({"old_string": old, "new_string": new})
         else:

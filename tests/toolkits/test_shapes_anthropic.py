@@ -17,8 +17,8 @@ from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import ApprovalAnswer
 from ferrule.testing import RecordingApprover
 from ferrule.toolkits import BROWSE_TOOLS, COMMAND_TOOLS, FILE_TOOLS
-from ferrule.toolkits.anthropic_shapes import SHAPES
 from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.shapes.anthropic import SHAPES
 
 EDITOR = "str_replace_based_edit_tool"
 

@@ -9,14 +9,15 @@ SDK's `ToolBash20250124Param` and `ToolTextEditor20250728Param`, and the API's p
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from ferrule.core.calls import ErrorType
-from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.errors import RetryCall
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import PROVIDER_TYPE, Tool
+
+from .calls import ShapeCalls, require
 
 REPLACED = ("run_command", "read_file", "list_files", "edit_file", "write_file")
 """Tools whose place these take."""
@@ -36,16 +37,7 @@ _KNOWN_AS = {
 """Names in our refusals that the model does not know, and the ones that it knows."""
 
 
-async def _call(context: Context, name: str, arguments: dict[str, Any]) -> str:
-    if context.call is None:
-        raise ToolFailed(ErrorType.INTERNAL_ERROR, "this tool needs a session to make its calls")
-    result = await context.call(name, arguments)
-    if not result.success:
-        message = result.error_message or f"`{name}` failed"
-        for own, known in _KNOWN_AS.items():
-            message = message.replace(f"`{own}`", f"`{known}`")
-        raise ToolFailed(result.error_type, message)
-    return str(result.data)
+_CALLS = ShapeCalls(_KNOWN_AS)
 
 
 @tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
@@ -60,7 +52,7 @@ async def bash(
     if not command.strip() and not restart:
         raise RetryCall("`command` is empty; give a command line, or `restart: true`")
     given = {"command": command if command.strip() else "true", "restart": restart}
-    return await _call(context, "run_command", given)
+    return await _CALLS.run_command(context, given)
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
@@ -86,31 +78,22 @@ async def str_replace_based_edit_tool(  # noqa: PLR0913  the parameters of the A
     match command:
         case "view":
             if context.resource(Workspace).stat(path).kind == "dir":
-                return await _call(context, "list_files", given)
-            return await _call(context, "read_file", {**given, **_read_range(view_range)})
+                return await _CALLS.call(context, "list_files", given)
+            return await _CALLS.call(context, "read_file", {**given, **_read_range(view_range)})
         case "create":
-            content = _require("file_text", file_text, command)
-            return await _call(context, "write_file", {**given, "content": content})
+            content = require("file_text", file_text, command)
+            return await _CALLS.call(context, "write_file", {**given, "content": content})
         case "str_replace":
             edit = {
-                "old_string": _require("old_str", old_str, command),
+                "old_string": require("old_str", old_str, command),
                 "new_string": new_str or "",
             }
-            return await _call(context, "edit_file", {**given, **edit})
+            return await _CALLS.call(context, "edit_file", {**given, **edit})
         case "insert":
-            line = _require("insert_line", insert_line, command) + 1
-            text = _require("insert_text", insert_text, command)
+            line = require("insert_line", insert_line, command) + 1
+            text = require("insert_text", insert_text, command)
             lines = {"line_start": line, "new_content": text}
-            return await _call(context, "insert_lines", {**given, **lines})
-
-
-T = TypeVar("T")
-
-
-def _require(name: str, value: T | None, command: str) -> T:
-    if value is None:
-        raise RetryCall(f"`{command}` needs `{name}`")
-    return value
+            return await _CALLS.call(context, "insert_lines", {**given, **lines})
 
 
 def _read_range(given: list[int] | None) -> dict[str, int]:

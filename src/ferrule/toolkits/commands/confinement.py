@@ -1,0 +1,40 @@
+"""What the kernel holds commands to, as far as the gate's decisions rest on it."""
+
+from __future__ import annotations
+
+from ferrule.permissions.call_analysis import Confinement
+from ferrule.sandbox.backends.missing_protection import MissingProtections, SandboxBackend
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
+
+from .policy import CommandPolicy
+
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
+_SYSTEM_FACTS = ("/etc/os-release", "/proc/cpuinfo", "/proc/meminfo", "/proc/version")
+_OWN_FOLDERS = ("/tmp", "/var/tmp")
+"""Folders of a session in place of the machine's, where the backend makes a view of its own."""
+
+
+def choose_confining_backend(
+    confine: SandboxPolicy, policy: CommandPolicy
+) -> SandboxBackend | None:
+    """Return the backend that enforces all that is required; None: there is or is to be none."""
+    if policy.on_missing_protection == "off":
+        return None
+    try:
+        return choose_backend(confine, probe())
+    except MissingProtections:
+        return None
+
+
+def find_confinement(policy: CommandPolicy) -> Confinement | None:
+    """Return what the kernel holds commands of a policy to; None: to less than is required.
+
+    Backends without a view of their own show the machine's `/tmp`, or close it.
+    """
+    backend = choose_confining_backend(policy.confine, policy) if policy.confine else None
+    if backend is None:
+        return None
+    own = _OWN_FOLDERS if backend.name in ("namespaces", "bubblewrap") else ()
+    return Confinement((*_SYSTEM_FOLDERS, *_SYSTEM_FACTS), own)

@@ -1,0 +1,59 @@
+"""What the gate is told of the kernel's confinement, and where it is told nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ferrule.sandbox.backends.missing_protection import MissingProtections
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.toolkits.commands import CommandPolicy, confinement
+from ferrule.toolkits.commands.confinement import find_confinement
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> CommandPolicy:
+    return CommandPolicy(confine=SandboxPolicy(tmp_path))
+
+
+@pytest.mark.proves("command.all-granted")
+def test_a_command_that_is_not_held_as_required_has_no_confinement(
+    policy: CommandPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_confinement(replace(policy, confine=None)) is None
+    assert find_confinement(replace(policy, on_missing_protection="off")) is None
+
+    def refuse(confine: SandboxPolicy, probes: object) -> object:
+        raise MissingProtections((), choose_backend_of(confine))
+
+    def choose_backend_of(confine: SandboxPolicy) -> object:
+        try:
+            return choose_backend(confine, probe())
+        except MissingProtections as error:
+            return error.backend
+
+    monkeypatch.setattr(confinement, "choose_backend", refuse)
+    assert find_confinement(policy) is None
+    assert find_confinement(replace(policy, on_missing_protection="ask")) is None
+
+
+@pytest.mark.proves("command.all-granted")
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("namespaces", ("/tmp", "/var/tmp")), ("bubblewrap", ("/tmp", "/var/tmp")), ("landlock", ())],
+)
+def test_only_a_backend_with_a_view_of_its_own_has_a_tmp_of_its_own(
+    policy: CommandPolicy, monkeypatch: pytest.MonkeyPatch, name: str, own: tuple[str, ...]
+) -> None:
+    try:
+        backend = choose_backend(policy.confine or SandboxPolicy(Path("/")), probe())
+    except MissingProtections:
+        pytest.skip("this machine cannot hold commands as required")
+    named = replace(backend, name=name)
+    monkeypatch.setattr(confinement, "choose_backend", lambda confine, probes: named)
+    found = find_confinement(policy)
+    assert found is not None and found.own == own and "/etc" not in found.readable
