@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search durable mcp-calls
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,6 +70,14 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
 	$(PYTHON) benchmarks/peers/goals.py build/peers.json --page docs/speed.md
 	$(PYTHON) benchmarks/peers/report.py build/peers.json
+
+durable: $(READY) ## durable runs on PostgreSQL beside the peers: in one process, by workers (ARGS="--systems ferrule_pg --rtt 2")
+	$(PYTHON) benchmarks/durable/environments.py
+	$(PYTHON) benchmarks/durable/environments.py --run stub run.py $(ARGS)
+
+mcp-calls: $(READY) ## calls a second of `ferrule serve mcp` beside the official SDK's server and fastmcp
+	$(PYTHON) benchmarks/durable/environments.py mcp
+	$(PYTHON) benchmarks/durable/environments.py --run mcp mcp_calls.py --ferrule $(CURDIR)/$(BIN)/ferrule $(ARGS)
 
 shape: $(READY) ## the shape of the code as figures (ARGS="COMMIT --peer h11" measures beside it)
 	$(BIN)/python benchmarks/shape.py $(ARGS)
