@@ -9,7 +9,7 @@ import time
 import psycopg
 from model import prompt
 
-from ferrule.engine.distributed.jobs import SCHEMA, Job, Jobs
+from ferrule.engine.distributed.jobs import Job, Jobs
 
 DATABASE = os.environ["BENCH_DATABASE"]
 CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "200"))
@@ -39,7 +39,7 @@ class System:
             self.jobs.submit(Job(prompt(one), run=one))
         handed = time.perf_counter() - began
         with psycopg.connect(DATABASE, autocommit=True) as db:
-            ask = f"SELECT count(*) FROM {SCHEMA}.workflow_status WHERE status='SUCCESS' AND workflow_uuid = ANY(%s)"
+            ask = "SELECT count(*) FROM ferrule.jobs WHERE state = 'ended' AND run = ANY(%s)"
             while db.execute(ask, (ids,)).fetchone()[0] < len(ids):
                 await asyncio.sleep(0.05)
                 if time.perf_counter() - began > 120 or any(

@@ -116,7 +116,7 @@ class WriteBatch(threading.local):
             self._loop = loop
             self._waiting = {}
             if isinstance(self.journal, RemoteJournal):
-                self._remote = _RemoteWrites(self.journal, self.journal, self.lock)
+                self._remote = _RemoteWrites(self.journal, self.lock)
         return loop
 
     def _write(self, journal: BatchJournal) -> None:
@@ -141,11 +141,8 @@ _BATCHES: weakref.WeakValueDictionary[int, WriteBatch] = weakref.WeakValueDictio
 class _RemoteWrites:
     """The writes of one event loop to a journal on a server."""
 
-    def __init__(
-        self, journal: Journal, shared: RemoteJournal, lock: AbstractContextManager[object]
-    ) -> None:
+    def __init__(self, journal: RemoteJournal, lock: AbstractContextManager[object]) -> None:
         self._journal = journal
-        self._shared = shared
         self._lock = lock
         self._logs: dict[Writer, asyncio.Future[None]] = {}
         self._released: dict[str, asyncio.Future[None]] = {}
@@ -210,14 +207,14 @@ class _RemoteWrites:
             errors = self._write_batches(taken) if taken else {}
             try:
                 if released:
-                    self._shared.release_batch(released)
+                    self._journal.release_batch(released)
             except FerruleError as error:
                 return errors, error
         return errors, None
 
     def _write_batches(self, taken: list[_Taken]) -> dict[Writer, BaseException]:
         try:
-            self._shared.append_batches([one[1:] for one in taken])
+            self._journal.append_batches([one[1:] for one in taken])
         except FerruleError as error:
             return self._write_each(taken, error)
         for log, _, events in taken:

@@ -117,7 +117,7 @@ class BatchJournal(Protocol):
 
 
 @runtime_checkable
-class RemoteJournal(BatchJournal, Protocol):
+class RemoteJournal(Journal, BatchJournal, Protocol):
     """A batch journal on a server: each write takes a network and a disk, so threads do them.
 
     A new session is taken by its first append, not before: that is a write less.
