@@ -71,6 +71,14 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 	$(PYTHON) benchmarks/peers/goals.py build/peers.json --page docs/speed.md
 	$(PYTHON) benchmarks/peers/report.py build/peers.json
 
+durable: $(READY) ## durable runs on PostgreSQL beside the peers: in one process, by workers (ARGS="--systems ferrule_pg --rtt 2")
+	$(PYTHON) benchmarks/durable/environments.py
+	$(PYTHON) benchmarks/durable/environments.py --run stub run.py $(ARGS)
+
+mcp-calls: $(READY) ## calls a second of `ferrule serve mcp` beside the official SDK's server and fastmcp
+	$(PYTHON) benchmarks/durable/environments.py mcp
+	$(PYTHON) benchmarks/durable/environments.py --run mcp mcp_calls.py --ferrule $(CURDIR)/$(BIN)/ferrule $(ARGS)
+
 shape: $(READY) ## the shape of the code as figures (ARGS="COMMIT --peer h11" measures beside it)
 	$(BIN)/python benchmarks/shape.py $(ARGS)
 
@@ -103,6 +111,9 @@ subscribers: $(READY) ## 500 live readers of the console over loopback, ten of t
 
 bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py
+
+many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by words, resume, verify
+	$(BIN)/python benchmarks/many_sessions.py $(ARGS)
 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)

@@ -19,7 +19,7 @@ from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.engine.distributed import job_run as working
 from ferrule.engine.distributed.draining import DrainingJournal
 from ferrule.engine.distributed.job_run import SessionTurns, run_job
-from ferrule.engine.distributed.jobs import Job, driver_url, libpq_url, queue_options
+from ferrule.engine.distributed.jobs import Job, libpq_url
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -333,18 +333,12 @@ def test_a_key_names_the_run_and_its_new_session() -> None:
 def test_a_job_comes_out_of_the_queue_as_it_went_in_and_what_is_newer_is_dropped() -> None:
     job = Job("look", tenant="acme", priority=3, options={"max_turns": 2}).with_name()
     assert Job.of({**job.as_dict(), "colour": "red"}) == job
-    assert queue_options(job, 2.5)["queue_partition_key"] == "acme"
-    assert (queue_options(job, 2.5)["priority"], queue_options(job, 2.5)["delay_seconds"]) == (
-        3,
-        2.5,
-    )
 
 
 @pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize("start", ["postgres://", "postgresql://", "postgresql+psycopg://"])
 def test_a_database_is_named_as_postgresql_programs_name_it(start: str) -> None:
     assert libpq_url(f"{start}ann@db/x") == "postgresql://ann@db/x"
-    assert driver_url(f"{start}ann@db/x") == "postgresql+psycopg://ann@db/x"
 
 
 @pytest.mark.proves("scale.errors")

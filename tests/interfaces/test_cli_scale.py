@@ -65,7 +65,7 @@ def test_a_command_that_cannot_be_meant_is_refused(
 def test_a_database_that_is_away_is_said_in_a_line(
     words: tuple[str, ...], folder: Path, ferrule: Callable[..., Any]
 ) -> None:
-    pytest.importorskip("dbos", reason="needs the extra `scale`")
+    pytest.importorskip("psycopg", reason="needs the extra `scale`")
     ran = ferrule(*words)
     assert ran.code == 1
     assert "the database of the queue cannot be reached" in ran.err
@@ -76,11 +76,11 @@ def test_a_database_that_is_away_is_said_in_a_line(
 def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dbos", None)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     with SqliteJournal(tmp_path / "journal.db") as journal:
         for start in (
             lambda: Jobs(NOWHERE),
-            Worker(NOWHERE, assemble_for_job, journal=journal)._launch,
+            Worker(NOWHERE, assemble_for_job, journal=journal).run,
         ):
             with pytest.raises(DistributedExtraMissing) as error:
                 start()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from cluster import Cluster
 
-pytest.importorskip("dbos", reason="needs the extra `scale`")
+pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
 from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
@@ -345,7 +345,8 @@ def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: F
     fleet.worker(leaving).terminate()
     assert fleet.worker(leaving).wait(timeout=SECONDS) == 0
     assert of(fleet.records(job.session), RunFinished) == []
-    free = "SELECT 1 FROM ferrule.sessions WHERE session = %s AND holder IS NULL"
+    # Another worker that is there may have taken it by now, which is a token more.
+    free = "SELECT 1 FROM ferrule.sessions WHERE session = %s AND (holder IS NULL OR token > 1)"
     assert fleet.sql(free, job.session), "the lease was given back"
     fleet.start()
     fleet.attempt("stopped", but=leaving)
@@ -366,7 +367,7 @@ def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
 def test_what_cannot_be_reached_scheduled_or_found_is_said_in_a_line(fleet: Fleet) -> None:
     with pytest.raises(QueueUnreachable, match="cannot be reached"):
         Jobs("postgresql://nobody@localhost:1/none")
-    with pytest.raises(ConfigError, match="every day"):
+    with pytest.raises(ConfigError, match="2 fields"):
         fleet.jobs.schedule("nightly", "every day", Job("say good night"))
     with pytest.raises(ConfigError, match="new id each time"):
         fleet.jobs.schedule("nightly", "0 3 * * *", Job("say good night", run="once"))

@@ -100,7 +100,6 @@ HEAVY = {
     "cryptography": {"storage.audit.signing"},
     "xllamacpp": {"models"},
     "psycopg": {"storage", "engine.distributed"},
-    "dbos": {"engine.distributed"},
     "obstore": {"storage"},
     "opentelemetry": {
         "engine.telemetry.telemetry",

@@ -292,7 +292,9 @@ class Driver:
         """
         for extension in reversed(self.extensions):
             opened = extension.before_open(opened)
-        self.log.journal.lease(self.log.identity.session)
+        if opened is None or not self.log.write_batch.is_remote:
+            # On a server, the first write takes a new session.
+            self.log.journal.lease(self.log.identity.session)
         self.log.is_recorded = opened is None
         if opened is not None:
             self.feed(opened)
@@ -369,7 +371,11 @@ class Driver:
     ) -> ToolResult:
         """Run one tool without a model (`DirectCalls`)."""
         await self.start()
-        return await self._direct.call(tool, arguments, by)
+        self.log.write_batch.active_runs += 1
+        try:
+            return await self._direct.call(tool, arguments, by)
+        finally:
+            self.log.write_batch.active_runs -= 1
 
     def reset_exchange(self) -> None:
         """Forget the exchange: the next request goes to the agent's current model."""
@@ -446,7 +452,7 @@ class Driver:
             if tasks:
                 await cancel_all(tasks)
         if finish is None:
-            self.log.flush()
+            await self.log.flush_together()
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
@@ -580,7 +586,7 @@ class Driver:
 
     async def _ask_person(self, command: RequestApproval) -> list[Command]:
         """Ask a person to approve a call, and feed the answer."""
-        self.log.flush()
+        await self.log.flush_together()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
         async with AsyncExitStack() as held:

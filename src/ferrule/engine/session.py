@@ -681,7 +681,7 @@ class Session(Generic[OutputT]):
         try:
             await self.driver.cleanup.run()
         finally:
-            self.driver.log.journal.release(self.id)
+            await self.driver.log.write_batch.release(self.id)
 
     def copy_media(self, history: MessageHistory) -> None:
         """Keep the media of an earlier conversation as this session's own.

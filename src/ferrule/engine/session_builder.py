@@ -126,7 +126,7 @@ def build_session(
 
         dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
     if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
-        agent.write_batch = WriteBatch(agent.journal)
+        agent.write_batch = WriteBatch.of(agent.journal)
     driver = Driver(
         machine,
         dispatcher,

@@ -49,7 +49,7 @@ class SessionLog:
     ) -> None:
         self.journal = journal
         self.identity = identity
-        self.write_batch = together or WriteBatch(journal)
+        self.write_batch = together or WriteBatch.of(journal)
         self.outlet: Outlet | None = None
         self._observers: tuple[Observer, ...] = ()
         self._outlet_watched = False
@@ -92,11 +92,20 @@ class SessionLog:
         Raises JournalError, and keeps them, if that fails.
         """
         if self.unwritten:
-            self.journal.append(
-                self.identity.session, self.identity.run, self.unwritten, identity=self.identity
-            )
-            self.unwritten = []
-            self.is_recorded = True
+            with self.write_batch.lock:
+                # A thread may have written them while this one waited.
+                if self.unwritten:
+                    self._append()
+        self._on_flush()
+
+    def _append(self) -> None:
+        self.journal.append(
+            self.identity.session, self.identity.run, self.unwritten, identity=self.identity
+        )
+        self.unwritten = []
+        self.is_recorded = True
+
+    def _on_flush(self) -> None:
         if self.outlet is not None:
             self.outlet.on_flush()
             # Read here, before each request to the model, and not for every piece of its answer.
@@ -105,8 +114,14 @@ class SessionLog:
     async def flush_together(self) -> None:
         """Write all unwritten events, in one write with those of other sessions that wait too.
 
-        The events are also written if it is cancelled while it waits for the others.
+        The events are also written if it is cancelled while it waits for the others. Raises
+        JournalError, and keeps them, if that fails.
         """
+        if self.write_batch.is_remote:
+            if self.unwritten:
+                await self.write_batch.write(self)
+            self._on_flush()
+            return
         try:
             if self.write_batch.active_runs > 1:
                 await self.write_batch.write(self)

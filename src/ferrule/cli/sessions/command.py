@@ -29,6 +29,8 @@ from .rewind import fork, rewind
 
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
+    from ferrule.storage.journal.protocols import Journal
+    from ferrule.storage.journal.sessions import SessionInfo
 
 
 @click.group()
@@ -56,10 +58,7 @@ def list_sessions(number: int, as_json: bool) -> None:
     from ferrule.runtime.assemble import open_journal
 
     with open_journal() as store:
-        # Archiving is recorded in a session of its own (`storage.export.archive`): not listed.
-        rows = [
-            row for row in store.sessions() if not row.session.startswith(ARCHIVE_SESSION_PREFIX)
-        ][:number]
+        rows = _read_newest(store, number)
     if as_json:
         click.echo(encode_json([asdict(row) for row in rows], indent=2))
         return
@@ -71,6 +70,17 @@ def list_sessions(number: int, as_json: bool) -> None:
             f"{question}"
         )
         click.echo(escape_invisible(line))
+
+
+def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
+    """Return the newest sessions, without those in which archiving is recorded."""
+    limit = number
+    while True:
+        found = store.sessions(limit=limit)
+        rows = [row for row in found if not row.session.startswith(ARCHIVE_SESSION_PREFIX)]
+        if len(rows) >= number or len(found) < limit:
+            return rows[:number]
+        limit *= 2
 
 
 @sessions.command()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, JournalRecord
 from ferrule.core.identity import Identity
-from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.protocols import Journal, RemoteJournal
 from ferrule.storage.journal.sessions import SessionInfo
 
 
@@ -74,3 +74,25 @@ class DrainingJournal:
 
     def close(self) -> None:
         self._journal.close()
+
+
+class DrainingRemoteJournal(DrainingJournal):
+    """A journal on a server, whose writes sessions share, until `leave`."""
+
+    def __init__(self, journal: RemoteJournal) -> None:
+        super().__init__(journal)
+        self._remote = journal
+
+    def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+        self._check()
+        self._remote.append_batches(batches)
+
+    def release_batch(self, sessions: Sequence[str]) -> None:
+        self._remote.release_batch(sessions)
+
+
+def make_draining(journal: Journal) -> DrainingJournal:
+    """Return the journal as jobs of a worker see it."""
+    if isinstance(journal, RemoteJournal):
+        return DrainingRemoteJournal(journal)
+    return DrainingJournal(journal)

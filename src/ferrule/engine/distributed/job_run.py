@@ -17,12 +17,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
+from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.protocols import Journal
 
 from .jobs import Job, build_outcome
@@ -73,7 +75,7 @@ async def run_job(
     async with (turns or SessionTurns()).of(job.session):
         while True:
             try:
-                begun, outcome = find_outcome(journal, job)
+                begun, outcome = await run_blocking(partial(find_outcome, journal, job))
                 if outcome is not None:
                     return outcome
                 await _continue(job, make(job, journal), begun)
@@ -83,7 +85,8 @@ async def run_job(
                 await asyncio.sleep(RETRY_SECONDS)
             except FerruleError:
                 # How the run ended is in the journal; what never became a run is raised.
-                if find_outcome(journal, job)[1] is None:
+                found = await run_blocking(partial(find_outcome, journal, job))
+                if found[1] is None:
                     raise
 
 

@@ -4,41 +4,31 @@
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
     jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `build_outcome` makes it
 
-The queue is DBOS's (durable workflows in PostgreSQL): submitting a job is one transaction, and a
-job is worked until it has an outcome, whatever happens to workers. The run's id is the workflow's:
-submitting the same job twice gives one run.
+The queue is a table (`job_queue`): submitting jobs is one statement, and a job is worked until it
+has an outcome, whatever happens to workers. The key of a job is its run's id: submitting the same
+job twice gives one run.
 
-Not protected: whoever may write the queue's tables decides what workers do (jobs are stored
-pickled), for any tenant. Who may submit what is for the program that calls `Jobs` to decide.
+Not protected: whoever may write the queue's tables decides what workers do, for any tenant. Who may
+submit what is for the program that calls `Jobs` to decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.storage.journal.postgres_connection import is_storable
 
-if TYPE_CHECKING:
-    from dbos import DBOSClient
+from .cron import parse_cron
+from .job_queue import JobQueue, StoredJob
 
-QUEUE = "ferrule.runs"
-WORKFLOW = "ferrule.run"
-SCHEDULED = "ferrule.scheduled"
-APPLICATION = "ferrule"
-VERSION = "1"
-"""Version of a job in the queue.
-
-Workers take jobs of their own version only, so it changes with the form of a job and not with a
-build.
-"""
-SCHEMA = "ferrule_queue"
 MAX_PRIORITY = 2**31 - 1
-
-
 POLL_SECONDS = 0.2
 """Seconds between two polls for an outcome."""
 MAX_WORKERS = 20
@@ -88,6 +78,9 @@ class Job:
     def __post_init__(self) -> None:
         if not (self.tenant.strip() and self.user.strip()):
             raise ConfigError("a job needs a tenant and a user", code="identity_blank")
+        names = (self.run, self.session, self.tenant, self.user)
+        if not is_storable("".join(names)):
+            raise ConfigError(f"unusable name in {names!r}", code="job_name")
         if not 0 <= self.priority <= MAX_PRIORITY:
             raise ConfigError(
                 f"priority = {self.priority}", hint=f"use 0 to {MAX_PRIORITY}; 1 goes first"
@@ -106,23 +99,10 @@ class Job:
         return asdict(self)
 
     @staticmethod
-    def of(values: dict[str, Any]) -> Job:
+    def of(values: Mapping[str, Any]) -> Job:
         """Load a job from the queue; fields of a newer version are dropped."""
         known = {name: values[name] for name in Job.__dataclass_fields__ if name in values}
         return Job(**known)
-
-
-def queue_options(job: Job, delay: float = 0) -> dict[str, Any]:
-    """Return how a named job is put into the queue."""
-    return {
-        "queue_name": QUEUE,
-        "workflow_name": WORKFLOW,
-        "workflow_id": job.run,
-        "app_version": VERSION,
-        "queue_partition_key": job.tenant,
-        **({"priority": job.priority} if job.priority else {}),
-        **({"delay_seconds": delay} if delay else {}),
-    }
 
 
 def build_outcome(
@@ -158,14 +138,6 @@ class WaitingJob:
     worker: str
 
 
-_STATES = {
-    "ENQUEUED": "waiting",
-    "DELAYED": "waiting",
-    "PENDING": "working",
-    "CANCELLED": "cancelled",
-}
-
-
 class Jobs:
     """The queue, for those who submit jobs. `database` is a PostgreSQL URL.
 
@@ -173,45 +145,32 @@ class Jobs:
     """
 
     def __init__(self, database: str) -> None:
-        try:
-            from dbos import DBOSClient, run_dbos_database_migrations
-        except ImportError as error:
-            raise DistributedExtraMissing(
-                "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
-            ) from error
         check_connection(database)
-        address = driver_url(database)
-        run_dbos_database_migrations(address, schema=SCHEMA)
-        self._client: DBOSClient = DBOSClient(
-            system_database_url=address, dbos_system_schema=SCHEMA, application_name=APPLICATION
-        )
+        self._queue = JobQueue(libpq_url(database))
 
     def submit(self, job: Job, *, delay: float = 0) -> Job:
         """Submit a job, and return it with its ids. `delay` is in seconds.
 
         A run that exists already stays as it is.
         """
-        job = job.with_name()
-        handed: Any = queue_options(job, delay)
-        self._client.enqueue(handed, job.as_dict())
-        return job
+        return self.submit_all([job], delay=delay)[0]
+
+    def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
+        """Submit jobs, all of them or none, and return them with their ids."""
+        named = [job.with_name() for job in jobs]
+        self._queue.submit([job.as_dict() for job in named], delay)
+        return named
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
-        from dbos import error as errors
-
-        handle = self._handle(run)
-        try:
-            return handle.get_result(polling_interval_sec=POLL_SECONDS)
-        except errors.DBOSAwaitedWorkflowCancelledError:
-            return build_outcome(
-                self._job(handle.get_status()), "cancelled", detail="the job was cancelled"
-            )
-        except errors.DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
-            detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
-            return build_outcome(
-                self._job(handle.get_status()), "failed", code="job_given_up", detail=detail
-            )
+        while True:
+            found = self._find(run)
+            if found.outcome is not None:
+                return found.outcome
+            if found.state == "cancelled":
+                job = Job.of(found.job)
+                return build_outcome(job, "cancelled", detail="the job was cancelled")
+            time.sleep(POLL_SECONDS)
 
     def cancel(self, run: str) -> None:
         """Stop a job. Raises UnknownJob.
@@ -220,70 +179,50 @@ class Jobs:
         a result for every call, within about a second. If its worker is gone, the run stays open in
         its session until that is resumed.
         """
-        self._handle(run)
-        self._client.cancel_workflow(run)
+        self._find(run)
+        self._queue.cancel(run)
 
-    def _handle(self, run: str) -> Any:
-        from dbos import error as errors
-
-        client: Any = self._client
-        try:
-            return client.retrieve_workflow(run)
-        except errors.DBOSNonExistentWorkflowError as error:
-            raise UnknownJob(
-                f"there is no job `{run}`", hint="`ferrule submit --list` lists them"
-            ) from error
-
-    @staticmethod
-    def _job(status: Any) -> Job:
-        given: Any = status.input
-        return Job.of(given["args"][0]) if given and given.get("args") else Job("?")
+    def _find(self, run: str) -> StoredJob:
+        found = self._queue.find(run)
+        if found is None:
+            raise UnknownJob(f"there is no job `{run}`", hint="`ferrule submit --list` lists them")
+        return found
 
     def recent(self, limit: int = 20) -> Iterator[WaitingJob]:
         """Return jobs, the newest first."""
-        for status in self._client.list_workflows(name=WORKFLOW, limit=limit, sort_desc=True):
-            job, state = self._job(status), _STATES.get(status.status, "failed")
-            if status.status == "SUCCESS":
-                output: Any = status.output
-                state = output["stop"] if output["stop"] in ("done", "cancelled") else "failed"
-            yield WaitingJob(
-                status.workflow_id, state, job.tenant, job.text, status.executor_id or ""
-            )
+        for found in self._queue.list_recent(limit):
+            state = found.state
+            if state == "ended":
+                state = found.stop if found.stop in ("done", "cancelled") else "failed"
+            job = Job.of(found.job)
+            yield WaitingJob(found.run, state, job.tenant, job.text, found.worker)
 
     def schedule(self, name: str, cron: str, job: Job) -> None:
         """Submit the job repeatedly, at the times of a cron expression.
 
         The expression is in UTC and has five fields, or six with seconds first. Each time is a new
         run, in a new session unless the job names one. A schedule of the same name is replaced.
-        Workers see it within five seconds; times at which no worker runs are skipped. Raises
-        ConfigError.
+        Times at which no worker runs are skipped. Raises ConfigError.
         """
         if not name.strip():
             raise ConfigError("a schedule needs a name", hint="use `--cron 'nightly=0 3 * * *'`")
         if job.run:
             raise ConfigError("a scheduled job gets a new id each time", hint="leave its id out")
-        schedule: Any = {
-            "schedule_name": name,
-            "workflow_name": SCHEDULED,
-            "schedule": cron,
-            "context": job.as_dict(),
-        }
-        from dbos import error as errors
-
         try:
-            self._client.apply_schedules([schedule])
-        except errors.DBOSException as error:
+            due = parse_cron(cron).next_after(datetime.now(UTC))
+        except ValueError as error:
             raise ConfigError(
                 f"schedule `{cron}`: {error}", hint="use `0 3 * * *`: each night at three"
             ) from error
+        self._queue.schedule(name, cron, job.as_dict(), due)
 
     def unschedule(self, name: str) -> None:
         """Remove a schedule."""
-        self._client.delete_schedule(name)
+        self._queue.unschedule(name)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._client.destroy()
+        """Close the connection."""
+        self._queue.close()
 
 
 def libpq_url(database: str) -> str:
@@ -292,11 +231,6 @@ def libpq_url(database: str) -> str:
         if database.startswith(start):
             return f"postgresql://{database.removeprefix(start)}"
     raise ConfigError("a queue lives in PostgreSQL", hint="use `postgresql://user@host/database`")
-
-
-def driver_url(database: str) -> str:
-    """Return the URL in the form of SQLAlchemy, with psycopg 3."""
-    return libpq_url(database).replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 def check_connection(database: str) -> None:

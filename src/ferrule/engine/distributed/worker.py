@@ -2,67 +2,63 @@
 
     Worker("postgresql://ferrule@db/ferrule", make_agent, concurrency=16).run()
 
-DBOS does the queue, retries of the database, the distribution of jobs and their outcomes.
-`heartbeats` finds out whose jobs are taken over. A worker that was only frozen may come back: its
-sessions' leases have gone to others by then, so it can write nothing, and waits for their outcome
-(`work`).
+Jobs run in the event loop of a thread of their own. One statement after the other gives the
+outcomes of those that ended and takes as many as there are places (`job_queue`); while nothing
+ends and nothing waits, the queue is looked at every `POLL_SECONDS`. All jobs share the worker's
+journal, and with it their writes (`engine.write_batching`).
+
+The main thread leaves heartbeats, requeues the jobs of workers whose heartbeats are too old, and
+submits what schedules are due; a job that blocks the event loop does not keep it from that. A dead
+worker cannot be told from one that is frozen or cut off for longer than `lost_after`: its jobs go
+to others, and the leases of its sessions ensure that it writes nothing if it comes back. What it
+then says of these jobs is dropped.
 
 A worker that is asked to stop takes no more jobs, lets those that it works end for `grace` seconds,
-stops the others where they are (`draining`), releases its leases, and marks itself as gone. There
-is one worker in a process.
+stops the others where they are (`draining`), releases its leases, and gives its jobs back. A second
+worker in one process is another worker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
 import threading
-import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from ferrule.core.errors import FerruleError
+from ferrule.engine.threads import Threads
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.locations import create_journal
 
-from .draining import DrainingJournal
-from .heartbeats import Heartbeats
+from .cron import parse_cron
+from .draining import DrainingJournal, make_draining
+from .job_queue import JobQueue, QueueError
 from .job_run import MakeAgent, SessionTurns, run_job
-from .jobs import (
-    APPLICATION,
-    MAX_WORKERS,
-    QUEUE,
-    SCHEDULED,
-    SCHEMA,
-    VERSION,
-    WORKFLOW,
-    DistributedExtraMissing,
-    Job,
-    build_outcome,
-    check_connection,
-    driver_url,
-    libpq_url,
-    queue_options,
-)
-
-if TYPE_CHECKING:
-    from dbos import DBOS
+from .jobs import MAX_WORKERS, Job, build_outcome, check_connection, libpq_url
 
 HEARTBEAT_SECONDS = 2.0
 """Seconds between two heartbeats."""
+POLL_SECONDS = 0.1
+"""Seconds between two looks at the queue while nothing ends."""
+RETRY_SECONDS = 1.0
+"""Seconds before the queue is asked again after it could not be reached."""
+SKIPPED_SECONDS = 60.0
+"""A time of a schedule that is past for longer is left out: no worker ran."""
+
+_run_in_thread = Threads().run
 
 
 class Worker:
     """The worker of one process.
 
-    `per_tenant` limits how many jobs of a tenant are worked anywhere at once; None is no limit. All
-    workers of a queue should use the same value: that of the latest one to start applies.
-    `lost_after` and `grace` are seconds.
+    `per_tenant` limits how many jobs of a tenant are worked anywhere at once; None is no limit.
+    Give all workers of a queue the same. `lost_after` and `grace` are seconds.
 
     Raises ConfigError for an invalid database URL.
     """
@@ -80,17 +76,14 @@ class Worker:
         name: str = "",
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-        self.journal = DrainingJournal(journal or create_journal(libpq_url(database)))
-        self._database = database
-        self._make = make
-        self._concurrency = concurrency
-        self._per_tenant = per_tenant
-        self._grace = grace
+        self._database = libpq_url(database)
+        self.journal = make_draining(journal or create_journal(self._database))
         self._lost_after = lost_after
-        self._beats = Heartbeats(database, self.name, lost_after)
-        self._turns = SessionTurns()
-        self._working = 0
         self._stopped = threading.Event()
+        self._jobs = JobLoop(self.name, self._database, self.journal, make)
+        self._jobs.concurrency = concurrency
+        self._jobs.per_tenant = per_tenant
+        self._jobs.grace = grace
 
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
@@ -98,15 +91,24 @@ class Worker:
         Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable at the start;
         later the database may disappear and come back.
         """
+        check_connection(self._database)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
-        dbos = self._launch()
+        queue = JobQueue(self._database)
+        # Before any job is taken: an unknown worker is never missed.
+        queue.beat(self.name)
+        working = threading.Thread(target=self._work, name="ferrule-worker")
+        working.start()
         try:
             while not self._stopped.wait(min(HEARTBEAT_SECONDS, self._lost_after / 4)):
-                self._beats.beat()
+                self._beat(queue)
         finally:
-            self._leave(dbos)
+            self._stopped.set()
+            self._jobs.stop()
+            working.join()
+            self.journal.close()
+            self._give_back(queue)
 
     def stop(self) -> None:
         """Stop working; jobs that are not done are taken over by others."""
@@ -116,101 +118,165 @@ class Worker:
         # The thread that this interrupts may hold the lock that setting the event needs.
         threading.Thread(target=self.stop, name="ferrule-stop").start()
 
-    def _leave(self, dbos: DBOS) -> None:
-        from dbos import DBOS
-
-        for event in dbos.background_thread_stop_events:
-            event.set()
-        end = time.monotonic() + self._grace
-        while self._working and time.monotonic() < end:
-            time.sleep(0.05)
-        self.journal.leave()
-        DBOS.destroy()
-        self.journal.close()
-        self._beats.leave()
-
-    def _launch(self) -> DBOS:
+    def _work(self) -> None:
         try:
-            from dbos import DBOS
-        except ImportError as error:
-            raise DistributedExtraMissing(
-                "workers need the extra `scale`", hint="pip install 'ferrule[scale]'"
-            ) from error
-        check_connection(self._database)
-        self._beats.begin()
-        dbos = DBOS(
-            config={
-                "name": APPLICATION,
-                "system_database_url": driver_url(self._database),
-                "dbos_system_schema": SCHEMA,
-                "application_version": VERSION,
-                "executor_id": self.name,
-                # DBOS warns, with a traceback, of each job that is stopped because its worker
-                # leaves.
-                "log_level": "ERROR",
-                "use_listen_notify": True,
-                "scheduler_polling_interval_sec": 5.0,
-            }
-        )
-        logging.getLogger("dbos").addFilter(_is_worth_logging)
-        self._register()
-        DBOS.launch()
-        DBOS.register_queue(
-            QUEUE,
-            worker_concurrency=self._concurrency,
-            partition_concurrency=self._per_tenant,
-            polling_interval_sec=0.2,
-            on_conflict="always_update",
-        )
-        return dbos
+            asyncio.run(self._jobs.run())
+        finally:
+            self._stopped.set()
 
-    def _register(self) -> None:
-        from dbos import DBOS
+    def _beat(self, queue: JobQueue) -> None:
+        """Leave a heartbeat, requeue the jobs of lost workers, and submit what is due."""
+        try:
+            queue.beat(self.name)
+            lost = queue.find_lost(self.name, self._lost_after)
+            if lost:
+                queue.requeue(lost)
+                queue.forget(lost)
+            submit_due(queue)
+        except QueueError:
+            # The database is not reachable, and neither is the queue. Try again later.
+            return
 
-        @DBOS.step(name="ferrule.work", preemptible=True)
-        async def step(job: dict[str, Any]) -> dict[str, Any]:
-            return await self._work(job)
+    def _give_back(self, queue: JobQueue) -> None:
+        """Let others take what is left here. If the database is away, they wait for it."""
+        try:
+            queue.requeue([self.name])
+            queue.forget([self.name])
+        except QueueError:
+            pass
+        finally:
+            queue.close()
 
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_WORKERS)
-        async def workflow(job: dict[str, Any]) -> dict[str, Any]:
-            return await step(job)
 
-        @DBOS.workflow(name=SCHEDULED)
-        async def enqueue_scheduled(at: datetime, job: dict[str, Any]) -> None:
-            due = Job.of({**job, "run": f"{DBOS.workflow_id}-run"}).with_name()
-            handed: Any = queue_options(due)
-            await DBOS.enqueue_workflow_with_options_async(handed, due.as_dict())
+def submit_due(queue: JobQueue) -> None:
+    """Submit the jobs of schedules whose time has come. Two workers that do it submit one job."""
+    for name, cron, given, due, now in queue.list_due():
+        expression = parse_cron(cron)
+        following: datetime = due.astimezone(UTC)
+        jobs: list[dict[str, Any]] = []
+        while following <= now:
+            if following > now - timedelta(seconds=SKIPPED_SECONDS):
+                job = Job.of({**given, "run": f"{name}-{following:%Y%m%dT%H%M%S}"})
+                jobs.append(job.with_name().as_dict())
+                following = expression.next_after(following)
+            else:
+                following = expression.next_after(now - timedelta(seconds=SKIPPED_SECONDS))
+        queue.submit(jobs)
+        queue.move_schedule(name, due, following)
 
-        del workflow, enqueue_scheduled
 
-    async def _work(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Work a job and return its outcome.
+class JobLoop:
+    """The jobs that a worker has, in its event loop."""
+
+    concurrency = 16
+    per_tenant: int | None = None
+    grace = 5.0
+
+    def __init__(self, name: str, database: str, journal: DrainingJournal, make: MakeAgent) -> None:
+        self._name = name
+        self._database = database
+        self._journal = journal
+        self._make = make
+        self._turns = SessionTurns()
+        self._working: dict[str, asyncio.Task[dict[str, Any] | None]] = {}
+        self._ended: dict[str, dict[str, Any]] = {}
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def stop(self) -> None:
+        """Take no more jobs, and end. May be called from any thread."""
+        self._stopping = True
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._changed.set)
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        self._loop = asyncio.get_running_loop()
+        queue = JobQueue(self._database)
+        try:
+            while not self._stopping:
+                await self._wait(await self._exchange(queue, self.concurrency))
+            end = self._loop.time() + self.grace
+            while self._working and self._loop.time() < end:
+                await self._exchange(queue, 0)
+                await asyncio.wait(self._working.values(), timeout=POLL_SECONDS)
+            self._journal.leave()
+            for task in self._working.values():
+                task.cancel()
+            if self._working:
+                await asyncio.wait(self._working.values())
+            await self._exchange(queue, 0)
+        finally:
+            queue.close()
+
+    async def _wait(self, pause: float) -> None:
+        """Wait until a job ends, at most for so long."""
+        try:
+            async with asyncio.timeout(pause):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _exchange(self, queue: JobQueue, places: int) -> float:
+        """Give outcomes and take jobs. Return how long to wait for the next time."""
+        self._changed.clear()
+        ended = dict(self._ended)
+        known = [*self._working, *ended]
+        free = max(0, places - len(self._working))
+        per_tenant = self.per_tenant
+
+        def work() -> tuple[list[tuple[dict[str, Any], int]], list[str]]:
+            return queue.exchange(self._name, ended, known, free, per_tenant)
+
+        try:
+            taken, cancelled = await _run_in_thread(work)
+        except QueueError:
+            return RETRY_SECONDS
+        for run in ended:
+            self._ended.pop(run, None)
+        for run in cancelled:
+            if run in self._working:
+                self._working[run].cancel()
+        for given, attempts in taken:
+            self._begin(Job.of(given), attempts)
+        return 0 if taken or ended else POLL_SECONDS
+
+    def _begin(self, job: Job, attempts: int) -> None:
+        if attempts > MAX_WORKERS:
+            detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
+            self._ended[job.run] = build_outcome(job, "failed", code="job_given_up", detail=detail)
+            return
+        if job.run in self._working:
+            # It went to another worker and came back: what is under way here goes on.
+            return
+        task = asyncio.create_task(self._work(job))
+        self._working[job.run] = task
+        # Not at the end of the task's own code: a task that is cancelled at once never begins.
+        task.add_done_callback(partial(self._end, job.run))
+
+    def _end(self, run: str, task: asyncio.Task[dict[str, Any] | None]) -> None:
+        """Keep the outcome of a job for the queue."""
+        del self._working[run]
+        outcome = None if task.cancelled() else task.result()
+        if outcome is not None:
+            self._ended[run] = outcome
+        self._changed.set()
+
+    async def _work(self, job: Job) -> dict[str, Any] | None:
+        """Work a job and return its outcome; None if another worker is to go on with it.
 
         A job that can never start has failed, whatever the reason: trying again would not help.
         """
-        job = Job.of(given)
-        self._working += 1
         try:
-            return await run_job(job, self.journal, self._make, self._turns)
+            return await run_job(job, self._journal, self._make, self._turns)
         except Exception as error:  # noqa: BLE001  boundary: somebody's code makes the agent, and its error is the job's outcome
-            return self._fail(job, error)
-        finally:
-            self._working -= 1
-
-    def _fail(self, job: Job, error: Exception) -> dict[str, Any]:
-        if self.journal.left:
-            # Not an outcome: the job stays in the queue, and another worker continues it.
-            raise asyncio.CancelledError from error
-        if isinstance(error, FerruleError):
-            return build_outcome(job, "failed", code=error.code, detail=str(error))
-        return build_outcome(
-            job, "failed", code="job_failed", detail=f"{type(error).__name__}: {error}"
-        )
+            return None if self._journal.left else _describe_failure(job, error)
 
 
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Whether DBOS should log a record; it logs a cancelled job as an error with a traceback."""
-    from dbos import error as errors
-
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, errors.DBOSAwaitedWorkflowCancelledError)
+def _describe_failure(job: Job, error: Exception) -> dict[str, Any]:
+    if isinstance(error, FerruleError):
+        return build_outcome(job, "failed", code=error.code, detail=str(error))
+    detail = f"{type(error).__name__}: {error}"
+    return build_outcome(job, "failed", code="job_failed", detail=detail)

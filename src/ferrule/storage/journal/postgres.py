@@ -4,10 +4,11 @@ A session has one writer at a time, wherever it runs.
 
     journal = PostgresJournal("postgresql://ferrule@db.example.com/ferrule")
 
-An append is one statement: it moves the end of the session (its row in `sessions`) from where this
-writer left it, under the token it was given (`postgres_lease`), and adds the rows of the events. If
-anybody else moved the end or took the session, nothing is written. The append is durable when it
-returns, as far as the server is (`synchronous_commit` is left as it is set).
+An append is one statement, also one to many sessions (`postgres_batches`): it moves the end of the
+session (its row in `sessions`) from where this writer left it, under the token it was given
+(`postgres_lease`), and adds the rows of the events. If anybody else moved the end or took the
+session, nothing is written. The append is durable when it returns, as far as the server is
+(`synchronous_commit` is left as it is set).
 
 If a connection breaks during an append, it is not known whether the append was recorded. The
 journal connects again and takes the session with a new token, so that a statement still on its way
@@ -25,7 +26,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -35,6 +36,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, postgres_lease, postgres_sessions
+from .postgres_batches import APPEND_BATCHES, BatchEntry, build_values
 from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
 from .postgres_lease import Lease, PostgresLeases, start_renewal
 from .records import EventChain, WriterState, check_times, not_json_error, read_records
@@ -149,7 +151,17 @@ class PostgresJournal:
         self._leases = PostgresLeases(self._db, lease_seconds)
         self._sql = {
             sql: sql.format(s=f'"{schema}"')
-            for sql in (_APPEND, _KNOWN, _LAST, _NOT_STARTED, _STRAY, _HASH_AT, _END, _PAGE)
+            for sql in (
+                _APPEND,
+                APPEND_BATCHES,
+                _KNOWN,
+                _LAST,
+                _NOT_STARTED,
+                _STRAY,
+                _HASH_AT,
+                _END,
+                _PAGE,
+            )
         }
         self._held: dict[str, _HeldSession] = {}
         self._lost: set[str] = set()
@@ -195,6 +207,93 @@ class PostgresJournal:
             pending = _PendingAppend(before, (held.seq, held.hash), run, list(events), records)
             self._write(session, held, rows, pending, until)
             return done + records
+
+    def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+        """Append to several sessions in one statement; see `BatchJournal.append_batches`.
+
+        If the connection breaks, it raises JournalError (`journal_unsure`), and the next append to
+        each of the sessions finds out.
+        """
+        with self._db.lock:
+            self._check_open()
+            until = self._db.deadline()
+            held = {
+                identity.session: self._find_writer(identity)
+                for identity, events in batches
+                if events
+            }
+            entries: list[BatchEntry] = []
+            try:
+                for identity, events in batches:
+                    if events:
+                        entries.append(self._extend(held[identity.session], identity, events))
+            except BaseException as error:
+                _rewind(held.values())
+                if isinstance(error, TypeError | ValueError | KeyError):
+                    raise not_json_error(error) from error
+                raise
+            if entries:
+                self._write_batches(held, entries, until)
+
+    def _find_writer(self, identity: Identity) -> _HeldSession:
+        """Return the state of a session that may be written; a new one has the row 0."""
+        session = identity.session
+        held = self._held.get(session)
+        if held is not None and held.pending is not None:
+            raise self._unsure_error(session, held.pending, ConnectionLost("a write before it"))
+        if held is None or held.identity is not identity or held.run != identity.run:
+            owner = (identity.tenant, identity.user)
+            address = _row_prefix(session, identity.run, *owner)
+            if session in self._lost:
+                raise _taken_over_error(session)
+            held = held or _HeldSession(0, 0, hash_chain.FIRST_HASH, owner)
+            _assign(session, held, identity.run, identity, address)
+        return held
+
+    def _extend(
+        self, held: _HeldSession, identity: Identity, events: Sequence[Event]
+    ) -> BatchEntry:
+        before = (held.seq, held.hash)
+        held.pending = _PendingAppend(before, before, held.run, list(events), [])
+        records, rows = self._chain.extend(identity.session, held, events)
+        after = (held.seq, held.hash)
+        held.pending = _PendingAppend(before, after, held.run, list(events), records)
+        return BatchEntry(
+            identity.session, held.run, held.owner, held.row, held.token, before, after, rows
+        )
+
+    def _write_batches(
+        self, held: dict[str, _HeldSession], entries: list[BatchEntry], until: float
+    ) -> None:
+        values = build_values(entries)
+        values["holder"] = self._leases.holder
+        values["seconds"] = self._leases.seconds
+        doing = f"recording in {len(entries)} sessions"
+        try:
+            written = self._db.query_once(
+                self._sql[APPEND_BATCHES], values, doing=doing, until=until
+            )
+        except FerruleError:
+            # The server refused it, so nothing was recorded.
+            _rewind(held.values())
+            raise
+        except BaseException as error:
+            for session, one in held.items():
+                assert one.pending is not None
+                one.seq, one.hash = one.pending.before
+                self._keep(session, one)
+            if isinstance(error, ConnectionLost):
+                first = entries[0].session
+                pending = held[first].pending
+                assert pending is not None
+                raise self._unsure_error(first, pending, error) from error
+            raise
+        opened: dict[str, list[int]] = written[0][1] or {}
+        for session, one in held.items():
+            one.pending = None
+            if session in opened:
+                one.row, one.token = opened[session]
+                self._keep(session, one)
 
     def _write(
         self,
@@ -354,14 +453,7 @@ class PostgresJournal:
         if session in self._lost:
             raise _taken_over_error(session)
         held = self._held.get(session) or self._take(session, owner, until)
-        if held.seq or held.pending:
-            if held.owner != owner:
-                raise unknown_session_error(session)
-        else:
-            held.owner = owner
-        held.run = run
-        held.identity = identity
-        held.row_prefix = address
+        _assign(session, held, run, identity, address)
         return held
 
     def _take(self, session: str, owner: tuple[str, str] | None, until: float) -> _HeldSession:
@@ -371,11 +463,15 @@ class PostgresJournal:
         held = _HeldSession(
             0, taken.seq, taken.hash, (taken.tenant, taken.user), row=taken.no, token=taken.token
         )
+        self._keep(session, held)
+        return held
+
+    def _keep(self, session: str, held: _HeldSession) -> None:
+        """Have a session from now on, and renew its lease."""
         self._held[session] = held
         if not self._renewing:
             self._renewing = True
             start_renewal(self._renew, self._leases.seconds / 3, self._stopped)
-        return held
 
     def _check_end(self, session: str, taken: Lease, until: float) -> None:
         rows = self._query(_LAST, (taken.no,), f"reading `{session}`", until)
@@ -413,11 +509,15 @@ class PostgresJournal:
                 self._take(session, None, self._db.deadline())
 
     def release(self, session: str) -> None:
+        self.release_batch([session])
+
+    def release_batch(self, sessions: Sequence[str]) -> None:
         with self._db.lock:
-            self._lost.discard(session)
-            held = self._held.pop(session, None)
-            if held is not None and not self._db.is_closed:
-                self._leases.release([held.row], self._db.deadline())
+            self._lost.difference_update(sessions)
+            released = [self._held.pop(session, None) for session in sessions]
+            rows = [held.row for held in released if held is not None]
+            if rows and not self._db.is_closed:
+                self._leases.release(rows, self._db.deadline())
 
     # ---- reading
 
@@ -524,6 +624,27 @@ class PostgresJournal:
 
 
 _HINT = "restore the database from a backup; `ferrule sessions export` takes out what is intact"
+
+
+def _rewind(sessions: Iterable[_HeldSession]) -> None:
+    """Forget a batch of which nothing was recorded."""
+    for held in sessions:
+        if held.pending is not None:
+            held.seq, held.hash = held.pending.before
+            held.pending = None
+
+
+def _assign(session: str, held: _HeldSession, run: str, identity: Identity, address: str) -> None:
+    """Write the session for this run and identity from now on. Raises SessionNotFound."""
+    owner = (identity.tenant, identity.user)
+    if held.seq or held.pending:
+        if held.owner != owner:
+            raise unknown_session_error(session)
+    else:
+        held.owner = owner
+    held.run = run
+    held.identity = identity
+    held.row_prefix = address
 
 
 def _row_prefix(session: str, *names: str) -> str:

@@ -291,6 +291,11 @@ _REASONS = {
     ),
     "55P03": ("busy", "another process kept it locked", "look for a transaction that hangs"),
     "57014": ("busy", "it took too long", "look for what slows the database down"),
+    "22012": (
+        "conflict",
+        "a session is not where this process left it",
+        "each session that is written alone says more",
+    ),
     "40": ("busy", "another transaction was in the way", "try again"),
     "23": ("conflict", "another program wrote to it", "two programs must not write one session"),
     "42501": (

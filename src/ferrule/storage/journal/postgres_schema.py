@@ -1,9 +1,9 @@
 """The tables in PostgreSQL: their versions, the one way from each to the next, and roles' rights.
 
-`<schema>.versions` says which version each part (`journal`, `artifacts`) has. The first process
-that finds an older part brings it up to date, in one transaction and under a lock that the others
-wait for; a part never goes back. A newer one is left alone. Where the role of the workers may not
-create tables, an administrator runs `script` once.
+`<schema>.versions` says which version each part (`journal`, `artifacts`, `queue`) has. The first
+process that finds an older part brings it up to date, in one transaction and under a lock that the
+others wait for; a part never goes back. A newer one is left alone. Where the role of the workers
+may not create tables, an administrator runs `script` once.
 
 Events are only ever added: `grants` gives workers no right to change or remove a row of `records`.
 The end of each session (its number of events, the last hash and its seal, see `hash_chain`) is in
@@ -72,9 +72,53 @@ CREATE TABLE "{schema}".chunks (
 ALTER TABLE "{schema}".chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
+_QUEUE_1 = """
+CREATE TABLE "{schema}".jobs (
+    no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run text COLLATE "C" NOT NULL UNIQUE, tenant text COLLATE "C" NOT NULL,
+    priority integer NOT NULL, version integer NOT NULL, job json NOT NULL,
+    due timestamptz NOT NULL, state text NOT NULL DEFAULT 'waiting',
+    worker text, attempts integer NOT NULL DEFAULT 0,
+    stop text, outcome json, ended timestamptz
+);
+CREATE INDEX jobs_waiting ON "{schema}".jobs (priority, no) WHERE state = 'waiting';
+CREATE INDEX jobs_of_tenants ON "{schema}".jobs (tenant, priority, no) WHERE state = 'waiting';
+CREATE INDEX jobs_working ON "{schema}".jobs (worker, tenant) WHERE state = 'working';
+CREATE TABLE "{schema}".workers (name text PRIMARY KEY, beat timestamptz NOT NULL);
+CREATE TABLE "{schema}".schedules (
+    name text PRIMARY KEY, cron text NOT NULL, job json NOT NULL, due timestamptz NOT NULL
+);
+CREATE FUNCTION "{schema}".choose_jobs(of_version integer, per_tenant integer, places bigint)
+RETURNS TABLE (no bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    -- What is counted stays true until the statement that asked has taken the jobs: a function
+    -- sees what was committed while it waited, which a statement does not.
+    PERFORM pg_advisory_xact_lock(1178948177);
+    -- Tenants that wait are found one after the other in the index, however many jobs each has.
+    RETURN QUERY WITH RECURSIVE tenants AS (
+        (SELECT tenant FROM "{schema}".jobs WHERE state = 'waiting' ORDER BY tenant LIMIT 1)
+        UNION ALL
+        SELECT (SELECT tenant FROM "{schema}".jobs
+                WHERE state = 'waiting' AND tenant > before.tenant ORDER BY tenant LIMIT 1)
+        FROM tenants AS before WHERE before.tenant IS NOT NULL
+    )
+    SELECT first.no FROM tenants CROSS JOIN LATERAL (
+        SELECT no, priority FROM "{schema}".jobs
+        WHERE state = 'waiting' AND version = of_version AND due <= clock_timestamp()
+            AND tenant = tenants.tenant
+        ORDER BY priority, no
+        LIMIT greatest(0, per_tenant - (
+            SELECT count(*) FROM "{schema}".jobs
+            WHERE state = 'working' AND tenant = tenants.tenant))
+    ) AS first ORDER BY first.priority, first.no LIMIT places;
+END $$;
+"""
+
 MIGRATIONS: dict[str, tuple[str, ...]] = {
     "journal": (_JOURNAL_1, _JOURNAL_2),
     "artifacts": (_ARTIFACTS_1,),
+    "queue": (_QUEUE_1,),
 }
 """For each part, the steps to version 1, 2, and so on. A released entry never changes."""
 
@@ -86,6 +130,11 @@ _RIGHTS = {
     "artifacts": (
         "SELECT, INSERT, UPDATE, DELETE ON {schema}.artifacts",
         "SELECT, INSERT ON {schema}.chunks",
+    ),
+    "queue": (
+        "SELECT, INSERT, UPDATE ON {schema}.jobs",
+        "SELECT, INSERT, UPDATE, DELETE ON {schema}.workers",
+        "SELECT, INSERT, UPDATE, DELETE ON {schema}.schedules",
     ),
 }
 

@@ -1,6 +1,7 @@
 """What a journal can do, whatever database it is kept in.
 
-`Journal` is the contract of every journal; some also are `BatchJournal` or `CheckableJournal`.
+`Journal` is the contract of every journal; some also are `BatchJournal`, `RemoteJournal` or
+`CheckableJournal`.
 """
 
 from __future__ import annotations
@@ -112,6 +113,18 @@ class BatchJournal(Protocol):
 
         Raises what `append` raises.
         """
+        ...
+
+
+@runtime_checkable
+class RemoteJournal(Journal, BatchJournal, Protocol):
+    """A batch journal on a server: each write takes a network and a disk, so threads do them.
+
+    A new session is taken by its first append, not before: that is a write less.
+    """
+
+    def release_batch(self, sessions: Sequence[str]) -> None:
+        """Let others write these sessions, with one write."""
         ...
 
 

@@ -24,6 +24,10 @@ _UNDAMAGED = (
 """A row of the table of sessions that can be used; `findings` reports the damaged ones."""
 
 
+FEW_SESSIONS = 2_000
+"""An owner with fewer sessions has them sorted; of others, the journal's last ones are filtered."""
+
+
 @frozen
 class SessionInfo:
     """A session at a glance.
@@ -49,18 +53,47 @@ class SessionInfo:
 def list_sessions(
     db: sqlite3.Connection, tenant: str | None, user: str | None, limit: int | None
 ) -> list[SessionInfo]:
-    """Return sessions, the one used last first, of one tenant and user or of everybody."""
-    rows = db.execute(
-        "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
-        "records r ON r.id ="
-        f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << "
-        f"{SEQ_BITS}) - 1)"
-        f" WHERE {_UNDAMAGED} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) "
-        "ORDER BY r.time DESC, s.no DESC"
-        " LIMIT ?3",
-        (tenant, user, -1 if limit is None else limit),
-    ).fetchall()
+    """Return sessions, the one used last first, of one tenant and user or of everybody.
+
+    A page takes as long in a journal of many sessions as in one of few: their ends are in an index.
+    A session whose end was damaged is only in the list of all.
+    """
+    if limit is None or _has_few(db, tenant, user):
+        rows = db.execute(
+            "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
+            "records r ON r.id ="
+            f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << "
+            f"{SEQ_BITS}) - 1)"
+            f" WHERE {_UNDAMAGED} AND {_owned(tenant, user)} ORDER BY r.time DESC, s.no DESC"
+            " LIMIT ?3",
+            (tenant, user, -1 if limit is None else limit),
+        ).fetchall()
+    else:
+        rows = db.execute(
+            "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM records r"
+            f" CROSS JOIN sessions s ON s.no = r.id >> {SEQ_BITS}"
+            f" WHERE r.seal <> zeroblob(16) AND {_UNDAMAGED} AND {_owned(tenant, user)}"
+            " ORDER BY r.time DESC, r.id DESC LIMIT ?3",
+            (tenant, user, limit),
+        ).fetchall()
     return [_read_info(db, row) for row in rows]
+
+
+def _owned(tenant: str | None, user: str | None) -> str:
+    """Return the condition for an owner's sessions: one that an index serves."""
+    conditions = ["(?1 IS NULL OR 1)", "(?2 IS NULL OR 1)"]
+    conditions += ["s.tenant = ?1"] if tenant is not None else []
+    conditions += ["s.user = ?2"] if user is not None else []
+    return " AND ".join(conditions)
+
+
+def _has_few(db: sqlite3.Connection, tenant: str | None, user: str | None) -> bool:
+    """Whether an owner has so few sessions that all of them are read to find the last ones."""
+    if tenant is None:
+        return False
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM sessions s WHERE {_owned(tenant, user)} LIMIT ?3)"
+    (count,) = db.execute(sql, (tenant, user, FEW_SESSIONS)).fetchone()
+    return count < FEW_SESSIONS
 
 
 def find_session(

@@ -46,11 +46,16 @@ CREATE INDEX runs ON records (kind, id) WHERE kind IN ('run.started', 'run.finis
 CREATE TRIGGER move_seal AFTER INSERT ON records
     BEGIN UPDATE records SET seal = zeroblob(16) WHERE id = new.id - 1 \
 AND seal <> zeroblob(16); END;
+CREATE INDEX ends ON records (time) WHERE seal <> zeroblob(16);
+CREATE INDEX owners ON sessions (tenant, user);
 CREATE TABLE session_set (numbers INTEGER NOT NULL, mark BLOB NOT NULL);
 INSERT INTO session_set VALUES (0, zeroblob(32));
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+
+ADDED_INDEXES = {"ends", "owners"}
 
 
 def open_database(path: Path | None, durability: str, leases: FileLeases) -> sqlite3.Connection:
@@ -124,6 +129,17 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
         db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
+    else:
+        _add_indexes(db)
+
+
+def _add_indexes(db: sqlite3.Connection) -> None:
+    """Add the indexes that journals of the first versions lack. They change no row."""
+    known = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    for line in TABLES.splitlines():
+        name = line.removeprefix("CREATE INDEX ").split(" ")[0]
+        if name in ADDED_INDEXES - known:
+            db.execute(line)
 
 
 def check_not_older(db: sqlite3.Connection, where: str) -> None:
