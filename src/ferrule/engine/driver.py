@@ -500,7 +500,10 @@ class Driver:
         history: Sequence[Message] = self.machine.history
         open_media = self.dispatcher.open_media
         if self.machine.has_media and open_media is not None:
-            history = open_media().load_history(history)
+            media = open_media()
+            if media.options.ocr:
+                await media.read_pictures(history, partial(self.call, by="media"))
+            history = media.load_history(history)
         sink = self.log if self.log.is_watched else None
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema

@@ -564,6 +564,10 @@ class Session(Generic[OutputT]):
         keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
 
+    def read_media(self, one: MediaReference) -> bytes:
+        """Return the bytes of a medium of the session. Raises ProviderError if they are gone."""
+        return self._media.read(one)
+
     def receipts(self) -> list[dict[str, Any]]:
         """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
 
