@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ferrule import connectors
 from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.media import MediaOptions
 from ferrule.core.vocabulary import ResultForm
 from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
@@ -264,6 +265,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     confine = make_sandbox_policy(settings, workspace.root, command_names)
     diagnostics = _make_diagnostics(settings, workspace, gate, confine)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
+    shipped_tools = load_shipped_tools(settings["tools.packs"], ocr=settings["media.ocr"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
     own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
@@ -330,6 +332,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             *telemetry,
             *(() if index is None else (index.index,)),
             ShortRereading(_gives_short_rereadings(settings)),
+            *_media_options(settings),
         ],
         run_options={
             "join": settings["tools.join"],
@@ -512,6 +515,13 @@ def _command_policy(
         remember_opening=make_opening_writer(settings),
         closed_folders=list_own_folders(),
     )
+
+
+def _media_options(settings: Settings) -> list[MediaOptions]:
+    """Return how media are taken in, if the settings say anything of it."""
+    domains = tuple(settings["network.allowed_domains"] or ())
+    options = MediaOptions(domains, settings["media.max_side"], settings["media.ocr"])
+    return [options] if options != MediaOptions() else []
 
 
 def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import struct
-import zipfile
 from collections.abc import Callable
 
 from ferrule.core.errors import ConfigError
@@ -75,6 +74,13 @@ def detect_type(data: bytes, name: str) -> MediaType:
                 )
             return found
     return _read_text(data, name)
+
+
+def looks_like_medium(start: bytes) -> bool:
+    """Return whether a file begins as a picture, a sound or a PDF does, and not as text."""
+    if b"\0" not in start:
+        return start.startswith(b"%PDF-")
+    return any(is_type(start) for is_type, read in _READERS if read not in (_read_zip, _read_pdf))
 
 
 def _cut(name: str) -> MediaInvalid:
@@ -174,6 +180,9 @@ def _read_pdf(data: bytes, name: str) -> MediaType:
 
 
 def _read_zip(data: bytes, name: str) -> MediaType:
+    # Imported here: it loads much, and few files are ZIP archives.
+    import zipfile
+
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:

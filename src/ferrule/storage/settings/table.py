@@ -644,11 +644,30 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         project="narrow",
         short=(
-            "Hosts that scripts of tool files may reach: `example.com` (with its subdomains), "
-            "`*.example.com`, `*`."
+            "Hosts that scripts of tool files, and pictures from URLs, may reach: `example.com` "
+            "(with its subdomains), `*.example.com`, `*`."
         ),
         long=(
             "By default any host of the public internet; commands have their own `sandbox.network`."
+        ),
+    ),
+    Setting(
+        key="media.max_side",
+        kind="integer",
+        default=0,
+        minimum=0,
+        project="never",
+        short="Pixels of a side to which larger pictures are scaled down; 0: none is scaled.",
+        long='Needs `pip install "ferrule[pictures]"`.',
+    ),
+    Setting(
+        key="media.ocr",
+        kind="flag",
+        default=False,
+        project="never",
+        short=(
+            "Whether models that see no pictures get the text in them, read by the program "
+            "`tesseract`."
         ),
     ),
     Setting(
