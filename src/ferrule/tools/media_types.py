@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import struct
+from base64 import b64decode
 from collections.abc import Callable
 
 from ferrule.core.errors import ConfigError
@@ -74,6 +75,28 @@ def detect_type(data: bytes, name: str) -> MediaType:
                 )
             return found
     return _read_text(data, name)
+
+
+def decode_medium(data: object, name: str) -> bytes:
+    """Return what base64 text of a protocol holds.
+
+    Args:
+        data: The text.
+        name: What an error calls it.
+
+    Raises:
+        MediaInvalid: It is no base64, or nothing that `detect_type` takes.
+    """
+    if not isinstance(data, str) or len(data) > MAX_BYTES * 4 // 3 + 4:
+        size = len(data) * 3 // 4 if isinstance(data, str) else 0
+        what = f"has {size} bytes; the most is {MAX_BYTES}" if size else "has no data"
+        raise MediaInvalid(f"{name} {what}")
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError as error:
+        raise MediaInvalid(f"{name} is not base64") from error
+    detect_type(content, name)
+    return content
 
 
 def looks_like_medium(start: bytes) -> bool:

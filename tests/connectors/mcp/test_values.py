@@ -252,7 +252,7 @@ def test_pictures_sounds_and_files_of_a_server_become_media_by_their_content() -
         (make_png()[:-20], "cut off"),
         (SVG, "image/svg+xml"),
         (b"\x7fELF\1\1\1\0", "nothing that models take"),
-        (b"x" * (34 << 20), "more than 33554432 bytes"),
+        (b"x" * (34 << 20), "the most is 33554432"),
     ],
 )
 def test_what_models_cannot_take_is_described_and_the_result_stays(data: bytes, said: str) -> None:

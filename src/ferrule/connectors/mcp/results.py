@@ -15,7 +15,6 @@ again would help. Everything a server says is data; nothing of it is followed.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Media, has_media
-from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
+from ferrule.tools.media_types import MediaInvalid, decode_medium, detect_type
 
 _MAX_JSON_CHARACTERS = 1024 * 1024
 """Longer text is not parsed: it would be cut anyway."""
@@ -138,14 +137,11 @@ def _decode_media(data: Any, name: str) -> Media | None:
 
     The server's word for its type counts for nothing: the content says it.
     """
-    if not isinstance(data, str) or len(data) > MAX_BYTES * 4 // 3 + 4:
-        return None
     try:
-        content = b64decode(data, validate=True)
-        found = detect_type(content, "the content")
-    except (ValueError, MediaInvalid):
+        content = decode_medium(data, "it")
+    except MediaInvalid:
         return None
-    if found.mime == "image/svg+xml":
+    if detect_type(content, "it").mime == "image/svg+xml":
         return None
     return Media(content, name=clean_text(name)[:100])
 
@@ -199,14 +195,10 @@ def _describe_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explain_unshown(data: Any) -> dict[str, str]:
     """Return a note that says why a picture or a sound is described and not shown."""
-    if _decoded_size(data) > MAX_BYTES:
-        return {"note": f"not shown: more than {MAX_BYTES} bytes"}
     try:
-        detect_type(b64decode(str(data), validate=True), "it")
+        decode_medium(data, "it")
     except MediaInvalid as error:
         return {"note": f"not shown: {error.detail}"}
-    except ValueError:
-        return {"note": "not shown: its data is not base64"}
     return {}
 
 
