@@ -568,6 +568,10 @@ class Session(Generic[OutputT]):
         """Return the bytes of a medium of the session. Raises ProviderError if they are gone."""
         return self._media.read(one)
 
+    def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
+        """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
+        self._media.copy_from(one, read)
+
     def receipts(self) -> list[dict[str, Any]]:
         """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
 

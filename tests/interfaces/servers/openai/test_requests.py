@@ -328,7 +328,9 @@ async def test_every_refusal_has_the_shape_of_the_api(
 @pytest.mark.proves("serve.openai.bounded")
 async def test_a_request_is_read_up_to_a_bound(place: Any) -> None:
     server = await place.serve()
-    body = b'{"model":"ferrule","messages":[{"role":"user","content":"' + b"x" * (49 << 20) + b'"}]}'
+    body = (
+        b'{"model":"ferrule","messages":[{"role":"user","content":"' + b"x" * (49 << 20) + b'"}]}'
+    )
     answer = await knock(server, "POST", "/v1/chat/completions", content=body)
     assert answer.status_code == 413 and answer.json()["error"]["type"] == "invalid_request_error"
 
