@@ -154,6 +154,12 @@ class DriverExtension:
         """Return what to do after the model's answer."""
         return commands
 
+    async def after_output(
+        self, checked: events.OutputChecked, check: OutputCheck
+    ) -> events.OutputChecked:
+        """Return what came of the check of a typed answer, perhaps changed."""
+        return checked
+
     def hold_approval_lock(self) -> AbstractAsyncContextManager[object]:
         """Return what is held while a person is asked."""
         return nullcontext()
@@ -526,6 +532,8 @@ class Driver:
         checked = await check.run(command.text, self.build_run_context(self.log.identity))
         if check.repairs and not checked.problems:
             self.log.notice("output", "; ".join(check.repairs))
+        for extension in self.extensions:
+            checked = await extension.after_output(checked, check)
         return self.feed(checked)
 
     def _find_output_check(self, request: OutputRequest) -> OutputCheck:
