@@ -43,7 +43,7 @@ CASES: dict[str, tuple[list[Any], str]] = {
     ),
     "olympics": ([final(city="London", country="UK")], "city='London' country='UK'\nUsage("),
     "box_or_error": (
-        [says("In which units?"), final(value=BOX)],
+        [final(value="In which units?"), final(value=BOX)],
         "In which units?\nwidth=10 height=20 depth=30 units='cm'",
     ),
     "colors_or_sizes": (
