@@ -197,3 +197,23 @@ def test_a_tree_is_bounded_in_depth_and_size() -> None:
     assert len(table.rows) < 400
     assert read_output('"text"') is None
     assert read_output("[1") is None
+
+
+@pytest.mark.proves("console.search")
+async def test_runs_are_found_by_what_was_said_in_any_message_of_ones_own_sessions(
+    served: Any,
+) -> None:
+    steps = [says("the Lighthouse is painted white"), says("no news")]
+    async with (
+        served({"scripted:a": steps}) as serving,
+        serving.browser() as browser,
+        serving.browser("mallory") as other,
+    ):
+        for answer in ("painted", "no news"):
+            led = await begin(browser)
+            await shows(browser, led.headers["location"], answer)
+        found = (await browser.get("/runs?words=lighthouse+WHITE")).text
+        assert found.count('<tr id="s-') == 1
+        assert 'id="s-' not in (await browser.get("/runs?words=lighthouse+black")).text
+        assert 'id="s-' not in (await other.get("/runs?words=lighthouse")).text
+        assert (await browser.get("/runs?words=see")).text.count('<tr id="s-') == 2
