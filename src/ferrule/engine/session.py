@@ -564,10 +564,6 @@ class Session(Generic[OutputT]):
         keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
 
-    def read_media(self, one: MediaReference) -> bytes:
-        """Return the bytes of a medium of the session. Raises ProviderError if they are gone."""
-        return self._media.read(one)
-
     def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
         """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
         self._media.copy_from(one, read)

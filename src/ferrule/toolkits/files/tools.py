@@ -99,7 +99,6 @@ def read_file(
     full: Annotated[
         bool, "Show whole lines, however long, and also what has not changed since you read it."
     ] = False,
-) -> str:
 ) -> str | Media:
     """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers
     are not part of the file. Pictures and PDFs are shown.
