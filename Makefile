@@ -16,6 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs extract tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small file-search
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -187,6 +188,10 @@ coming-from: $(READY) ## the programs for other libraries that pages show, each 
 
 outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value
 	PYTHONPATH=evals $(BIN)/python -m outputs
+
+extract: $(READY) ## 60 small texts into flat schemas by the embedded model, by grammar and by prompt: fields right, seconds
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/python evals/extract.py $(ARGS)
 
 tokens: $(READY) ## what costs tokens: system text and tools of each profile, and outputs of programs before and after
 	$(BIN)/python evals/tokens.py

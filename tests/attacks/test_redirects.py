@@ -21,8 +21,8 @@ from ferrule.connectors.http.requests import PreparedRequest
 from ferrule.connectors.http.sender import NoResponse, Sender
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.web.domains import AllowedDomains
-from ferrule.extensions.web.fetch import WebClient
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import WebClient
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 KNOWN = (

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ferrule import Agent, Audio, ConfigError, Document, Image, Storage, tool
+from ferrule import Agent, Audio, ConfigError, Document, Image, ProviderError, Storage, tool
 from ferrule.core.compaction import Compaction
 from ferrule.core.events import ContextCompacted, RunStarted, ToolAnswered, dump_event
 from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.context.compaction_plan import estimate_tokens
 from ferrule.engine.media import SessionMedia
+from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay
+from ferrule.engine.replay.rerun import rerun
 from ferrule.models.media import read_bytes
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.artifacts.memory import MemoryArtifactStore
@@ -253,3 +255,24 @@ class TestMemoryStore(ArtifactConformance):
 
     def open_store(self) -> MemoryArtifactStore:
         return MemoryArtifactStore()
+
+
+@pytest.mark.proves("media.run-again")
+def test_a_session_with_pictures_is_run_again_with_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(make_png(7, 3))
+    storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
+    script = [calls(("take_picture", {})), says("a cat")]
+    agent = Agent(Scripted(script), [take_picture], workspace=tmp_path, storage=storage)
+    run = agent.run_sync(["What is", Image.from_path("p.png"), "this?"])
+    records = list(agent.journal.records(run.session))
+    other = Scripted([calls(("take_picture", {})), says("a dog")], model="scripted:other")
+    report = asyncio.run(rerun(Recording.of(records), agent, model=other))
+    assert [one.text for one in report.runs] == ["a dog"]
+    assert seen(other, 0, 0) == [make_png(7, 3)]
+    assert seen(other, 1, 2) == [make_png(5, 4)]
+    store = agent.find_media_store()
+    scope = Scope(agent.tenant, agent.user, run.session)
+    for artifact in store.list(scope):
+        store.delete(scope, artifact.reference)
+    with pytest.raises(ProviderError, match="cannot be given again"):
+        asyncio.run(rerun(Recording.of(records), agent, model=Scripted([])))

@@ -41,6 +41,7 @@ from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.session import RunResult, Session
+from ferrule.hooks import Action, OutputPost, block, hook, modify
 from ferrule.models.client import Capabilities
 from ferrule.models.openai.strict_schema import build_reply_format
 from ferrule.models.output_modes import OUTPUT_MODES, OUTPUT_TOOL, list_output_modes
@@ -634,3 +635,58 @@ def test_openai_itself_is_told_that_a_schema_is_strict() -> None:
         body = chat._request_body(b"", True, closed, streamed=False)  # pyright: ignore[reportPrivateUsage]
         named = json.loads(body)["response_format"]["json_schema"]
         assert named.get("strict", False) is strict
+
+
+class Price(BaseModel):
+    amount: float
+
+
+@pytest.mark.proves("output.hook")
+def test_a_hook_may_change_an_output_or_send_it_back() -> None:
+    seen: list[Any] = []
+
+    @hook("output")
+    def check_price(event: OutputPost) -> Action:
+        seen.append(event.value)
+        if event.value["amount"] < 0:
+            return block("a price is not negative")
+        return modify({"value": {"amount": round(event.value["amount"], 1)}})
+
+    model = Scripted([says('{"amount": -1}'), says('{"amount": 9.94}')])
+    agent = Agent(model, output_type=Price, output_mode="prompt", hooks=[check_price])
+    run = agent.run_sync("price?")
+    assert run.output == Price(amount=9.9)
+    assert run.text == '{"amount":9.9}'
+    assert seen == [{"amount": -1.0}, {"amount": 9.94}]
+    assert "a price is not negative" in model.asks[1].history[-1].text
+
+
+@pytest.mark.proves("output.hook")
+def test_what_a_hook_puts_in_place_of_an_output_is_checked_again() -> None:
+    @hook("output")
+    def spoil(event: OutputPost) -> Action:
+        return modify({"value": {"amount": "much"}})
+
+    model = Scripted([says('{"amount": 1}')] * 3)
+    agent = Agent(model, output_type=Price, output_mode="prompt", hooks=[spoil])
+    with pytest.raises(OutputInvalid, match="amount"):
+        agent.run_sync("price?")
+
+
+@pytest.mark.proves("output.hook")
+def test_what_an_output_function_did_cannot_be_taken_back() -> None:
+    done: list[float] = []
+
+    def pay(price: Price) -> str:
+        done.append(price.amount)
+        return "paid"
+
+    @hook("output")
+    def refuse(event: OutputPost) -> Action:
+        return block("not today")
+
+    model = Scripted([says('{"amount": 1}')])
+    agent = Agent(model, output_type=pay, output_mode="prompt", hooks=[refuse])
+    with pytest.raises(OutputInvalid, match="not today"):
+        agent.run_sync("pay")
+    assert done == [1.0]

@@ -26,6 +26,8 @@ from ferrule.engine.registration.exchange import RegistrationExchange
 from ferrule.engine.registration.registration import RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import WebClient
 from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.front_matter import parse_document, to_plain
@@ -36,8 +38,6 @@ from ferrule.extensions.tool_files.registration_tools import (
     handle_meta_call,
     make_registration_tools,
 )
-from ferrule.extensions.web.domains import AllowedDomains
-from ferrule.extensions.web.fetch import WebClient
 from ferrule.hooks import hook
 from ferrule.models.capabilities import Capabilities
 from ferrule.models.client import Exchange, ToolSpec

@@ -15,14 +15,14 @@ import pytest
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.hooks.events import block
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import WebClient
 from ferrule.extensions.builtins.scope import ScriptEnvironment
 from ferrule.extensions.checks.tool_file import check_tool
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.loading import LoadedTools
 from ferrule.extensions.tool_files.tool_file import parse_tool
-from ferrule.extensions.web.domains import AllowedDomains
-from ferrule.extensions.web.fetch import WebClient
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from ferrule.cli.root import run as ferrule
+from ferrule.runtime.assemble import open_journal
+from ferrule.storage import paths
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import Scope
+from ferrule.testing.media_samples import make_png
 
 TALK = [
     {"call": [{"tool": "write_file", "arguments": {"path": "a.txt", "content": "one\n"}}]},
@@ -70,6 +76,20 @@ def test_a_bundle_goes_to_another_state_folder_and_back(
     assert "already" in capsys.readouterr().err
     Path(file).write_bytes(b"PK\x03\x04 no")
     assert ferrule(["sessions", "import", file]) == 1
+
+
+@pytest.mark.proves("media.carried-or-left")
+def test_a_bundle_leaves_the_bytes_out_on_demand(session: str, tmp_path: Path) -> None:
+    sizes: list[list[str]] = []
+    for number, more in enumerate(([], ["--no-artifacts"])):
+        file = tmp_path / f"{number}.ferrule"
+        record = next(iter(open_journal().records(session)))
+        scope = Scope(record.tenant, record.user, session)
+        FileArtifactStore(paths.state() / "artifacts").put(scope, (make_png(),), mime="image/png")
+        assert ferrule(["sessions", "bundle", session, "-o", str(file), *more]) == 0
+        with zipfile.ZipFile(file) as bundle:
+            sizes.append([name for name in bundle.namelist() if name.startswith("artifacts/")])
+    assert [len(one) for one in sizes] == [1, 0]
 
 
 @pytest.mark.proves("replay.other-rules")

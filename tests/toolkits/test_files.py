@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from ferrule import Agent, Permissions, Scripted
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.core.messages import ToolMessage
+from ferrule.models.media import read_bytes
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.testing import calls, says
+from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png
 from ferrule.toolkits.files import tools
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect, Tool
@@ -721,3 +726,46 @@ def test_a_preview_of_deleting_a_folder_lists_what_goes(context: Context, root: 
     shown = previewed("delete_path", context, path="d", recursive=True)
     assert shown.startswith("delete folder `d` with 25 entries below it\n  `d/f00`")
     assert shown.endswith("and 5 more")
+
+
+@pytest.mark.proves("media.read-file")
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("shot.txt", make_png(3, 3), "image/png"),
+        ("paper", PDF, "application/pdf"),
+        ("note.png", b"only text", "1: only text"),
+        ("a.svg", SVG, "1: " + SVG.decode()),
+    ],
+)
+def test_read_file_shows_pictures_and_pdfs_by_their_content(
+    root: Path, name: str, data: bytes, kind: str
+) -> None:
+    (root / name).write_bytes(data)
+    model = Scripted([calls(("read_file", {"path": name})), says("seen")])
+    agent = Agent(
+        model, TOOLS.values(), workspace=root, permissions=Permissions(allow=["read_file"])
+    )
+    run = agent.run_sync("look")
+    shown = model.asks[1].history[2]
+    assert isinstance(shown, ToolMessage)
+    if "/" in kind and not kind.startswith("1:"):
+        assert [(one.mime, read_bytes(one)) for one in shown.media] == [(kind, data)]
+        assert f"{name}: {kind}" in run.results[0].data
+    else:
+        assert (run.results[0].data, shown.media) == (kind, ())
+
+
+@pytest.mark.proves("media.read-file", "media.attacks")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("link.png", "symbolic link"), ("half.png", "cut off"), ("moves.gif", "animated")],
+)
+def test_a_broken_picture_or_a_link_out_is_an_error_of_read_file(
+    root: Path, name: str, said: str
+) -> None:
+    (root.parent / "shot.png").write_bytes(make_png())
+    (root / "link.png").symlink_to(root.parent / "shot.png")
+    (root / "half.png").write_bytes(make_png()[:-20])
+    (root / "moves.gif").write_bytes(make_gif(3))
+    assert said in refused(lambda: call("read_file", session(root), path=name)).message

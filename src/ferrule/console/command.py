@@ -66,6 +66,7 @@ def _guard(
     from ferrule.runtime.http.sign_in import BrowserSignIn
 
     from .app import render_login_page
+    from .uploads import find_body_limit
 
     secure = public_address(host, port, url).startswith("https://")
     signing = BrowserSignIn(
@@ -76,6 +77,7 @@ def _guard(
         token=people,
         hosts=accepted_hosts(host, port, url),
         open_paths=["/static/"],
+        max_body=find_body_limit,
         browsers=signing,
     )
 

@@ -10,8 +10,11 @@ from typing import ClassVar, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.media import MediaReference
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.engine.event_bus.events import Place
+
+from .typed_output import Node
 
 State = Literal[
     "evaluating", "asks", "running", "done", "failed", "refused", "cancelled", "unknown"
@@ -47,6 +50,7 @@ class Message(Entry):
     reasoning: str = ""
     usage: events.Usage | None = None
     stop: AnswerStop = "end"
+    media: tuple[MediaReference, ...] = ()
     kind: ClassVar[str] = "message"
 
 
@@ -153,6 +157,8 @@ class End(Entry):
     answers: int
     calls: int
     seconds: float
+    output: Node | None = None
+    """The typed answer that the run ended with."""
     kind: ClassVar[str] = "end"
 
 

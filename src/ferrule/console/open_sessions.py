@@ -25,6 +25,7 @@ from ferrule.core.errors import (
     RunCancelled,
 )
 from ferrule.core.identity import Identity
+from ferrule.core.media import Content
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
@@ -179,7 +180,7 @@ class OpenSessions:
     # ---- working
 
     async def start(
-        self, viewer: Viewer, text: str, setup: SessionSetup | None = None
+        self, viewer: Viewer, message: Content, setup: SessionSetup | None = None
     ) -> ConsoleSession:
         """Open a session for this viewer with a first message, journaled on return.
 
@@ -190,13 +191,15 @@ class OpenSessions:
         """
         live = self._open(viewer.tenant, viewer.user, setup or SessionSetup(), None)
         try:
-            await self.start_run(live, text)
+            await self.start_run(live, message)
         except BaseException:
             await self.release(live.id)
             raise
         return live
 
-    async def send_message(self, viewer: Viewer, info: SessionInfo, text: str) -> ConsoleSession:
+    async def send_message(
+        self, viewer: Viewer, info: SessionInfo, message: Content
+    ) -> ConsoleSession:
         """Send another message to a session, or to its run if one is in progress.
 
         Raises:
@@ -205,19 +208,20 @@ class OpenSessions:
         """
         live = await self._take_session(viewer, info)
         if live.is_busy:
-            live.session.tell(_require_text(text))
+            live.session.tell(_require_text(message))
             return live
         if live.session.has_open_run:
             raise SessionActionError(
                 "the last run of this session is still open", hint="resume it first"
             )
-        await self.start_run(live, text)
+        await self.start_run(live, message)
         return live
 
-    async def start_run(self, live: ConsoleSession, text: str) -> None:
+    async def start_run(self, live: ConsoleSession, message: Content) -> None:
         """Start a run with this message."""
-        text = _require_text(text)
-        await self._start_work(live, lambda: live.session.run(text))
+        if isinstance(message, str):
+            message = _require_text(message)
+        await self._start_work(live, lambda: live.session.run(message))
 
     async def try_tool(self, viewer: Viewer, tool: str, values: dict[str, Any]) -> ConsoleSession:
         """Open a session with a single call that no model made.
@@ -412,8 +416,12 @@ class OpenSessions:
         return live
 
 
-def _require_text(text: str) -> str:
-    text = text.strip()
+def _require_text(message: Content) -> str:
+    if not isinstance(message, str):
+        raise SessionActionError(
+            "a model that works takes no files", hint="send them when its run has ended"
+        )
+    text = message.strip()
     if not text:
         raise SessionActionError("the message is empty", code="message_empty", hint="write one")
     return text

@@ -18,6 +18,7 @@ from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.event_bus.events import DROPPED, ArgumentsPiece, BusEvent, Place
 
 from .entries import Card, End, Entry, Message, Note, Partial, PartialCall
+from .typed_output import read_output
 
 MAX_PROGRESS_LINES = 24
 """Lines of a running tool that are kept."""
@@ -45,6 +46,7 @@ class Timeline:
         self._open: dict[str, Card] = {}
         self._ids: set[str] = set()
         self._answers = self._calls = self._began = 0
+        self._is_typed = False
 
     def since(self, place: Place) -> list[Entry]:
         """Return the entries that changed after a place, in order."""
@@ -148,10 +150,11 @@ class Timeline:
         self.runs += 1
         self.open_run = run
         self._began = at
+        self._is_typed = event.output_request is not None
         self._answers = 0
         self._calls = 0
         self.partial = Partial()
-        self._add(Message, at, run, "person", event.text, source=event.model)
+        self._add(Message, at, run, "person", event.text, source=event.model, media=event.media)
 
     def _add_answer(self, event: events.ModelAnswered, at: int, run: str) -> None:
         self.partial = Partial()
@@ -180,7 +183,9 @@ class Timeline:
         for card in [one for one in self._open.values() if not one.direct]:
             card.settled = card.settled or event.stop
             self._close(card)
-        self._add(End, at, run, event, self._answers, self._calls, (at - self._began) / 1000)
+        seconds = (at - self._began) / 1000
+        output = read_output(event.text) if self._is_typed and event.stop == "done" else None
+        self._add(End, at, run, event, self._answers, self._calls, seconds, output=output)
 
     def _decide(self, event: Any, at: int) -> None:
         card = self.cards.get(event.call_id)

@@ -6,7 +6,9 @@ their hash; what sends them to a model reads them from there (`LoadedMedia`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -54,13 +56,28 @@ class MediaReference:
 
 @frozen
 class LoadedMedia(MediaReference):
-    """A medium whose bytes can be read, as model clients get it."""
+    """A medium whose bytes can be read, as model clients get it.
+
+    Attributes:
+        load: Returns the bytes.
+        in_result: Whether a tool returned it. A model that cannot be shown it is told so then; what
+            a person gave is an error.
+        text: What was read in a picture for a model that sees none; it is sent in its place.
+    """
 
     load: Callable[[], bytes] = bytes
+    in_result: bool = False
+    text: str = ""
 
 
-def load_media(one: MediaReference, read: Callable[[MediaReference], bytes]) -> LoadedMedia:
-    """Return a medium whose bytes `read` returns when they are asked for."""
+def load_media(
+    one: MediaReference,
+    read: Callable[[MediaReference], bytes],
+    *,
+    in_result: bool = False,
+    text: str = "",
+) -> LoadedMedia:
+    """Return a medium whose bytes `read` returns when they are asked for; see `LoadedMedia`."""
     return LoadedMedia(
         one.media_kind,
         one.mime,
@@ -71,6 +88,8 @@ def load_media(one: MediaReference, read: Callable[[MediaReference], bytes]) -> 
         one.width,
         one.height,
         lambda: read(one),
+        in_result,
+        text,
     )
 
 
@@ -133,26 +152,36 @@ class Media:
     """A picture, a sound or a document, whichever its content is; see also the three below.
 
     Attributes:
-        path: Where its bytes are; "" if they are given or in an artifact.
+        path: Where its bytes are; "" if they are given or elsewhere.
         data: Its bytes, if they were given.
         artifact: The reference of the session's artifact that has its bytes, else "".
+        url: The http or https address that has its bytes, else "".
         name: The file name that a model is shown.
+        max_side: Pixels of a side, to which a larger picture is scaled down; 0: it stays as it is.
     """
 
     media_kind: ClassVar[MediaKind | None] = None
     """What its content must be; None takes any kind."""
 
     def __init__(
-        self, data: bytes | None = None, *, path: str = "", artifact: str = "", name: str = ""
+        self,
+        data: bytes | None = None,
+        *,
+        path: str = "",
+        artifact: str = "",
+        url: str = "",
+        name: str = "",
     ) -> None:
-        if sum((data is not None, bool(path), bool(artifact))) != 1:
-            raise TypeError(f"{type(self).__name__}: give bytes, a path or an artifact")
+        if sum((data is not None, bool(path), bool(artifact), bool(url))) != 1:
+            raise TypeError(f"{type(self).__name__}: give bytes, a path, an artifact or a URL")
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]  given by a program
             raise TypeError(f"{type(self).__name__}: {type(data).__name__} is given, not bytes")
         self.data = None if data is None else bytes(data)
         self.path = path
         self.artifact = artifact
+        self.url = url
         self.name = name or path.rpartition("/")[2]
+        self.max_side = 0
 
     @classmethod
     def from_path(cls, path: object, *, name: str = "") -> Self:
@@ -173,8 +202,18 @@ class Media:
         """Return what the session has kept as an artifact (`art-…`)."""
         return cls(artifact=reference, name=name)
 
+    @classmethod
+    def from_url(cls, url: str, *, name: str = "") -> Self:
+        """Return what an http or https address has.
+
+        It is fetched once, when the message or the result is taken, by the rules of scripts'
+        requests (`engine.web`): no credentials, only hosts of the public internet, or those that
+        `MediaOptions.domains` lists. No address is passed on to a provider.
+        """
+        return cls(url=url, name=name or re.split(r"[?#]", url)[0].rpartition("/")[2])
+
     def __repr__(self) -> str:
-        source = self.path or self.artifact or f"{len(self.data or b'')} bytes"
+        source = self.path or self.artifact or self.url or f"{len(self.data or b'')} bytes"
         return f"{type(self).__name__}({source})"
 
 
@@ -182,6 +221,17 @@ class Image(Media):
     """A picture: PNG, JPEG, WebP or GIF."""
 
     media_kind = "image"
+
+    def scale_down(self, max_side: int) -> Image:
+        """Return this picture, to be scaled down if a side has more pixels (`ferrule[pictures]`).
+
+        Nothing is scaled unless it is asked for.
+        """
+        if max_side < 1:
+            raise ValueError(f"max_side = {max_side}: must be at least 1")
+        scaled = copy(self)
+        scaled.max_side = max_side
+        return scaled
 
 
 class Audio(Media):
@@ -194,6 +244,23 @@ class Document(Media):
     """A document: PDF or text, and Word, Excel and PowerPoint where a provider takes them."""
 
     media_kind = "document"
+
+
+@frozen
+class MediaOptions:
+    """How sessions take media in; an agent has it among its `resources`.
+
+    Attributes:
+        domains: The hosts from which media are fetched, as in the setting
+            `network.allowed_domains`. Without any: those of the public internet.
+        max_side: Pixels of a side, to which larger pictures are scaled down; 0: none is scaled.
+        ocr: Whether models that see no pictures get the text in them, read by the tool
+            `vision::ocr`, which the agent must have. Otherwise such a picture is an error.
+    """
+
+    domains: tuple[str, ...] = ()
+    max_side: int = 0
+    ocr: bool = False
 
 
 Content = str | Sequence[str | Media]

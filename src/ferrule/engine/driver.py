@@ -154,6 +154,12 @@ class DriverExtension:
         """Return what to do after the model's answer."""
         return commands
 
+    async def after_output(
+        self, checked: events.OutputChecked, check: OutputCheck
+    ) -> events.OutputChecked:
+        """Return what came of the check of a typed answer, perhaps changed."""
+        return checked
+
     def hold_approval_lock(self) -> AbstractAsyncContextManager[object]:
         """Return what is held while a person is asked."""
         return nullcontext()
@@ -506,7 +512,10 @@ class Driver:
         history: Sequence[Message] = self.machine.history
         open_media = self.dispatcher.open_media
         if self.machine.has_media and open_media is not None:
-            history = open_media().load_history(history)
+            media = open_media()
+            if media.options.ocr:
+                await media.read_pictures(history, partial(self.call, by="media"))
+            history = media.load_history(history)
         sink = self.log if self.log.is_watched else None
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema
@@ -529,6 +538,8 @@ class Driver:
         checked = await check.run(command.text, self.build_run_context(self.log.identity))
         if check.repairs and not checked.problems:
             self.log.notice("output", "; ".join(check.repairs))
+        for extension in self.extensions:
+            checked = await extension.after_output(checked, check)
         return self.feed(checked)
 
     def _find_output_check(self, request: OutputRequest) -> OutputCheck:

@@ -1,21 +1,25 @@
 """Media of a session: taken in, kept as artifacts, and read again for the model.
 
 Whatever comes in (a person's message, what a tool returned) is checked by its content
-(`tools.media_types`), stored once under its hash, and is a reference from then on.
+(`tools.media_types`), stored once under its hash, and is a reference from then on. What is at a URL
+is fetched first (`engine.web`), once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.core.media import Content, Media, MediaReference, load_media
-from ferrule.core.messages import AssistantMessage, Message
+from ferrule.core.media import Content, Media, MediaOptions, MediaReference, load_media
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.client import Capabilities
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
@@ -23,6 +27,13 @@ from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
 from .result_bounds import jsonable
 from .threads import run_blocking
+
+FETCH_SECONDS = 60.0
+"""Time for what is at one URL."""
+_OCR_TOOL = "vision::ocr"
+
+CallTool = Callable[[str, dict[str, Any]], Awaitable[ToolResult]]
+"""Calls a tool by its name with arguments, through the gate."""
 
 
 class SessionMedia:
@@ -32,14 +43,24 @@ class SessionMedia:
         store: Where the bytes are kept.
         identity: Whose they are.
         workspace: Where paths are opened; without one, anywhere but at protected names.
+        options: How they are taken in.
+        capabilities: Asks what the session's model can do.
     """
 
     def __init__(
-        self, store: ArtifactStore, identity: Identity, workspace: Workspace | None
+        self,
+        store: ArtifactStore,
+        identity: Identity,
+        workspace: Workspace | None,
+        options: MediaOptions | None = None,
+        capabilities: Callable[[], Awaitable[Capabilities]] | None = None,
     ) -> None:
         self.store = store
+        self.options = options or MediaOptions()
         self._scope = Scope.from_identity(identity)
         self._workspace = workspace
+        self._capabilities = capabilities
+        self._texts: dict[str, str] = {}
         self._history: Sequence[Message] = ()
         self._loaded: list[Message] = []
 
@@ -50,17 +71,44 @@ class SessionMedia:
             MediaInvalid: A medium cannot be given to a model.
             ConfigError: The content is neither text nor a list of texts and media.
         """
-        if isinstance(content, Media):
-            content = [content]
-        return await run_blocking(lambda: self._take_message(content))
+        parts: Sequence[Any] = [content] if isinstance(content, Media) else content
+        parts = await self._fetch(parts)
+        return await run_blocking(lambda: self._take_message(parts))
 
-    def _take_message(self, content: Content) -> tuple[str, tuple[MediaReference, ...]]:
+    async def _fetch(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """Return the parts of a message or a result, with bytes in place of addresses."""
+        if not any(isinstance(part, Media) and part.url for part in parts):
+            return parts
+        fetched: list[Any] = []
+        for part in parts:
+            if isinstance(part, Media) and part.url:
+                fetched.append(await self._fetch_one(part))
+            else:
+                fetched.append(part)
+        return fetched
+
+    async def _fetch_one(self, part: Media) -> Media:
+        # Imported here: most sessions fetch nothing.
+        from .web.domains import AllowedDomains
+        from .web.fetch import WebClient
+
+        client = WebClient(AllowedDomains.parse(self.options.domains))
+        try:
+            data = await client.download(part.url, MAX_BYTES, FETCH_SECONDS)
+        except ToolFailed as error:
+            raise MediaInvalid(f"{_label(part)} cannot be fetched: {error.message}") from error
+        found = copy(part)
+        found.url = ""
+        found.data = data
+        return found
+
+    def _take_message(self, content: Sequence[Any]) -> tuple[str, tuple[MediaReference, ...]]:
         text = ""
         media: list[MediaReference] = []
         for place, part in enumerate(content, 1):
             if isinstance(part, str):
                 text += f"\n{part}" if text else part
-            elif isinstance(part, Media):  # pyright: ignore[reportUnnecessaryIsInstance]  given by a program
+            elif isinstance(part, Media):
                 media.append(replace(self._keep(part), at=len(text)))
             else:
                 raise ConfigError(
@@ -74,10 +122,11 @@ class SessionMedia:
 
         Raises MediaInvalid.
         """
-        return await run_blocking(lambda: self._take_result(value))
+        parts: Sequence[Any] = [value] if isinstance(value, Media) else value
+        parts = await self._fetch(parts)
+        return await run_blocking(lambda: self._take_result(parts))
 
-    def _take_result(self, value: Any) -> tuple[Any, tuple[MediaReference, ...]]:
-        parts = [value] if isinstance(value, Media) else cast("Sequence[Any]", value)
+    def _take_result(self, parts: Sequence[Any]) -> tuple[Any, tuple[MediaReference, ...]]:
         media: list[MediaReference] = []
         shown: list[str] = []
         for part in parts:
@@ -85,13 +134,12 @@ class SessionMedia:
                 media.append(self._keep(part))
                 shown.append(media[-1].describe())
             else:
-                shown.append(part if isinstance(part, str) else str(jsonable(part)))
+                shown.append(part if isinstance(part, str) else encode_json(jsonable(part)))
         text = "\n".join(shown)
         return text, tuple([replace(one, at=len(text)) for one in media])
 
     def _keep(self, part: Media) -> MediaReference:
-        kind = part.media_kind or "attachment"
-        label = f"the {kind} `{part.name}`" if part.name else f"the {kind}"
+        label = _label(part)
         data = self._read(part, label)
         found = detect_type(data, label)
         if part.media_kind not in (None, found.media_kind):
@@ -101,6 +149,12 @@ class SessionMedia:
                 if found.mime != "image/svg+xml"
                 else "models take no SVG as a picture: convert it to PNG",
             )
+        max_side = part.max_side or self.options.max_side
+        if max_side and max(found.width, found.height) > max_side:
+            from .media_scaling import scale_picture
+
+            data = scale_picture(data, found, max_side, label)
+            found = detect_type(data, label)
         artifact = self.store.put(self._scope, (data,), mime=found.mime)
         return MediaReference(
             found.media_kind,
@@ -117,8 +171,7 @@ class SessionMedia:
         if part.data is not None:
             return part.data
         if part.artifact:
-            artifact = self.store.find(self._scope, part.artifact)
-            return self.store.read(self._scope, part.artifact, 0, artifact.size)
+            return self.read_artifact(part.artifact)
         if self._workspace is not None:
             try:
                 return self._workspace.read(part.path, limit=MAX_BYTES)
@@ -137,6 +190,41 @@ class SessionMedia:
 
     # ---- for the model
 
+    async def read_pictures(
+        self,
+        history: Sequence[Message],
+        call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]],
+    ) -> None:
+        """Have the text read in pictures that the model cannot see (`MediaOptions.ocr`).
+
+        Args:
+            history: The messages that are about to be sent.
+            call: Calls a tool, through the gate.
+
+        Raises:
+            ProviderError: A picture cannot be read.
+        """
+        if self._capabilities is None or (await self._capabilities()).vision is not False:
+            return
+        for message in history:
+            if isinstance(message, AssistantMessage):
+                continue
+            for one in message.media:
+                if one.media_kind == "image" and one.sha256 not in self._texts:
+                    self._texts[one.sha256] = await self._read_picture(one, call)
+
+    async def _read_picture(self, one: MediaReference, call: CallTool) -> str:
+        result = await call(_OCR_TOOL, {"image": one.reference})
+        if not result.success:
+            raise ProviderError(
+                f"{one.describe()} cannot be sent: the model sees no pictures, and its text could "
+                f"not be read: {result.error_message}",
+                code="media_unsupported",
+                hint="choose a model with vision",
+            )
+        found = cast("Mapping[str, Any]", result.data)
+        return str(found.get("text", "")) or "(no text was found in it)"
+
     def load_history(self, history: Sequence[Message]) -> Sequence[Message]:
         """Return the history with media whose bytes can be read.
 
@@ -147,11 +235,20 @@ class SessionMedia:
             self._loaded = []
         for message in history[len(self._loaded) :]:
             if not isinstance(message, AssistantMessage) and message.media:
-                message = replace(
-                    message, media=tuple([load_media(one, self.read) for one in message.media])
-                )
+                message = replace(message, media=tuple(self._load(message)))
             self._loaded.append(message)
         return self._loaded
+
+    def _load(self, message: UserMessage | ToolMessage) -> Iterator[MediaReference]:
+        in_result = isinstance(message, ToolMessage)
+        for one in message.media:
+            text = self._texts.get(one.sha256, "")
+            yield load_media(one, self.read, in_result=in_result, text=text)
+
+    def read_artifact(self, reference: str) -> bytes:
+        """Return the bytes of an artifact of the session. Raises ArtifactError."""
+        artifact = self.store.find(self._scope, reference)
+        return self.store.read(self._scope, reference, 0, artifact.size)
 
     def read(self, one: MediaReference) -> bytes:
         """Return the bytes of a medium. Raises ProviderError if they are gone or were changed."""
@@ -169,6 +266,11 @@ class SessionMedia:
         if hashlib.sha256(data).hexdigest() != one.sha256:
             raise ConfigError(f"history: the bytes of {one.describe()} are not those of its hash")
         self.store.put(self._scope, (data,), mime=one.mime)
+
+
+def _label(part: Media) -> str:
+    kind = part.media_kind or "attachment"
+    return f"the {kind} `{part.name}`" if part.name else f"the {kind}"
 
 
 def _missing_error(one: MediaReference, why: str) -> ProviderError:

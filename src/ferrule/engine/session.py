@@ -564,6 +564,10 @@ class Session(Generic[OutputT]):
         keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
 
+    def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
+        """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
+        self._media.copy_from(one, read)
+
     def receipts(self) -> list[dict[str, Any]]:
         """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.media import MediaOptions
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
@@ -120,7 +121,11 @@ def build_session(
     )
     dispatcher.parallel = agent.parallel
     identity = Identity(agent.tenant, agent.user, session_id, "none")
-    dispatcher.open_media = cache(partial(_open_media, agent, identity))
+    open_media = cache(partial(_open_media, agent, identity))
+    dispatcher.open_media = open_media
+    if MediaOptions in agent.resources:
+        media = open_media()
+        resources[type(media)] = media
     if agent.artifacts is not None and agent.workspace is not None:
         from .rewind.file_copies import FileCopies
 
@@ -290,7 +295,10 @@ def _open_media(agent: SessionSource, identity: Identity) -> SessionMedia:
     """Return what keeps a session's media: in the agent's store, or in memory without one."""
     from .media import SessionMedia
 
-    return SessionMedia(agent.find_media_store(), identity, agent.workspace)
+    options = agent.resources.get(MediaOptions)
+    assert options is None or isinstance(options, MediaOptions)
+    capabilities = agent.connection.client.capabilities if options and options.ocr else None
+    return SessionMedia(agent.find_media_store(), identity, agent.workspace, options, capabilities)
 
 
 def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:

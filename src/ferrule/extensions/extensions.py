@@ -14,6 +14,8 @@ from pathlib import Path
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import EventHook
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import WebClient
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
@@ -27,8 +29,6 @@ from .starlark.pool import WorkerPool
 from .tool_files.loading import LoadedTools, load_tools
 from .tool_files.python_tools import PythonSources, load_python_tools
 from .tool_files.registration_tools import handle_meta_call, make_registration_tools
-from .web.domains import AllowedDomains
-from .web.fetch import WebClient
 
 
 @frozen

@@ -121,7 +121,12 @@ def _read_show(show: Mapping[str, Any]) -> Capabilities:
         names = {str(name) for name in cast(list[Any], listed)}
         structured = "completion" in names or not names
         return Capabilities(
-            "tools" in names, structured, context, "thinking" in names, "/api/show capabilities"
+            "tools" in names,
+            structured,
+            context,
+            "thinking" in names,
+            "/api/show capabilities",
+            vision="vision" in names,
         )
     template = show.get("template")
     if isinstance(template, str) and template and template_knows_tools(template):
@@ -152,8 +157,20 @@ def read_models_entry(model: str, entries: list[dict[str, Any]]) -> Capabilities
     if isinstance(supported, list):
         names = {str(name) for name in cast(list[Any], supported)}
         structured = bool(names & {"structured_outputs", "response_format"})
-        return Capabilities("tools" in names, structured, context, "reasoning" in names, "/models")
+        return Capabilities(
+            "tools" in names,
+            structured,
+            context,
+            "reasoning" in names,
+            "/models",
+            vision=_reads_pictures(entry),
+        )
     return Capabilities(context=context, source="/models" if context else "unknown")
+
+
+def _reads_pictures(entry: Mapping[str, Any]) -> bool | None:
+    listed = _as_object(entry.get("architecture")).get("input_modalities")
+    return "image" in cast(list[Any], listed) if isinstance(listed, list) else None
 
 
 def read_anthropic_model(entry: Mapping[str, Any]) -> Capabilities | None:

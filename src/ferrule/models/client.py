@@ -85,6 +85,8 @@ class Capabilities:
     """Whether the provider searches deferred tools itself."""
     structured_with_tools: bool | None = None
     """Whether a schema for the reply may stand beside tools that the model can still call."""
+    vision: bool | None = None
+    """Whether the model sees pictures."""
 
 
 @frozen

@@ -1,11 +1,15 @@
 """Pictures, sounds and documents in requests: what each protocol takes, and how it is written.
 
-What a protocol does not take is an error before anything is sent. Text documents become text with
-a frame where a protocol has no form for them.
+What a protocol does not take is an error before anything is sent; what a tool returned is named in
+the text instead, with the reason. Text documents become text with a frame where a protocol has no
+form for them, and so does the text that was read in a picture for a model that sees none.
 
-Sources: the API references of OpenAI (Chat Completions, Responses), Anthropic (Messages: vision,
-PDF support), Google (generateContent: inline data, multimodal function responses), Amazon Bedrock
-(Converse), Ollama (/api/chat) and Cohere (chat, version 2).
+Sources: the API references of OpenAI (Chat Completions, Responses: 50 MB a request), Anthropic
+(Messages: 8000 pixels a side, 32 MB a request; 5 MiB of a picture count in base64), Google
+(generateContent: inline data of 100 MB a request, 50 MB of a PDF; Vertex AI: 7 MB of a picture),
+Amazon Bedrock (Converse: 3.75 MB and 8000 pixels; 4.5 MB of a document, PDFs of newer models
+apart), Ollama (/api/chat) and Cohere (chat, version 2). Limits of a whole request, and those that
+depend on how many pictures it has, are left to the provider.
 """
 
 from __future__ import annotations
@@ -52,22 +56,18 @@ def _limits(mimes: Sequence[str], size: int) -> dict[str, int]:
 _SUPPORT: dict[Protocol, _Support] = {
     "chat completions": _Support(_limits((*_PICTURES, "audio/wav", "audio/mpeg", _PDF), 32 * _MIB)),
     "Responses": _Support(_limits((*_PICTURES, _PDF, *_OFFICE_FORMATS), 32 * _MIB)),
-    "Messages": _Support(_limits(_PICTURES, 5 * _MIB) | _limits((_PDF,), 24_000_000), 8000),
+    "Messages": _Support(
+        _limits(_PICTURES, 5 * _MIB * 3 // 4) | _limits((_PDF,), 24_000_000), 8000
+    ),
     "generateContent": _Support(
-        _limits(
-            (
-                *_PICTURES[:3],
-                "audio/wav",
-                "audio/mpeg",
-                "audio/flac",
-                "audio/ogg",
-                _PDF,
-            ),
-            15_000_000,
-        )
+        _limits(_PICTURES[:3], 7_000_000)
+        | _limits(("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", _PDF), 32 * _MIB)
     ),
     "Converse": _Support(
-        _limits(_PICTURES, 3_750_000) | _limits((_PDF, *_OFFICE_FORMATS), 4_500_000), 8000
+        _limits(_PICTURES, 3_750_000)
+        | _limits(tuple(_OFFICE_FORMATS), 4_500_000)
+        | _limits((_PDF,), 24_000_000),
+        8000,
     ),
     "Ollama": _Support(_limits(_PICTURES[:3], 32 * _MIB)),
     "Cohere": _Support(_limits(_PICTURES, 15_000_000)),
@@ -96,12 +96,53 @@ def encode_content(
     for part in split_content(text, media):
         if isinstance(part, str):
             blocks.append(encode_text(part))
-        elif part.mime in ("text/plain", "image/svg+xml"):
-            blocks.append(encode_text(_frame_document(part)))
-        else:
-            check_media(protocol, part)
-            blocks.append(_ENCODERS[protocol](part))
+            continue
+        text = _find_text(part) or _explain_unshown(protocol, part)
+        blocks.append(encode_text(text) if text else _ENCODERS[protocol](part))
     return blocks
+
+
+def _find_text(one: MediaReference) -> str:
+    """Return what is sent as text in place of a medium, framed; "" if the medium is sent."""
+    if one.mime in ("text/plain", "image/svg+xml"):
+        return _frame_document(one, read_bytes(one).decode("utf-8", "replace"))
+    if isinstance(one, LoadedMedia) and one.text:
+        return _frame_document(one, f"[read in a picture that you cannot see]\n{one.text}")
+    return ""
+
+
+def _explain_unshown(protocol: Protocol, one: MediaReference) -> str:
+    """Return why what a tool returned is not shown, or "" if it is.
+
+    Raises as `check_media` for what a person gave.
+    """
+    try:
+        check_media(protocol, one)
+    except ProviderError as error:
+        if isinstance(one, LoadedMedia) and one.in_result:
+            return f"[not shown: {error.detail}]"
+        raise
+    return ""
+
+
+def write_as_text(text: str, media: Sequence[MediaReference], error: ProviderError) -> str:
+    """Return a message for a model that reads text alone.
+
+    Raises:
+        ProviderError: `error`, if a person gave a medium that is no text.
+    """
+    parts: list[str] = []
+    for part in split_content(text, media):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        shown = _find_text(part)
+        if not shown and isinstance(part, LoadedMedia) and part.in_result:
+            shown = f"[not shown: {error.detail}]"
+        if not shown:
+            raise error
+        parts.append(shown)
+    return "\n\n".join(parts)
 
 
 def check_media(protocol: Protocol, one: MediaReference) -> None:
@@ -137,25 +178,24 @@ def read_bytes(one: MediaReference) -> bytes:
     return one.load()
 
 
-def encode_images(media: Sequence[MediaReference]) -> list[str]:
-    """Return pictures as Ollama takes them: base64 beside the message's text."""
-    pictures = [one for one in media if one.mime != "text/plain"]
-    for one in pictures:
-        check_media("Ollama", one)
-    return [_base64(one) for one in pictures]
+def encode_images(text: str, media: Sequence[MediaReference]) -> tuple[str, list[str]]:
+    """Return a message as Ollama takes it: its text, and pictures in base64 beside it."""
+    parts: list[str] = []
+    pictures: list[str] = []
+    for part in split_content(text, media):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        shown = _find_text(part) or _explain_unshown("Ollama", part)
+        if shown:
+            parts.append(shown)
+        else:
+            pictures.append(_base64(part))
+    return "\n\n".join(parts), pictures
 
 
-def flatten_documents(text: str, media: Sequence[MediaReference]) -> str:
-    """Return a message's text with its text documents in it, at their places."""
-    documents = [one for one in media if one.mime == "text/plain"]
-    if not documents:
-        return text
-    parts = split_content(text, documents)
-    return "\n\n".join([part if isinstance(part, str) else _frame_document(part) for part in parts])
-
-
-def _frame_document(one: MediaReference) -> str:
-    text = escape_untrusted(read_bytes(one).decode("utf-8", "replace"))
+def _frame_document(one: MediaReference, content: str) -> str:
+    text = escape_untrusted(content)
     text = re.sub(r"<(\s*/?\s*document\b)", r"&lt;\1", text, flags=re.IGNORECASE)
     name = re.sub(r"[\"<>\n]", "_", one.name)
     return f'<document name="{name}">\n{text}\n</document>'

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ferrule import connectors
 from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.media import MediaOptions
 from ferrule.core.vocabulary import ResultForm
 from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
+from ferrule.engine.model_fallbacks import AgentModel
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions, ToolModeOption
@@ -36,7 +38,13 @@ from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.said_notices import say_first_time
-from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
+from ferrule.storage.settings.settings import (
+    PROJECT_FILE,
+    ModelSettings,
+    Settings,
+    apply_model_options,
+    load_settings,
+)
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands.confinement import find_confinement
 from ferrule.toolkits.files.rereading import ShortRereading
@@ -268,6 +276,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
+    shipped_tools = load_shipped_tools(settings["tools.packs"], ocr=settings["media.ocr"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
     own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
@@ -305,7 +314,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     )
     bus, telemetry = _watch_runs(settings, bus, opened_journal, notice)
     agent = Agent(
-        settings.model,
+        _choose_models(settings),
         catalog,
         instructions=make_instructions(),
         workspace=workspace,
@@ -335,6 +344,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             *telemetry,
             *(() if index is None else (index.index,)),
             ShortRereading(_gives_short_rereadings(settings)),
+            *_media_options(settings),
         ],
         run_options={
             "join": settings["tools.join"],
@@ -517,6 +527,19 @@ def _command_policy(
         remember_opening=make_opening_writer(settings),
         closed_folders=list_own_folders(),
     )
+
+
+def _choose_models(settings: Settings) -> AgentModel:
+    """Return the model, or several of which the next is asked if one fails."""
+    fallbacks = settings["model_fallbacks"]
+    return [settings.model, *fallbacks] if fallbacks else settings.model
+
+
+def _media_options(settings: Settings) -> list[MediaOptions]:
+    """Return how media are taken in, if the settings say anything of it."""
+    domains = tuple(settings["network.allowed_domains"] or ())
+    options = MediaOptions(domains, settings["media.max_side"], settings["media.ocr"])
+    return [options] if options != MediaOptions() else []
 
 
 def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:
@@ -721,13 +744,21 @@ def read_model_options(settings: Settings, name: str) -> ModelOptions:
 
 
 def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> ModelOptions:
+    for_model = apply_model_options(for_model, settings["model_options"])
     options = ModelOptions(
         for_model.temperature,
         for_model.max_output_tokens,
         for_model.num_ctx,
         for_model.thinking,
         for_model.seed,
+        for_model.top_p,
+        for_model.presence_penalty,
+        for_model.frequency_penalty,
         provider_tools=resolve_hosted_tools(settings, name, for_model),
+        stop=for_model.stop or (),
+        top_k=for_model.top_k,
+        service_tier=for_model.service_tier or "",
+        cache_key=for_model.cache_key or "",
     )
     if for_model.timeout is None:
         return options

@@ -22,6 +22,20 @@ _SETTINGS = (
         help="Model to use, e.g. local:smollm2 or ollama:llama3.2.",
     ),
     click.option(
+        "--fallback",
+        "model_fallbacks",
+        multiple=True,
+        metavar="PROVIDER:MODEL",
+        help="Model to ask if the one before it fails. Repeatable.",
+    ),
+    click.option(
+        "--option",
+        "model_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Option of every request, e.g. temperature=0.2 or seed=7. Repeatable.",
+    ),
+    click.option(
         "--mode",
         type=click.Choice(
             ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]

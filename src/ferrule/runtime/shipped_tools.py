@@ -47,8 +47,13 @@ CODING = frozenset(
 """The tools of the profile `coding`: one per job. Every profile has what a run adds itself."""
 
 
-def load_shipped_tools(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
+def load_shipped_tools(packs: Sequence[str] = (), *, ocr: bool = False) -> tuple[Tool, ...]:
     """Return the tools of every run and those of the named packs.
+
+    Args:
+        packs: The packs.
+        ocr: Whether pictures are read for models that see none (`core.media.MediaOptions`); the
+            tool for that is kept from the model unless a pack has it.
 
     Raises:
         ConfigError: There is no such pack.
@@ -57,6 +62,10 @@ def load_shipped_tools(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
     added = always
     for name in dict.fromkeys(packs):
         added = (*added, *_load_pack(name, always))
+    if ocr and not any(tool.full_name == "vision::ocr" for tool in added):
+        from ferrule.toolkits.stdlib.ocr import ocr as read_picture
+
+        added = (*added, replace(read_picture, loading=Loading.INTERNAL))
     return added
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import struct
-import zipfile
+from base64 import b64decode
 from collections.abc import Callable
 
 from ferrule.core.errors import ConfigError
@@ -75,6 +75,35 @@ def detect_type(data: bytes, name: str) -> MediaType:
                 )
             return found
     return _read_text(data, name)
+
+
+def decode_medium(data: object, name: str) -> bytes:
+    """Return what base64 text of a protocol holds.
+
+    Args:
+        data: The text.
+        name: What an error calls it.
+
+    Raises:
+        MediaInvalid: It is no base64, or nothing that `detect_type` takes.
+    """
+    if not isinstance(data, str) or len(data) > MAX_BYTES * 4 // 3 + 4:
+        size = len(data) * 3 // 4 if isinstance(data, str) else 0
+        what = f"has {size} bytes; the most is {MAX_BYTES}" if size else "has no data"
+        raise MediaInvalid(f"{name} {what}")
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError as error:
+        raise MediaInvalid(f"{name} is not base64") from error
+    detect_type(content, name)
+    return content
+
+
+def looks_like_medium(start: bytes) -> bool:
+    """Return whether a file begins as a picture, a sound or a PDF does, and not as text."""
+    if b"\0" not in start:
+        return start.startswith(b"%PDF-")
+    return any(is_type(start) for is_type, read in _READERS if read not in (_read_zip, _read_pdf))
 
 
 def _cut(name: str) -> MediaInvalid:
@@ -174,6 +203,9 @@ def _read_pdf(data: bytes, name: str) -> MediaType:
 
 
 def _read_zip(data: bytes, name: str) -> MediaType:
+    # Imported here: it loads much, and few files are ZIP archives.
+    import zipfile
+
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -20,8 +21,11 @@ from a2a_world import (
     skill,
 )
 
+from ferrule.connectors.a2a.results import result_value
+from ferrule.connectors.a2a.task_state import TaskState
 from ferrule.core.calls import ErrorType
 from ferrule.engine.live_events import Progress
+from ferrule.testing.media_samples import make_png
 
 
 @pytest.mark.proves("a2a.skills-are-tools")
@@ -546,3 +550,13 @@ def test_sizes_of_files_are_told_without_decoding_them() -> None:
         {"file": "", "media_type": "", "bytes": 300},
         "and",
     ]
+
+
+@pytest.mark.proves("a2a.media")
+def test_pictures_of_a_peer_follow_its_answer_as_media() -> None:
+    encoded = b64encode(make_png()).decode()
+    parts = [{"text": "here"}, {"raw": encoded, "filename": "a.png", "mediaType": "text/html"}]
+    for given in (parts, parts[1:]):
+        value, picture = result_value("p", "t", TaskState(reply=given))
+        assert value["agent"] == "p"
+        assert (picture.data, picture.name) == (make_png(), "a.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from ferrule.connectors.bounded_schemas import (
 )
 from ferrule.connectors.mcp import McpServer
 from ferrule.connectors.mcp.definitions import ToolDefinition
-from ferrule.connectors.mcp.results import result_value
+from ferrule.connectors.mcp.results import resource_value, result_value
 from ferrule.connectors.mcp.tools import classify_tool
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.media import Media, has_media
+from ferrule.testing.media_samples import PDF, SVG, make_png, make_wav
 from ferrule.tools.reliability import Policies, Reliability, read_policies
 
 fields: Any = st.fixed_dictionaries(
@@ -110,7 +113,16 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
         ({"content": []}, ""),
         (
             {"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]},
-            {"parts": [{"type": "image", "media_type": "image/png", "bytes": 3}]},
+            {
+                "parts": [
+                    {
+                        "type": "image",
+                        "media_type": "image/png",
+                        "bytes": 3,
+                        "note": "not shown: it is nothing that models take: it begins with 00 00 00",
+                    }
+                ]
+            },
         ),
         (
             {
@@ -198,3 +210,54 @@ def test_references_that_lead_round_are_not_checked_to_the_end(
         assert (
             make_arguments("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
         )
+
+
+def block(kind: str, data: bytes, mime: str = "image/png") -> dict[str, Any]:
+    return {"type": kind, "mimeType": mime, "data": b64encode(data).decode()}
+
+
+def shape(value: Any) -> list[Any]:
+    """A list of texts and media, with media as their kind of bytes and their name."""
+    return [(one.data, one.name) if isinstance(one, Media) else one for one in value]
+
+
+@pytest.mark.proves("mcp.media")
+def test_pictures_sounds_and_files_of_a_server_become_media_by_their_content() -> None:
+    blob = b64encode(PDF).decode()
+    parts = [
+        {"type": "text", "text": "here"},
+        block("image", make_png(), "text/html"),
+        block("audio", make_wav(), "audio/x-wav"),
+        {"type": "resource", "resource": {"uri": "a://b/paper.pdf", "blob": blob}},
+        {"type": "resource_link", "uri": "a://b", "name": "b"},
+    ]
+    assert shape(result_value("s", "t", {"content": parts})) == [
+        "here",
+        (make_png(), ""),
+        (make_wav(), ""),
+        (PDF, "paper.pdf"),
+        {"type": "resource_link", "uri": "a://b", "name": "b"},
+    ]
+    structured = {"structuredContent": {"a": 1}, "content": parts[:2]}
+    assert shape(result_value("s", "t", structured)) == [{"a": 1}, (make_png(), "")]
+    read = resource_value({"contents": [{"uri": "a://b/paper.pdf", "blob": blob}]})
+    assert shape(read) == [(PDF, "paper.pdf")]
+
+
+@pytest.mark.proves("mcp.media")
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (make_png(animated=True), "animated"),
+        (make_png()[:-20], "cut off"),
+        (SVG, "image/svg+xml"),
+        (b"\x7fELF\1\1\1\0", "nothing that models take"),
+        (b"x" * (34 << 20), "the most is 33554432"),
+    ],
+)
+def test_what_models_cannot_take_is_described_and_the_result_stays(data: bytes, said: str) -> None:
+    value = result_value("s", "t", {"content": [block("image", data)]})
+    assert not has_media(value)
+    (part,) = value["parts"]
+    assert (part["type"], part["bytes"]) == ("image", len(data))
+    assert said in part.get("note", "") or said == "image/svg+xml"

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,7 +36,16 @@ from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.http import http_security
-from ferrule.servers.a2a.server import CARD_PATH, RPC_PATH, A2aServer, Skill, build_card
+from ferrule.servers.a2a.conversations import TaskRefused
+from ferrule.servers.a2a.server import (
+    CARD_PATH,
+    RPC_PATH,
+    A2aServer,
+    Skill,
+    _find_or_start_task,  # pyright: ignore[reportPrivateUsage]
+    build_card,
+)
+from ferrule.testing.media_samples import make_png
 from ferrule.tools.context import Context
 
 TOKEN = "a-token-that-is-long-enough"
@@ -362,3 +372,31 @@ async def test_the_value_of_an_output_type_is_data(place: Place) -> None:
     assert found[1].data["answer"] == f'{{"shelf":{large}}}'
     assert not found[2].success
     assert "no value that fits" in (found[2].error_message or "")
+
+
+@pytest.mark.proves("serve.a2a.media")
+async def test_files_of_a_message_become_media_of_the_run(place: Place) -> None:
+    from a2a.types import Message, Part
+
+    server = await place.serve(says("a cat"))
+    parts = [
+        Part(text="see"),
+        Part(raw=make_png(3, 2), media_type="text/html", filename="../cat.html"),
+        Part(url="https://elsewhere.example/b.png"),
+    ]
+    context = SimpleNamespace(
+        message=Message(parts=parts), task_id="t1", context_id="c1", current_task=None
+    )
+    task = await _find_or_start_task(server.conversations, context)
+    async with asyncio.timeout(20):
+        update = await task.updates.get()
+    assert (update.kind, update.text) == ("done", "a cat")
+    (conversation,) = server.conversations._pool  # pyright: ignore[reportPrivateUsage]
+    asked = conversation.session.history[0]
+    assert isinstance(asked, UserMessage)
+    assert asked.text == "see\n[a file, which is not read]"
+    assert [(one.mime, one.name) for one in asked.media] == [("image/png", "cat.html")]
+    broken = Message(parts=[Part(raw=make_png()[:-20], filename="x.png")])
+    context = SimpleNamespace(message=broken, task_id="t2", context_id="c1", current_task=None)
+    with pytest.raises(TaskRefused, match="cut off"):
+        await _find_or_start_task(server.conversations, context)

@@ -114,6 +114,10 @@ class ChatTerminal(Terminal):
         rows = self._renderer.render_message(text, style)
         self._put(lambda: self._write_above("\n".join(rows) + end))
 
+    def write_picture(self, shown: str) -> None:
+        """Write what makes the terminal show a picture (`pictures.encode_picture`)."""
+        self._put(lambda: self._write_above(f"{shown}\n"))
+
     def _write_rows(self, rows: list[str]) -> None:
         self._write_above("\n".join(rows) + "\n")
 

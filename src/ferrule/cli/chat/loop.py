@@ -16,6 +16,7 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
 from ferrule.core.events import JournalRecord
+from ferrule.core.media import Content, Media
 from ferrule.models.prices import find_price
 from ferrule.runtime.assemble import current_user, find_session_model
 from ferrule.storage.export.steps import (
@@ -32,6 +33,7 @@ from .chat_state import Chat
 from .chat_terminal import ChatTerminal
 from .file_references import find_references, possible_paths
 from .hot_reload import ChatReloader
+from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
 from .slash_commands import COMMANDS, complete_argument, next_mode, suggest_command
 from .status import SEPARATOR
@@ -230,15 +232,20 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
 
 async def _send(chat: Chat, text: str) -> None:
     """Send a message, and go on after each limit that the person raises."""
-    await _interruptible(chat, _add_files(chat, text))
-    while text:
+    attached: list[Media] = []
+    await _interruptible(chat, _add_files(chat, text, attached))
+    message: Content = [text, *attached] if attached else text
+    while message:
         limits: list[LimitReached] = []
-        await _interruptible(chat, _run_message(chat, text, limits), turn=True)
-        text = GO_ON if limits and await _asks_to_go_on(chat, limits[0]) else ""
+        await _interruptible(chat, _run_message(chat, message, limits), turn=True)
+        message = GO_ON if limits and await _asks_to_go_on(chat, limits[0]) else ""
 
 
-async def _add_files(chat: Chat, text: str) -> None:
-    """Give the model the files that a message names with `@`."""
+async def _add_files(chat: Chat, text: str, attached: list[Media]) -> None:
+    """Give the model the files that a message names with `@`.
+
+    Pictures, sounds and PDFs become part of the message: they are put into `attached`.
+    """
     workspace = chat.assembly.agent.workspace
     for reference in find_references(text):
         for path in possible_paths(reference):
@@ -248,14 +255,18 @@ async def _add_files(chat: Chat, text: str) -> None:
                 continue
             name = "files" if kind == "dir" else "read"
             chat.assembly.terminal.write_progress(f"▸ @{path}", style="bold cyan")
+            if kind == "file" and workspace is not None and is_medium(workspace, path):
+                attached.append(Media.from_path(path))
+                show_picture(chat.assembly.terminal, workspace, path)
+                break
             await COMMANDS[name].run(chat, path)
             break
 
 
-async def _run_message(chat: Chat, text: str, limits: list[LimitReached]) -> None:
+async def _run_message(chat: Chat, message: Content, limits: list[LimitReached]) -> None:
     """Run one message. A limit that ends it is put into `limits`."""
     try:
-        result = await chat.session.run(text)
+        result = await chat.session.run(message)
     except LimitReached as limit:
         limits.append(limit)
         return

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     "attached",
     metavar="FILE",
     multiple=True,
-    help="Give the model a picture, sound or document of the folder; `-` reads it from standard "
-    "input. Repeatable.",
+    help="Give the model a picture, sound or document: a file of the folder, an https:// address, "
+    "or `-` for standard input. Repeatable.",
 )
 @yes_to_option
 @click.option(
@@ -92,14 +92,19 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
 
 
 def attach(names: tuple[str, ...]) -> list[Media]:
-    """Return the files to attach; `-` is what standard input has."""
+    """Return what is attached: files, addresses, and `-` for what standard input has."""
+    return [_attach_one(name) for name in names]
+
+
+def _attach_one(name: str) -> Media:
     from ferrule.core.media import Media
     from ferrule.tools.media_types import MAX_BYTES
 
-    return [
-        Media(sys.stdin.buffer.read(MAX_BYTES + 1)) if name == "-" else Media.from_path(name)
-        for name in names
-    ]
+    if name == "-":
+        return Media(sys.stdin.buffer.read(MAX_BYTES + 1))
+    if name.startswith(("http://", "https://")):
+        return Media.from_url(name)
+    return Media.from_path(name)
 
 
 def build_prompt(prompt: tuple[str, ...]) -> str:

@@ -261,15 +261,19 @@ def _shorten(text: str) -> str:
     required=True,
     help="File to write (`*.ferrule`).",
 )
-def bundle(sessions: tuple[str, ...], output: str) -> int:
+@click.option(
+    "--artifacts/--no-artifacts",
+    default=True,
+    help="Whether large results, pictures and documents go along (default: yes).",
+)
+def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
     from ferrule.runtime.assemble import open_journal
 
     try:
         with open_journal() as store:
-            made = write_bundle(
-                Path(output), store, sessions, FileArtifactStore(paths.state() / "artifacts")
-            )
+            kept = FileArtifactStore(paths.state() / "artifacts") if artifacts else None
+            made = write_bundle(Path(output), store, sessions, kept)
     except FileExistsError:
         click.echo(
             f"nothing was written: `{output}` exists already\nhint: choose another name", err=True

@@ -9,8 +9,9 @@
     failed …        ToolFailed
 
 An answer is text if there is only text, a value if there is only one, else a list of parts in
-order: texts, values, and files by name, type, size or address. A single file, given by its bytes,
-is passed on as those (an artifact of ours, if it is large or no text).
+order: texts, values, and files by name, type, size or address. Pictures, sounds and PDFs, given by
+their bytes, follow it as media. Another single file, given by its bytes, is passed on as those (an
+artifact of ours, if it is large or no text).
 
 Whatever a peer says is in a field of an object that names the peer: it is data, and cannot be
 taken for words of the person.
@@ -27,7 +28,9 @@ from ferrule.connectors.json_values import text_or_empty
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.media import Media
 from ferrule.tools.chunked_output import Chunks
+from ferrule.tools.media_types import MediaInvalid, detect_type, looks_like_medium
 
 from .task_state import TaskState
 
@@ -65,8 +68,11 @@ def _completed_value(peer: str, task: TaskState) -> Any:
     artifacts = list(task.artifacts.values())
     if not artifacts:
         return _answer(peer, task.message)
-    if len(artifacts) == 1:
+    media = [one for artifact in artifacts for one in _find_media(artifact.joined_parts())]
+    if len(artifacts) == 1 and not media:
         value = _answer(peer, artifacts[0].joined_parts())
+    elif len(artifacts) == 1:
+        value = {"agent": peer, "answer": content_value(artifacts[0].joined_parts())}
     else:
         listed = [
             {"name": artifact.name[:_MAX_NAME], "content": content_value(artifact.joined_parts())}
@@ -75,7 +81,7 @@ def _completed_value(peer: str, task: TaskState) -> Any:
         value = {"agent": peer, "answer": listed}
     if isinstance(value, dict) and task.message:
         value["said"] = content_value(task.message)
-    return value  # pyright: ignore[reportUnknownVariableType]  JSON, or pieces of bytes
+    return [value, *media] if media else value  # pyright: ignore[reportUnknownVariableType]  JSON, or pieces of bytes
 
 
 def _waiting_value(peer: str, tool: str, task: TaskState) -> dict[str, Any]:
@@ -96,11 +102,28 @@ def _waiting_value(peer: str, tool: str, task: TaskState) -> dict[str, Any]:
 
 
 def _answer(peer: str, parts: list[Mapping[str, Any]]) -> Any:
+    media = _find_media(parts)
     data = _decode_file(parts[0]) if len(parts) == 1 else None
-    if data is None:
-        return {"agent": peer, "answer": content_value(parts)}
+    if data is None or media:
+        value = {"agent": peer, "answer": content_value(parts)}
+        return [value, *media] if media else value
     media_type = text_or_empty(parts[0].get("mediaType"))[:100] or "application/octet-stream"
     return Chunks((data,), mime=media_type)
+
+
+def _find_media(parts: list[Mapping[str, Any]]) -> list[Media]:
+    """Return the pictures, sounds and PDFs among parts, known by their content."""
+    found: list[Media] = []
+    for part in parts[:_MAX_PARTS]:
+        data = _decode_file(part)
+        if data is None or not looks_like_medium(data[:1024]):
+            continue
+        try:
+            detect_type(data, "it")
+        except MediaInvalid:
+            continue
+        found.append(Media(data, name=text_or_empty(part.get("filename"))[:_MAX_NAME]))
+    return found
 
 
 def content_value(parts: list[Mapping[str, Any]]) -> Any:

@@ -1,12 +1,13 @@
 """A server's answer as a value for the model.
 
-    structuredContent  that value, whatever it is
+    structuredContent  that value, whatever it is; pictures and sounds follow it
     text only          the texts, joined by line ends; a single one that is a JSON object or array
                        is that value
-    anything else      `{"parts": [...]}`, in order: texts as they are; images and audio by type
-                       and size, links by address
+    with media         a list, in order: texts as they are; pictures, sounds and files as media, by
+                       their content; links by address
+    anything else      `{"parts": [...]}`, in order
 
-Images and audio are described and not shown: no model client carries them in a result yet.
+What is no picture, sound or document that models take is described by type and size, and why.
 `isError` means that the tool itself failed: its text is the message, and nothing says that trying
 again would help. Everything a server says is data; nothing of it is followed.
 """
@@ -21,6 +22,8 @@ from ferrule.connectors.json_values import mapping_or_empty, objects_in
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.media import Media, has_media
+from ferrule.tools.media_types import MediaInvalid, decode_medium, detect_type
 
 _MAX_JSON_CHARACTERS = 1024 * 1024
 """Longer text is not parsed: it would be cut anyway."""
@@ -42,7 +45,8 @@ def result_value(server: str, tool: str, result: Mapping[str, Any]) -> Any:
         message = f"`{tool}` of server `{server}` failed: {text or 'it did not say why'}"
         raise ToolFailed(ErrorType.TOOL_ERROR, message, data=data)
     if structured is not None:
-        return structured
+        media = [one for part in parts for one in _media_of(part)]
+        return [structured, *media] if media else structured
     if not isinstance(result.get("content"), list):
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
@@ -60,6 +64,9 @@ def content_value(parts: list[Mapping[str, Any]]) -> Any:
     ]
     if len(texts) == len(parts):
         return _parse_json(texts[0]) if len(texts) == 1 else "\n".join(texts)
+    value = [_part_value(part) for part in parts[:_MAX_PARTS]]
+    if has_media(value):
+        return value
     return {"parts": [_describe_part(part) for part in parts[:_MAX_PARTS]]}
 
 
@@ -71,6 +78,9 @@ def resource_value(result: Mapping[str, Any]) -> Any:
     contents = objects_in(result.get("contents"))
     if len(contents) == 1 and isinstance(contents[0].get("text"), str):
         return contents[0]["text"]
+    value = [_resource_part(resource) for resource in contents[:_MAX_PARTS]]
+    if has_media(value):
+        return value
     return {"contents": [_describe_resource(resource) for resource in contents[:_MAX_PARTS]]}
 
 
@@ -79,7 +89,7 @@ def prompt_value(result: Mapping[str, Any]) -> Any:
     messages = [
         {
             "role": str(message.get("role", "")),
-            "content": content_value(objects_in([message.get("content")])),
+            "content": _message_value(objects_in([message.get("content")])),
         }
         for message in objects_in(result.get("messages"))[:_MAX_PARTS]
     ]
@@ -87,6 +97,53 @@ def prompt_value(result: Mapping[str, Any]) -> Any:
     if isinstance(description, str):
         return {"description": description, "messages": messages}
     return {"messages": messages}
+
+
+def _message_value(parts: list[Mapping[str, Any]]) -> Any:
+    """Return the content of a prompt's message, in which media are described."""
+    value = content_value(parts)
+    return {"parts": [_describe_part(part) for part in parts]} if has_media(value) else value
+
+
+def _part_value(part: Mapping[str, Any]) -> Any:
+    """Return one part of a result with media: text, a medium, or a description."""
+    if part.get("type") == "text" and isinstance(part.get("text"), str):
+        return part["text"]
+    if part.get("type") == "resource":
+        return _resource_part(mapping_or_empty(part.get("resource")))
+    return next(iter(_media_of(part)), None) or _describe_part(part)
+
+
+def _resource_part(resource: Mapping[str, Any]) -> Any:
+    if isinstance(resource.get("text"), str):
+        return resource["text"]
+    found = _decode_media(resource.get("blob"), str(resource.get("uri", "")).rpartition("/")[2])
+    return found or _describe_resource(resource)
+
+
+def _media_of(part: Mapping[str, Any]) -> list[Media]:
+    """Return the medium of a part, if it has one that models take."""
+    if part.get("type") in ("image", "audio"):
+        found = _decode_media(part.get("data"), "")
+        return [found] if found is not None else []
+    if part.get("type") == "resource":
+        found = _resource_part(mapping_or_empty(part.get("resource")))
+        return [found] if isinstance(found, Media) else []
+    return []
+
+
+def _decode_media(data: Any, name: str) -> Media | None:
+    """Return base64 data as a medium; None if it is none that models take.
+
+    The server's word for its type counts for nothing: the content says it.
+    """
+    try:
+        content = decode_medium(data, "it")
+    except MediaInvalid:
+        return None
+    if detect_type(content, "it").mime == "image/svg+xml":
+        return None
+    return Media(content, name=clean_text(name)[:100])
 
 
 def _part_text(part: Mapping[str, Any]) -> str:
@@ -114,6 +171,7 @@ def _describe_part(part: Mapping[str, Any]) -> dict[str, Any]:
                 "type": kind,
                 "media_type": str(part.get("mimeType", ""))[:100],
                 "bytes": _decoded_size(part.get("data")),
+                **_explain_unshown(part.get("data")),
             }
         case "resource_link":
             keys = ("uri", "name", "title", "description", "mimeType", "size")
@@ -133,6 +191,15 @@ def _describe_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(resource.get("text"), str):
         return {**facts, "text": resource["text"]}
     return {**facts, "bytes": _decoded_size(resource.get("blob"))}
+
+
+def _explain_unshown(data: Any) -> dict[str, str]:
+    """Return a note that says why a picture or a sound is described and not shown."""
+    try:
+        decode_medium(data, "it")
+    except MediaInvalid as error:
+        return {"note": f"not shown: {error.detail}"}
+    return {}
 
 
 def _decoded_size(data: Any) -> int:

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from ferrule.console.assemblies import SessionSetup
 from ferrule.console.open_sessions import SessionActionError
 from ferrule.console.state import Console
+from ferrule.console.uploads import read_form
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import FerruleError
 from ferrule.engine.event_bus.events import KINDS
@@ -91,34 +92,32 @@ class Playground:
         )
 
     async def start_sessions(self, request: Request) -> Response:
-        """Handle `POST /playground` (text, model, other, mode): open a session for each model.
+        """Handle `POST /playground` (text, files, model, other, mode): a session for each model.
 
         Redirects to the page that shows them.
         """
         viewer = self._console.require_viewer(request)
-        form = await request.form()
-        text = str(form.get("text", ""))
+        form, message = await read_form(request)
         mode = str(form.get("mode", ""))
         models = _distinct([str(form.get(name, "")).strip() for name in ("model", "other")])
         await self._check_allowed(viewer, models, mode)
         lives = [
-            await self._console.open_sessions.start(viewer, text, SessionSetup(model, mode))
+            await self._console.open_sessions.start(viewer, message, SessionSetup(model, mode))
             for model in models or [""]
         ]
         query = urlencode(dict(zip(PANES, (live.id for live in lives), strict=False)))
         return redirect(request, f"/playground?{query}")
 
     async def send_message(self, request: Request) -> Response:
-        """Handle `POST /playground/say` (a, b, text): send a message to the sessions shown."""
+        """Handle `POST /playground/say` (a, b, text, files): a message to the sessions shown."""
         viewer = self._console.require_viewer(request)
-        form = await request.form()
+        form, message = await read_form(request)
         names = [str(form.get(name)) for name in PANES if form.get(name)]
         found = await run_blocking(
             lambda: [self._console.find_session(viewer, name) for name in names]
         )
-        text = str(form.get("text", ""))
         await asyncio.gather(
-            *(self._console.open_sessions.send_message(viewer, info, text) for info in found)
+            *(self._console.open_sessions.send_message(viewer, info, message) for info in found)
         )
         if request.headers.get("hx-request") == "true":
             return self._console.render_page(

@@ -19,6 +19,7 @@ from ferrule.console.run_chart import draw_waterfall
 from ferrule.console.state import Console, mount_path
 from ferrule.console.timeline import Timeline
 from ferrule.console.timeline_cache import TimelineSnapshot
+from ferrule.console.uploads import read_form
 from ferrule.console.viewer import Viewer
 from ferrule.core.value_class import frozen
 from ferrule.engine.event_bus.events import KINDS
@@ -192,10 +193,10 @@ class RunActions:
         self._sessions = console.open_sessions
 
     async def say(self, request: Request) -> Response:
-        """Handle `POST .../say` (text): the next message, or a message to the run in progress."""
+        """Handle `POST .../say` (text, files): the next message, or one to the run in progress."""
         viewer, info = await self._find_session(request)
-        form = await request.form()
-        live = await self._sessions.send_message(viewer, info, str(form.get("text", "")))
+        _, message = await read_form(request)
+        live = await self._sessions.send_message(viewer, info, message)
         return self._confirm(request, "" if live.is_busy else "the run ended at once")
 
     async def stop(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ferrule.console.message_search import MessageSearch
 from ferrule.console.state import Console
 from ferrule.console.viewer import Viewer
 from ferrule.core.value_class import frozen
@@ -57,15 +58,15 @@ class Filter:
     def empty(self) -> bool:
         return self == Filter()
 
-    def matches(self, info: SessionInfo, state: str) -> bool:
-        """Return whether a session in this state matches."""
+    def matches(self, info: SessionInfo, state: str, messages: MessageSearch) -> bool:
+        """Return whether a session in this state matches; its messages are searched last."""
+        if self.state not in ("", state) or self.model not in ("", info.model):
+            return False
+        if self.user not in ("", info.user):
+            return False
         text = f"{info.question} {info.session} {info.workspace}".casefold()
-        return (
-            all(word in text for word in self.words.casefold().split())
-            and self.state in ("", state)
-            and self.model in ("", info.model)
-            and self.user in ("", info.user)
-        )
+        missing = [word for word in self.words.casefold().split() if word not in text]
+        return not missing or messages.matches(info, missing)
 
 
 @frozen
@@ -81,6 +82,7 @@ class SessionLists:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self.messages = MessageSearch(lambda info: console.timelines.fetch(info).timeline.entries)
         self._known: dict[tuple[str, str, bool], tuple[str, list[SessionInfo]]] = {}
 
     async def current(self, viewer: Viewer) -> tuple[str, list[SessionInfo]]:
@@ -111,7 +113,7 @@ def routes(console: Console) -> list[BaseRoute]:
         return console.render_page(
             request,
             "runs.html",
-            rows=_rows(console, found, wanted),
+            rows=await run_blocking(lambda: _rows(console, listing.messages, found, wanted)),
             wanted=wanted,
             states=STATES,
             mark=mark,
@@ -126,7 +128,8 @@ def routes(console: Console) -> list[BaseRoute]:
         mark, found = await listing.current(viewer)
         if request.query_params.get("mark") == mark:
             return Response(status_code=204)
-        shown = _rows(console, found, Filter.from_request(request))
+        wanted = Filter.from_request(request)
+        shown = await run_blocking(lambda: _rows(console, listing.messages, found, wanted))
         return console.render_page(
             request,
             "runs_rows.html",
@@ -150,11 +153,13 @@ async def _show_waiting(console: Console, request: Request) -> Response:
     return console.render_page(request, "waiting.html")
 
 
-def _rows(console: Console, found: list[SessionInfo], wanted: Filter) -> list[Row]:
+def _rows(
+    console: Console, messages: MessageSearch, found: list[SessionInfo], wanted: Filter
+) -> list[Row]:
     rows: list[Row] = []
     for info in found:
         state = console.open_sessions.session_state(info)
-        if wanted.matches(info, state):
+        if wanted.matches(info, state, messages):
             rows.append(Row(info, state))
             if len(rows) == MAX_ROWS:
                 break

@@ -113,6 +113,24 @@
     }
   });
 
+  // ---- files that are pasted or dropped into a message go along with it
+  function attach(form, files) {
+    const field = form?.querySelector('input[type="file"][name="files"]');
+    if (!field || !files.length) return false;
+    const all = new DataTransfer();
+    for (const one of [...field.files, ...files]) all.items.add(one);
+    field.files = all.files;
+    return true;
+  }
+
+  document.addEventListener("paste", (event) => {
+    if (event.target.matches?.("textarea") && attach(event.target.form, event.clipboardData?.files ?? [])) event.preventDefault();
+  });
+
+  document.addEventListener("drop", (event) => {
+    if (event.target.matches?.("textarea") && attach(event.target.form, event.dataTransfer?.files ?? [])) event.preventDefault();
+  });
+
   function count() {
     const number = document.getElementById("waiting")?.dataset.waiting ?? "0";
     document.title = document.title.replace(/^\(\d+\) /, "");

@@ -11,6 +11,8 @@
     completion.pre          the model is not asked, the run fails      messages
     completion.post         the answer is withheld, its calls are      text, calls
                             refused
+    output                  the value goes back to the model with      value
+                            the reason
     delegation.pre          nothing is delegated                       request
     delegation.post         the answer is withheld                     result
     delegation.post_verify  the work did not pass its check            -
@@ -268,6 +270,19 @@ class CompletionPost(Payload):
 
 
 @frozen
+class OutputPost(Payload):
+    """A typed answer that fits, before the run ends with it.
+
+    `value` is its JSON value; what a hook puts in its place is checked again. Of an output function
+    it is what the function returned: it cannot be changed then, and refusing it ends the run.
+    """
+
+    event: ClassVar[str] = "output"
+    changeable: ClassVar[frozenset[str]] = frozenset({"value"})
+    value: Any = None
+
+
+@frozen
 class DelegationPre(Payload):
     """Work that is about to be delegated.
 
@@ -351,6 +366,7 @@ PAYLOADS: dict[str, type[Payload]] = {
         ToolPost,
         CompletionPre,
         CompletionPost,
+        OutputPost,
         DelegationPre,
         DelegationPost,
         DelegationVerified,

@@ -6,12 +6,13 @@ Hooks on calls are not here: they sit in the dispatcher, where every call passes
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ferrule.core import events
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.core.vocabulary import PermissionMode, SideEffect
 from ferrule.engine.driver import Driver, DriverExtension
@@ -20,8 +21,11 @@ from ferrule.models.client import Exchange
 from .call_adapter import order_call_hooks
 from .call_hooks import Hook, HookBlocked
 from .chain import Hooks, Outcome
-from .events import EventHook, Failed, SessionEnd, SessionStart, TurnEnd, TurnStart
+from .events import EventHook, Failed, OutputPost, SessionEnd, SessionStart, TurnEnd, TurnStart
 from .exchange import HookedExchange
+
+if TYPE_CHECKING:
+    from ferrule.engine.output.output_check import OutputCheck
 
 
 class SessionHooks(DriverExtension):
@@ -148,6 +152,28 @@ class SessionHooks(DriverExtension):
         for call in calls:
             rest += self.driver.feed(_refusal(call, reason))
         return rest
+
+    async def after_output(
+        self, checked: events.OutputChecked, check: OutputCheck
+    ) -> events.OutputChecked:
+        """Fire `output` for a typed answer that fits."""
+        if checked.problems or not self.hooks.for_event("output"):
+            return checked
+        value = json.loads(checked.output)
+        outcome = await self.hooks.fire(OutputPost(value))
+        self._add_context(outcome)
+        payload = outcome.payload
+        assert isinstance(payload, OutputPost)
+        is_too_late = check.output.has_effects
+        if outcome.blocked:
+            return events.OutputChecked(problems=(outcome.blocked,), final=is_too_late)
+        if payload.value == value:
+            return checked
+        if is_too_late:
+            problem = "a hook changed what an output function had returned"
+            return events.OutputChecked(problems=(problem,), final=True)
+        context = self.driver.build_run_context(self.driver.log.identity)
+        return await check.run(encode_json(payload.value), context)
 
     # ---- texts of hooks
 

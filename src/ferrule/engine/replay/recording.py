@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -19,6 +19,7 @@ from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.limits import Limits
+from ferrule.core.media import MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.output import OutputRequest
 from ferrule.core.value_class import frozen
@@ -43,7 +44,7 @@ class RecordedMessage:
     require: tuple[str, ...] = ()
     output_request: OutputRequest | None = None
     instructions: str = ""
-    has_media: bool = False
+    media: tuple[MediaReference, ...] = ()
 
 
 @frozen
@@ -60,6 +61,7 @@ class Recording:
         results: Each call with its result, in the order of the results.
         calls_by_run: The model's calls after each message that started a run.
         history: The messages that it began with, as JSON (`core.messages`); "" if none.
+        owner: Its tenant and user, whose artifact store has the bytes of its media.
     """
 
     session: str
@@ -71,6 +73,7 @@ class Recording:
     results: tuple[tuple[ToolCall, ToolResult], ...]
     calls_by_run: tuple[tuple[ToolCall, ...], ...]
     history: str = ""
+    owner: tuple[str, str] = ("", "")
 
     @classmethod
     def of(cls, records: Iterable[events.JournalRecord]) -> Recording:
@@ -81,6 +84,7 @@ class Recording:
         reading = _Reading()
         for record in records:
             reading.session = record.session
+            reading.owner = (record.tenant, record.user)
             reading.take(record.event)
         opened = reading.opened
         if opened is None:
@@ -95,12 +99,21 @@ class Recording:
             tuple(reading.results),
             tuple(tuple(calls) for calls in reading.made),
             reading.history,
+            reading.owner,
         )
+
+    def list_media(self) -> Iterator[MediaReference]:
+        """Yield the references of all media in messages and results."""
+        for message in self.messages:
+            yield from message.media
+        for _, result in self.results:
+            yield from result.media
 
 
 class _Reading:
     def __init__(self) -> None:
         self.session = ""
+        self.owner: tuple[str, str] = ("", "")
         self.opened: events.SessionOpened | None = None
         self.made: list[list[ToolCall]] = []
         self.messages: list[RecordedMessage] = []
@@ -131,7 +144,7 @@ class _Reading:
                         event.require,
                         event.output_request,
                         event.instructions,
-                        bool(event.media),
+                        event.media,
                     )
                 )
                 self.made.append([])

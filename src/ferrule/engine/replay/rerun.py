@@ -16,12 +16,14 @@ repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import ConfigError, FerruleError, ProviderError
+from ferrule.core.media import Content, Media, MediaReference, split_content
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
@@ -29,6 +31,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
 from ferrule.engine.run_inputs import UNSET
 from ferrule.models.client import ModelClient
+from ferrule.storage.artifacts.store import Scope
 from ferrule.tools.catalog import Catalog
 
 from .recording import RecordedMessage, RecordedModel, RecordedTools, Recording, canonical_json
@@ -107,6 +110,7 @@ async def rerun(
     model: str | ModelClient | None = None,
     tools: Literal["recorded", "live"] = "recorded",
     deps: object = UNSET,
+    read_media: Callable[[MediaReference], bytes] | None = None,
 ) -> RerunReport:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
@@ -116,20 +120,19 @@ async def rerun(
         model: The model to ask; None gives the recorded answers.
         tools: Whether calls get the recorded results or run.
         deps: The dependencies of calls that run, if the agent has any.
+        read_media: Returns the bytes of pictures and the like; by default those that the agent's
+            artifact store has of the recorded session.
 
     Raises:
         ConfigError: Nothing would differ from `engine.replay.replay`.
+        ProviderError: The bytes of a medium are gone (`media_missing`).
     """
     if model is None and tools == "recorded":
         raise ConfigError(
             "a recorded model with recorded tools says nothing new",
             hint="give a model, or tools='live'",
         )
-    if any(message.has_media for message in recording.messages):
-        raise ConfigError(
-            "a session whose messages have pictures or the like cannot be run again",
-            hint="`ferrule sessions replay` needs none of their bytes",
-        )
+    read = read_media or partial(_read_kept, agent, recording)
     answers = RecordedTools(recording) if tools == "recorded" else None
     copied, session = agent.open_rehearsal(
         RecordedModel(recording) if model is None else model,
@@ -139,6 +142,9 @@ async def rerun(
         deps=deps,
     )
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
+    media = {one.sha256: one for one in recording.list_media()}
+    for one in media.values():
+        session.keep_media(one, read)
     seen = _RunObserver(answers)
     session.observe(seen.take)
     runs: list[RunComparison] = []
@@ -155,7 +161,7 @@ async def rerun(
             session.recorded_instructions = message.instructions
             seen.clear()
             try:
-                await session.run(message.text)
+                await session.run(_to_content(message, read))
             except FerruleError:
                 # Its end is in the events, as it would be for a person who looks at the journal.
                 if seen.finished is None:
@@ -171,6 +177,27 @@ async def rerun(
         missing,
         tuple(answers.unmatched if answers else ()),
     )
+
+
+def _read_kept(agent: Agent[Any, Any], recording: Recording, one: MediaReference) -> bytes:
+    """Return the bytes of a recorded medium from the agent's store. Raises ProviderError."""
+    scope = Scope(*recording.owner, recording.session)
+    try:
+        return agent.find_media_store().read(scope, one.reference, 0, one.size)
+    except FerruleError as error:
+        raise ProviderError(
+            f"{one.describe()} cannot be given again: {error}",
+            code="media_missing",
+            hint="artifacts expire; `ferrule sessions replay` needs none of their bytes",
+        ) from error
+
+
+def _to_content(message: RecordedMessage, read: Callable[[MediaReference], bytes]) -> Content:
+    """Return a recorded message for a run: its text, or texts and media in order."""
+    if not message.media:
+        return message.text
+    parts = split_content(message.text, message.media)
+    return [part if isinstance(part, str) else Media(read(part), name=part.name) for part in parts]
 
 
 def _select_existing(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:

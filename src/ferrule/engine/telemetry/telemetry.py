@@ -245,12 +245,17 @@ class Telemetry:
         from opentelemetry.trace import SpanKind
 
         begin, piece = session.since or time, session.first_piece
+        name = session.model
         about = self._attributes(session, Operation.CHAT)
+        if model and model != session.model_name:
+            # Another model answered in place of the run's own.
+            provider, name = provider_and_model(model)
+            about |= {Attribute.PROVIDER.value: provider, Attribute.MODEL.value: name}
         about |= server_attributes(self._find_address(model or session.model_name))
         attributes = {**attributes, Attribute.INPUT_MESSAGES: lambda: encode_json(session.messages)}
         span = self._span(
             session,
-            f"{Operation.CHAT} {session.model}".rstrip(),
+            f"{Operation.CHAT} {name}".rstrip(),
             about,
             begin,
             self._context_of(session.run),

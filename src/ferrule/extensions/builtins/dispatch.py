@@ -57,7 +57,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.web.fetch import WebClient
+from ferrule.engine.web.fetch import WebClient
 from ferrule.tools.context import Context
 
 from . import commands, files, network, parallel, stores

@@ -1,4 +1,4 @@
-"""`http.*`: hosts that this file may reach (`extensions.web`); each request calls `web_request`.
+"""`http.*`: hosts that this file may reach (`engine.web`); each request calls `web_request`.
 
 So rules for hosts, plan mode and hooks see every hop of a redirect, whatever effect the file
 declares. Headers are not arguments of the call, because a call is journaled and headers hold
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ferrule.core.calls import encode_json
-from ferrule.extensions.web.fetch import Request, follow_redirects
+from ferrule.engine.web.fetch import Request, follow_redirects
 
 from .scope import Scope, usage_error
 

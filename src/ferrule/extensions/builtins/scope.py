@@ -11,9 +11,9 @@ from typing import Any
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import Request, WebClient
 from ferrule.extensions.tool_files.bundles import CurrentMessages
-from ferrule.extensions.web.domains import AllowedDomains
-from ferrule.extensions.web.fetch import Request, WebClient
 from ferrule.tools.context import Context
 from ferrule.tools.definition import BUILTIN_NAMESPACE
 

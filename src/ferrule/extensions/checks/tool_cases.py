@@ -28,13 +28,13 @@ from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
+from ferrule.engine.web.domains import AllowedDomains
+from ferrule.engine.web.fetch import WebClient
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.starlark.pool import DEFAULT_LIMITS, OutputListener, WorkerPool, shared_pool
 from ferrule.extensions.starlark.script import BuiltinHandler, Script, ScriptFailed, ScriptLimits
 from ferrule.extensions.tool_files.loading import LoadedTools
 from ferrule.extensions.tool_files.tool_file import ToolCase, ToolFile
-from ferrule.extensions.web.domains import AllowedDomains
-from ferrule.extensions.web.fetch import WebClient
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool

@@ -1,7 +1,7 @@
 """Web hooks: an event is posted as JSON to an allowed server, which answers like a command.
 
 The host must be in `allowed` and resolve to an address of the open internet, unless the entry says
-otherwise (`extensions.web`). A redirect to another host, any status but 2xx, an answer above 64 KiB
+otherwise (`engine.web`). A redirect to another host, any status but 2xx, an answer above 64 KiB
 and a timeout all count as broken. Header values may name variables of the environment, `$NAME`, if
 `allowed_variables` lists them.
 """
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import Action, NotJson
-from ferrule.extensions.web.domains import AllowedDomains, parse_url
-from ferrule.extensions.web.fetch import WebClient
+from ferrule.engine.web.domains import AllowedDomains, parse_url
+from ferrule.engine.web.fetch import WebClient
 
 from .json_contract import HookQuestion
 

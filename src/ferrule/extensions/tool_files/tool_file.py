@@ -32,6 +32,7 @@ from typing import Any, Literal, get_args
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.engine.web.domains import AllowedDomains
 from ferrule.extensions.front_matter import (
     FileWarning,
     find_unknown_keys,
@@ -45,7 +46,6 @@ from ferrule.extensions.front_matter import (
     to_plain,
 )
 from ferrule.extensions.starlark.script import Script
-from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.define import compile_schema
 from ferrule.tools.definition import Risk, SideEffect

@@ -452,7 +452,7 @@ class GoogleExchange:
         if message.media:
             media = _encode_content("", message.media)
             # Models before Gemini 3 read media only beside a response.
-            has_text = any(one.mime == "text/plain" for one in message.media)
+            has_text = '{"text"' in media
             if self._client.is_newer and not has_text:
                 inside = f',"parts":[{media}]'
             else:

@@ -130,6 +130,7 @@ class Local:
                 thinking=False,
                 source="llama.cpp /props",
                 structured_with_tools=False,
+                vision=False,
             )
         return self._capabilities
 

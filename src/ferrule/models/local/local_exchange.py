@@ -20,12 +20,13 @@ import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
-from ferrule.core.messages import Message
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.transport import Transport
@@ -130,12 +131,6 @@ class LocalExchange:
         """See `Exchange.ask`."""
         if self._chat is None:
             self._chat = await self._open_chat()
-        if any(getattr(message, "media", ()) for message in history[len(self._messages) :]):
-            raise ProviderError(
-                "a model on this machine takes only text: no projector for pictures is loaded",
-                code="media_unsupported",
-                hint="ask a model with vision, such as `ollama:gemma3`",
-            )
         self._mark_new_messages(history)
         if not self._marked or self._is_native:
             return await self._chat.ask(self._messages, tools=tools, schema=schema, sink=sink)
@@ -155,6 +150,8 @@ class LocalExchange:
         if len(history) < len(self._messages):
             self._messages = []
         for message in history[len(self._messages) :]:
+            if not isinstance(message, AssistantMessage) and message.media:
+                message = _leave_media_out(message)
             self._messages.append(map_message(message, self._replace_control_tokens))
 
     def _replace_control_tokens(self, text: str) -> str:
@@ -256,3 +253,15 @@ def _settings(options: ModelOptions, schema: Mapping[str, Any] | None) -> dict[s
     if schema is not None:
         fields["json_schema"] = schema
     return fields | dict(options.extra)
+
+
+def _leave_media_out(message: UserMessage | ToolMessage) -> Message:
+    """Return a message as text. Raises ProviderError for a picture that a person gave."""
+    from ferrule.models.media import write_as_text
+
+    refusal = ProviderError(
+        "a model on this machine takes only text: no projector for pictures is loaded",
+        code="media_unsupported",
+        hint="ask a model with vision, such as `ollama:gemma3`, or switch on `media.ocr`",
+    )
+    return replace(message, text=write_as_text(message.text, message.media, refusal), media=())

@@ -326,16 +326,17 @@ class OllamaExchange:
         return self._encode_assistant(message)
 
     def _encode_media_message(self, message: UserMessage) -> bytes:
-        from ferrule.models.media import encode_images, flatten_documents
+        from ferrule.models.media import encode_images, write_as_text
 
-        text = flatten_documents(message.text, message.media)
-        images = encode_images(message.media)
-        if images and self._sees_images is False:
-            raise ProviderError(
+        if self._sees_images is False:
+            blind = ProviderError(
                 f"{self._client.model} sees no pictures: its capabilities have no `vision`",
                 code="media_unsupported",
                 hint="choose a model with vision, such as `ollama:gemma3` or `ollama:qwen3-vl`",
             )
+            text = write_as_text(message.text, message.media, blind)
+            return encode_json_bytes({"role": "user", "content": text})
+        text, images = encode_images(message.text, message.media)
         return encode_json_bytes({"role": "user", "content": text, "images": images})
 
     def _encode_assistant(self, message: AssistantMessage) -> bytes:

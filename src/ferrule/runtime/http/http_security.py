@@ -140,7 +140,7 @@ class HttpGuard:
         hosts: What clients may send as `Host`, such as `127.0.0.1:8000`.
         origins: Origins of web pages that may send requests.
         open_paths: Paths that anybody may GET; one that ends in `/` includes all paths below it.
-        max_body: Limit of a request's body, in bytes.
+        max_body: Limit of a request's body, in bytes; or what returns it for a path.
         browsers: How people sign in with a browser, if they may.
 
     Raises:
@@ -155,7 +155,7 @@ class HttpGuard:
         hosts: Iterable[str],
         origins: Iterable[str] = (),
         open_paths: Iterable[str] = (),
-        max_body: int = MAX_BODY,
+        max_body: int | Callable[[str], int] = MAX_BODY,
         browsers: SignIn | None = None,
     ) -> None:
         if token is None and browsers is None:
@@ -205,7 +205,8 @@ class HttpGuard:
                 await send_text(send, 401, self._explain_refusal())
             return
         scope.setdefault("state", {})["visitor"] = visitor
-        body = await read_body(receive, self._most)
+        most = self._most if isinstance(self._most, int) else self._most(scope["path"])
+        body = await read_body(receive, most)
         if isinstance(body, tuple):
             await send_text(send, *body)
         elif self._browsers is not None and not self._browsers.is_from_our_page(

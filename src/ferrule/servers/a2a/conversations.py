@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, RunCancelled
+from ferrule.core.media import Content
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
@@ -149,7 +150,7 @@ class Conversations:
         """Return a task that is running, or whose end was not delivered yet."""
         return self._tasks.get(task_id)
 
-    async def start_task(self, task_id: str, context_id: str, text: str) -> Task:
+    async def start_task(self, task_id: str, context_id: str, message: Content) -> Task:
         """Accept a task.
 
         Raises:
@@ -164,7 +165,7 @@ class Conversations:
         conversation = self._conversation(context_id)
         task = self._tasks[task_id] = Task(conversation.session)
         task.work = asyncio.create_task(
-            self._run_task(task, conversation, text), name=f"a2a task {task_id}"
+            self._run_task(task, conversation, message), name=f"a2a task {task_id}"
         )
         conversation.tasks.add(task.work)
         task.work.add_done_callback(conversation.tasks.discard)
@@ -198,7 +199,7 @@ class Conversations:
         self._pool.add(context_id, known)
         return known
 
-    async def _run_task(self, task: Task, conversation: _Conversation, text: str) -> None:
+    async def _run_task(self, task: Task, conversation: _Conversation, message: Content) -> None:
         def show_progress(item: Live) -> None:
             if isinstance(item, Progress):
                 task.updates.put_nowait(TaskUpdate("words", item.text[:_LINE]))
@@ -208,7 +209,7 @@ class Conversations:
             session.set_approver(task)
             stop_observing = session.observe(show_progress)
             try:
-                result = await session.run(text)
+                result = await session.run(message)
                 end = TaskUpdate("done", result.text, is_value=session.ends_with_value)
             except (asyncio.CancelledError, RunCancelled):
                 end = TaskUpdate("canceled", "it was cancelled")

@@ -23,10 +23,13 @@ from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
+from ferrule.core.invisible_characters import escape_invisible
+from ferrule.core.media import Media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.http.http_security import Application, HttpGuard
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
+from ferrule.tools.media_types import MediaInvalid, detect_type
 
 from .conversations import Conversations, Leave, Task, TaskRefused, TaskUpdate
 from .signed_card import sign_card
@@ -34,6 +37,18 @@ from .signed_card import sign_card
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
 MAX_TASKS_KEPT = 256
+
+
+_UNREAD = "[a file, which is not read]"
+"""What stands in a message in place of a file by address, or of one for a task that runs."""
+_INPUT_FILES = (
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "image/gif",
+    "audio/wav",
+    "application/pdf",
+)
 
 
 @frozen
@@ -145,7 +160,7 @@ def build_card(
         "version": version,
         "supportedInterfaces": interfaces,
         "capabilities": {"streaming": True},
-        "defaultInputModes": ["text/plain", "application/json"],
+        "defaultInputModes": ["text/plain", "application/json", *_INPUT_FILES],
         "defaultOutputModes": ["text/plain"],
         "skills": listed,
         "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
@@ -236,15 +251,21 @@ def _executor_class() -> Any:
 
 
 async def _find_or_start_task(conversations: Conversations, context: Any) -> Task:
-    """Return the task that a message is for. Raises TaskRefused if it has ended."""
-    text = _message_text(context)
+    """Return the task that a message is for.
+
+    Raises TaskRefused if it has ended, or if a file of the message is nothing that models take.
+    """
+    parts = _read_parts(context)
+    text = "\n".join(part if isinstance(part, str) else _UNREAD for part in parts)
     known = conversations.find_task(context.task_id)
     if known is not None:
         known.receive(text)
         return known
     if context.current_task is not None:
         raise TaskRefused("this task has ended; send a message without a task id")
-    return await conversations.start_task(context.task_id, context.context_id, text)
+    has_files = any(isinstance(part, Media) for part in parts)
+    message = parts if has_files else text
+    return await conversations.start_task(context.task_id, context.context_id, message)
 
 
 async def _send_update(updater: Any, update: TaskUpdate) -> None:
@@ -285,16 +306,26 @@ def _agent_message(updater: Any, text: str) -> Any:
     return updater.new_agent_message([Part(text=text)])
 
 
-def _message_text(context: Any) -> str:
-    """Join a message's texts, with its data values as JSON."""
+def _read_parts(context: Any) -> list[str | Media]:
+    """Return a message's texts, its data values as JSON, and its files. Raises TaskRefused."""
     from google.protobuf.json_format import MessageToDict
 
-    found: list[str] = []
+    found: list[str | Media] = []
     for part in context.message.parts if context.message else ():
         if part.HasField("text"):
             found.append(part.text)
         elif part.HasField("data"):
             found.append(json.dumps(MessageToDict(part.data)))
+        elif part.HasField("raw"):
+            found.append(_read_file(part.raw, part.filename))
         else:
-            found.append("[a file, which is not read]")
-    return "\n".join(found)
+            found.append(_UNREAD)
+    return found
+
+
+def _read_file(data: bytes, name: str) -> Media:
+    try:
+        detect_type(data, f"the file `{escape_invisible(name)[:100]}`")
+    except MediaInvalid as error:
+        raise TaskRefused(str(error)) from error
+    return Media(data, name=name.replace("\\", "/").rpartition("/")[2][:100])

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.media import Content
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approvals import AllowlistApprover, Approver
@@ -78,7 +79,11 @@ class Conversation:
             create_artifact_store(where, max_bytes=most, days=days), scope, agent.workspace
         )
         self._updates = SessionUpdates(
-            session.catalog.get, agent.workspace, kept, Redactor.for_environment(os.environ)
+            session.catalog.get,
+            agent.workspace,
+            kept,
+            Redactor.for_environment(os.environ),
+            session.read_media,
         )
         session.observe(self._observe)
 
@@ -109,7 +114,7 @@ class Conversation:
 
     # ---- a prompt
 
-    async def prompt(self, text: str) -> dict[str, Any]:
+    async def prompt(self, message: Content) -> dict[str, Any]:
         """Run a message to its end and return the protocol's answer.
 
         Raises:
@@ -120,7 +125,7 @@ class Conversation:
             raise SessionBusy("this session is working on a prompt; wait for it, or cancel it")
         self._is_stopped = False
         turn = self._prompt_task = asyncio.create_task(
-            self._run_prompt(text), name=f"acp prompt {self.session.id}"
+            self._run_prompt(message), name=f"acp prompt {self.session.id}"
         )
         try:
             return await turn
@@ -142,13 +147,13 @@ class Conversation:
             self._is_stopped = True
             self._prompt_task.cancel()
 
-    async def _run_prompt(self, text: str) -> dict[str, Any]:
+    async def _run_prompt(self, message: Content) -> dict[str, Any]:
         if self._updates.window is None:
             self._updates.window = await self._find_window()
         self._send_notices()
         self._last_answer = None
         try:
-            result = await self.session.run(text)
+            result = await self.session.run(message)
         except RunCancelled:
             return {"stopReason": "cancelled"}
         except LimitReached as error:

@@ -17,12 +17,14 @@ they like; the model's text and diffs are not redacted.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.call_states import CallSlot, assign_call_ids
 from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.errors import ProviderError
 from ferrule.core.events import (
     CallEvaluated,
     CallHooked,
@@ -37,6 +39,7 @@ from ferrule.core.events import (
     RunStarted,
 )
 from ferrule.core.machine import Machine
+from ferrule.core.media import MediaReference
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -60,6 +63,8 @@ from .outbox import Update
 
 _TASK_STATES = ("pending", "in_progress", "completed")
 
+MAX_SHOWN_MEDIA = 4 << 20
+"""Bytes of a picture or sound of a result that an editor is sent."""
 MAX_PROGRESS = 2_000
 """Characters of a running call's progress that are shown; older ones are dropped."""
 _OWN = (*HIDDEN_TOPICS, "mode", "model")
@@ -79,7 +84,7 @@ class SessionUpdates:
     """The updates of one session.
 
     `find` returns a tool by its full name; `window` is the model's context window in tokens, None
-    if unknown.
+    if unknown; `read_media` reads the pictures of results, which are captions without it.
     """
 
     def __init__(
@@ -88,7 +93,9 @@ class SessionUpdates:
         workspace: Workspace | None,
         kept: RecordedDiffs,
         redactor: Redactor,
+        read_media: Callable[[MediaReference], bytes] | None = None,
     ) -> None:
+        self._read_media = read_media
         self._find = find
         self._workspace = workspace
         self._kept = kept
@@ -238,10 +245,26 @@ class SessionUpdates:
             shown.files_seen = item
         yield from ()
 
+    def _show_media(self, result: ToolResult) -> list[Update]:
+        """Return the pictures and sounds of a result that are small enough to be sent."""
+        shown: list[Update] = []
+        for one in result.media:
+            kind = one.media_kind
+            if self._read_media is None or kind == "document" or one.size > MAX_SHOWN_MEDIA:
+                continue
+            try:
+                data = b64encode(self._read_media(one)).decode()
+            except ProviderError:
+                continue
+            block = {"type": kind, "mimeType": one.mime, "data": data}
+            shown.append({"type": "content", "content": block})
+        return shown
+
     def _end_call(self, shown: _ShownCall, result: ToolResult) -> Iterator[Update]:
         del self._calls[shown.call.id]
         values = _checked_arguments(shown)
         content = [text_content(self._redactor.redact_text(result_text(result)))]
+        content += self._show_media(result)
         more: dict[str, Any] = {}
         diff = None
         if result.success and shown.tool is not None:

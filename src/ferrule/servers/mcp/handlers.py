@@ -23,7 +23,7 @@ from .client import Client
 from .offers import Offers, resolve, to_messages
 from .peer import ANSWER_SECONDS, LEVELS, RequestPeer
 from .requests import Answers, ClientRequest
-from .results import find_reference, to_call_result
+from .results import find_reference, to_block, to_call_result
 from .sessions import ClientIdentity, ClientSession, ClientSessions
 from .tool_list import PAGE_SIZE, tool_to_json
 
@@ -120,9 +120,14 @@ class Service:
                 if result.success
                 else []
             )
+            media = [to_block(one, visit.session.read_media(one)) for one in result.media]
             # The peer of the current exchange, which may not be the first one.
             return to_call_result(
-                result, tool, modern=request.peer.is_modern, shown=request.shown_blocks, links=links
+                result,
+                tool,
+                modern=request.peer.is_modern,
+                shown=[*media, *request.shown_blocks],
+                links=links,
             )
 
         return await self._work_on(peer, visit, params, work)

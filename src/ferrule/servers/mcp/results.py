@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ferrule.core.calls import ToolResult
+from ferrule.core.media import MediaReference
 from ferrule.tools.definition import Tool
 
-from .blocks import Block, text
+from .blocks import Block, audio, embed_content, image, text
 from .tool_list import output_schema
 
 _REFERENCE = re.compile(r"art-[0-9a-f]{64}")
@@ -44,6 +45,16 @@ def to_call_result(
     ):
         answer["structuredContent"] = _structured_content(result, tool)
     return answer
+
+
+def to_block(one: MediaReference, data: bytes) -> Block:
+    """Return a medium as a block: a picture, a sound, or a resource with the document."""
+    if one.media_kind == "image":
+        return image(data, one.mime)
+    if one.media_kind == "audio":
+        return audio(data, one.mime)
+    content = data.decode() if one.mime == "text/plain" else data
+    return embed_content(f"ferrule-media:{one.sha256}", content, one.mime)
 
 
 def find_reference(result: ToolResult) -> str:

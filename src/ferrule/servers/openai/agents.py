@@ -24,11 +24,13 @@ from ferrule.core.events import (
     RunFinished,
     ToolAnswered,
 )
-from ferrule.core.messages import Message, UserMessage
+from ferrule.core.media import Content, Media, split_content
+from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.models.client import ModelOptions
+from ferrule.models.media import read_bytes
 from ferrule.permissions.approvals import (
     AllowlistApprover,
     ApprovalAnswer,
@@ -109,7 +111,7 @@ class AgentRunner:
             gives_value = agent.output is not None
             run = _Run(conversation.open_session(), self._approvers(), emit, gives_value)
             try:
-                ended = await run.work(message.text)
+                ended = await run.work(_to_content(message))
             finally:
                 conversation.runs += run.is_over
             said = cut_at_stop(run.text, asked.sampling.stop)
@@ -142,6 +144,16 @@ class AgentRunner:
     def _approvers(self) -> tuple[UnattendedApprover, Approver]:
         nobody = UnattendedApprover()
         return nobody, AllowlistApprover(self._yes_to, nobody) if self._yes_to else nobody
+
+
+def _to_content(message: Message) -> Content:
+    """Return a user's message for a run: its text, or texts and media in order."""
+    if isinstance(message, AssistantMessage) or not message.media:
+        return message.text
+    parts = split_content(message.text, message.media)
+    return [
+        part if isinstance(part, str) else Media(read_bytes(part), name=part.name) for part in parts
+    ]
 
 
 def check_agent_request(asked: ChatRequest) -> None:
@@ -195,12 +207,12 @@ class _Run:
         """Whether the run has ended in its journal, in whatever way."""
         return self._finished is not None
 
-    async def work(self, text: str) -> AnswerEnd:
+    async def work(self, message: Content) -> AnswerEnd:
         nobody, approver = self.approvers
         self.session.set_approver(approver)
         stop_observing = self.session.observe(self._observe)
         try:
-            result = await self.session.run(text)
+            result = await self.session.run(message)
         finally:
             stop_observing()
         if result.text and not self.text:

@@ -24,6 +24,7 @@ from hashlib import sha256
 from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.core.media import split_content
 from ferrule.core.messages import AssistantMessage, Message
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
@@ -161,7 +162,7 @@ def conversation_point(
     answer: str | None = None,
 ) -> str:
     """Return the digest of a conversation after this history and, if given, this answer."""
-    lines = [[_role(message), message.text.strip()] for message in history]
+    lines = [[_role(message), message.text.strip(), *_digests(message)] for message in history]
     if answer is not None:
         lines.append(["assistant", answer.strip()])
     return sha256(encode_json([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
@@ -169,8 +170,21 @@ def conversation_point(
 
 def render_history(history: Sequence[Message]) -> str:
     """Return an earlier conversation as one text for a model, shortened to its end."""
-    text = "\n\n".join(f"{_role(message).capitalize()}: {message.text}" for message in history)
+    text = "\n\n".join(f"{_role(message).capitalize()}: {_caption(message)}" for message in history)
     return _TOLD + (text if len(text) <= MAX_HISTORY else _CUT + text[-MAX_HISTORY:])
+
+
+def _digests(message: Message) -> list[str]:
+    media = () if isinstance(message, AssistantMessage) else message.media
+    return [f"{one.at} {one.sha256}" for one in media]
+
+
+def _caption(message: Message) -> str:
+    """Return a message's text, with captions in place of its media."""
+    if isinstance(message, AssistantMessage) or not message.media:
+        return message.text
+    parts = split_content(message.text, message.media)
+    return "\n".join(part if isinstance(part, str) else part.describe() for part in parts)
 
 
 def _role(message: Message) -> str:

@@ -1,8 +1,9 @@
 """Parse a client's `messages` into a system text and a history that every model client accepts.
 
 Parsing is strict: what is not understood is refused by its position (`messages[3].content[1]`),
-because a part that is silently left out would be answered as if it had been read. Only text is
-accepted; `name` of a message is not used.
+because a part that is silently left out would be answered as if it had been read. Pictures, sounds
+and files are accepted in messages of users, with their bytes in the request: nothing is fetched.
+`name` of a message is not used.
 
 System and developer messages become the system text, in their order, wherever they are: a history
 has none in its middle here.
@@ -11,12 +12,15 @@ has none in its middle here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, cast
 
 from ferrule.core.calls import ToolCall
+from ferrule.core.media import LoadedMedia, MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.core.value_class import frozen
 from ferrule.models.answer_building import join_surrogates
+from ferrule.tools.media_types import MediaInvalid, decode_medium, detect_type
 
 from .errors import RequestRefused
 
@@ -72,7 +76,7 @@ class _HistoryReader:
             return
         self._close()
         if role == "user":
-            self._history.append(UserMessage(_text(fields.get("content"), f"{where}.content")))
+            self._history.append(_read_user(fields.get("content"), f"{where}.content"))
         elif role == "assistant":
             self._assistant(fields, where)
         else:
@@ -156,6 +160,54 @@ def _call(value: object, where: str) -> ToolCall:
             f"{where} needs `id`, and a `function` with `name` and `arguments` as text", param=where
         )
     return ToolCall(join_surrogates(id_), join_surrogates(name), join_surrogates(arguments))
+
+
+_MEDIA = ("image_url", "input_audio", "file")
+"""Kinds of parts with bytes."""
+
+
+def _read_user(content: object, where: str) -> UserMessage:
+    """Return a user's message, with the media at their places between its texts."""
+    if isinstance(content, str):
+        return UserMessage(join_surrogates(content))
+    text = ""
+    media: list[MediaReference] = []
+    for place, part in enumerate(_require_list(content, where, required=True)):
+        here = f"{where}[{place}]"
+        fields = require_mapping(part, here)
+        if fields.get("type") in _MEDIA:
+            media.append(_read_medium(fields, here, len(text)))
+        else:
+            more = _text([fields], where)
+            text += f"\n{more}" if text else more
+    return UserMessage(text, tuple(media))
+
+
+def _read_medium(fields: Mapping[str, Any], where: str, at: int) -> LoadedMedia:
+    kind = str(fields["type"])
+    inner = require_mapping(fields.get(kind), f"{where}.{kind}")
+    name = str(inner.get("filename") or "")[:100]
+    value = inner.get({"image_url": "url", "input_audio": "data", "file": "file_data"}[kind])
+    if inner.get("file_id"):
+        raise RequestRefused(f"{where} names an uploaded file; send its bytes", param=where)
+    encoded = value.partition(",")[2] if isinstance(value, str) and value[:5] == "data:" else value
+    if kind == "image_url" and encoded is value:
+        raise RequestRefused(
+            f"{where} is an address, and nothing is fetched here; send a `data:` URL", param=where
+        )
+    try:
+        data = decode_medium(encoded, where)
+        found = detect_type(data, where)
+    except MediaInvalid as error:
+        raise RequestRefused(str(error), param=where) from error
+    wanted = {"image_url": "image", "input_audio": "audio"}.get(kind, found.media_kind)
+    if wanted != found.media_kind:
+        raise RequestRefused(f"{where} is no {wanted}: its content is {found.mime}", param=where)
+    digest = sha256(data).hexdigest()
+    measures = (found.width, found.height)
+    return LoadedMedia(
+        found.media_kind, found.mime, digest, len(data), at, name, *measures, lambda: data
+    )
 
 
 def _text(content: object, where: str) -> str:

@@ -42,7 +42,7 @@ from .models import ModelChoice, OfferedModels
 from .requests import ChatRequest, parse_request
 from .responses import ChatReply
 
-MAX_BODY = 8 * 1024 * 1024
+MAX_BODY = 48 * 1024 * 1024
 """Most bytes of a request."""
 CHAT = "/v1/chat/completions"
 LIST = "/v1/models"

@@ -10,7 +10,7 @@ layers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,16 @@ from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStor
 
 from .merge import LAYER_ORDER, MergedSettings, Origin, find_setting
 from .mistakes import Mistakes
-from .table import ALIASES, BY_KEY, GLOBAL_KEYS, SETTINGS
-from .values import Entries, Entry, read_environment, read_flags, read_tree, unknown_setting_error
+from .table import ALIASES, BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, SETTINGS
+from .values import (
+    Entries,
+    Entry,
+    parse_model_options,
+    read_environment,
+    read_flags,
+    read_tree,
+    unknown_setting_error,
+)
 from .yaml_tree import parse_yaml
 
 USER_FILE_NAME = "ferrule.yaml"
@@ -48,6 +56,45 @@ class ModelSettings:
     seed: int | None
     timeout: float | None
     provider_tools: tuple[Mapping[str, Any], ...] | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop: tuple[str, ...] | None = None
+    service_tier: str | None = None
+    cache_key: str | None = None
+
+
+OPTION_NAMES = frozenset(
+    {
+        "temperature",
+        "max_output_tokens",
+        "num_ctx",
+        "thinking",
+        "seed",
+        "timeout",
+        "top_p",
+        "top_k",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop",
+        "service_tier",
+        "cache_key",
+    }
+)
+"""The settings of a model that `model_options` may set."""
+
+
+def apply_model_options(for_model: ModelSettings, given: Iterable[str]) -> ModelSettings:
+    """Return the settings of a model with `NAME=VALUE` options in place of its own.
+
+    Raises ConfigError for an unknown name or a wrong value.
+    """
+    given = tuple(given)
+    if not given:
+        return for_model
+    table = [setting for setting in MODEL_SETTINGS if setting.key in OPTION_NAMES]
+    return replace(for_model, **parse_model_options(given, table))
 
 
 @frozen

@@ -94,6 +94,23 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="model_fallbacks",
+        kind="names",
+        default=(),
+        project="never",
+        flag="--fallback",
+        short="Models that are asked in turn if the one before them fails.",
+    ),
+    Setting(
+        key="model_options",
+        kind="names",
+        default=(),
+        project="never",
+        flag="--option",
+        short="Options of every request, as `NAME=VALUE`: `temperature=0.2`, `top_p=0.9`.",
+        long="The names are those of the settings per model; these win over them.",
+    ),
+    Setting(
         key="mode",
         kind="choice",
         default="default",
@@ -658,11 +675,30 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         project="narrow",
         short=(
-            "Hosts that scripts of tool files may reach: `example.com` (with its subdomains), "
-            "`*.example.com`, `*`."
+            "Hosts that scripts of tool files, and pictures from URLs, may reach: `example.com` "
+            "(with its subdomains), `*.example.com`, `*`."
         ),
         long=(
             "By default any host of the public internet; commands have their own `sandbox.network`."
+        ),
+    ),
+    Setting(
+        key="media.max_side",
+        kind="integer",
+        default=0,
+        minimum=0,
+        project="never",
+        short="Pixels of a side to which larger pictures are scaled down; 0: none is scaled.",
+        long='Needs `pip install "ferrule[pictures]"`.',
+    ),
+    Setting(
+        key="media.ocr",
+        kind="flag",
+        default=False,
+        project="never",
+        short=(
+            "Whether models that see no pictures get the text in them, read by the program "
+            "`tesseract`."
         ),
     ),
     Setting(
@@ -934,6 +970,44 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         kind="thinking",
         choices=THINKING_CHOICES,
         short="Whether, or how much, the model thinks first.",
+    ),
+    Setting(
+        key="top_p",
+        kind="number",
+        minimum=0,
+        maximum=1,
+        short="The share of likely words that are picked from.",
+    ),
+    Setting(
+        key="top_k",
+        kind="integer",
+        minimum=1,
+        short="The number of likely words that are picked from.",
+    ),
+    Setting(
+        key="presence_penalty",
+        kind="number",
+        minimum=-2,
+        maximum=2,
+        short="Lowers the odds of words that were used.",
+    ),
+    Setting(
+        key="frequency_penalty",
+        kind="number",
+        minimum=-2,
+        maximum=2,
+        short="Lowers the odds of words by how often they were used.",
+    ),
+    Setting(key="stop", kind="names", short="Texts that end an answer."),
+    Setting(
+        key="service_tier",
+        kind="text",
+        short="How urgent requests are, in the provider's words (`flex`, `priority`).",
+    ),
+    Setting(
+        key="cache_key",
+        kind="text",
+        short="Leads requests that start alike to the same prompt cache.",
     ),
     Setting(
         key="seed",

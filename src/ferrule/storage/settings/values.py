@@ -402,6 +402,29 @@ def parse_text(setting: Setting, text: str, where: str) -> Entry:
     return Entry(_check_type(setting, setting.key, value, where), where)
 
 
+def parse_model_options(given: Iterable[str], table: Iterable[Setting]) -> dict[str, Any]:
+    """Return what `NAME=VALUE` says of each option, as the settings per model take it.
+
+    Raises ConfigError for an unknown name or a wrong value.
+    """
+    known = {setting.key: setting for setting in table}
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        setting = known.get(name.strip())
+        if setting is None or not equals:
+            near = get_close_matches(name.strip(), known, 1, 0.5)
+            raise ConfigError(
+                f"--option: found `{one}`",
+                code="setting_unknown",
+                hint=f"did you mean `{near[0]}=VALUE`?"
+                if near
+                else f"write NAME=VALUE; the names are {', '.join(known)}",
+            )
+        found[setting.key] = parse_text(setting, text, "--option").value
+    return found
+
+
 # ---- messages
 
 

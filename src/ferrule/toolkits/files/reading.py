@@ -1,4 +1,4 @@
-"""Reads some lines of a file of any size without holding more of it than asked for."""
+"""Read lines of a file of any size without holding more of it than asked for; or a picture."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.media import Media
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, check_text
+from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
+MEDIUM_START = 1024
+"""Bytes at the beginning of a file that tell whether it is a picture or the like."""
 _TAIL_BYTES = 1024 * 1024
 """Bytes at the end of a large file that are searched for the last lines."""
 
@@ -54,6 +58,20 @@ def read_lines(file: BinaryIO, path: str, first: int, last: int | None) -> FileP
         # A line longer than the limit comes in pieces; it is too much only if it was asked for.
         continued = not piece.endswith(b"\n")
     return FilePart(taken, first, number, whole.hexdigest())
+
+
+def read_medium(file: BinaryIO, path: str) -> Media:
+    """Return a picture, a sound or a PDF.
+
+    Raises:
+        ToolFailed: `parse_error` if it is cut, moving, too large, or none after all.
+    """
+    data = file.read(MAX_BYTES + 1)
+    try:
+        detect_type(data, quote_path(path))
+    except MediaInvalid as error:
+        raise ToolFailed(ErrorType.PARSE_ERROR, str(error)) from error
+    return Media(data, name=path.rpartition("/")[2])
 
 
 def read_last_lines(file: BinaryIO, path: str, count: int) -> FilePart:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from ferrule.core.media import Media
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
+from ferrule.tools.media_types import looks_like_medium
 from ferrule.tools.number_ranges import require_ranges
 
 from . import edits, lines, read_versions, reading, rereading
@@ -97,9 +99,9 @@ def read_file(
     full: Annotated[
         bool, "Show whole lines, however long, and also what has not changed since you read it."
     ] = False,
-) -> str:
+) -> str | Media:
     """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers
-    are not part of the file.
+    are not part of the file. Pictures and PDFs are shown.
     """
     workspace = context.resource(Workspace)
     problems = edits.find_line_range_problems({"line_start": line_start, "line_end": line_end})
@@ -107,6 +109,10 @@ def read_file(
         raise invalid_arguments(problems[0])
     first = 1 if line_start is None else line_start
     with workspace.open(path) as file:
+        if looks_like_medium(file.read(reading.MEDIUM_START)):
+            file.seek(0)
+            return reading.read_medium(file, path)
+        file.seek(0)
         part = reading.read_lines(file, path, first, line_end)
     if part.digest:
         read_versions.remember(context, workspace.name(path), part.digest)

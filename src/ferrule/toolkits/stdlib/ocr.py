@@ -3,11 +3,11 @@
     image (workspace) -> bytes -> a recognizer (by default the program `tesseract`, confined) ->
     StructuredText
 
-The image is read here, by the workspace's own rules, and passed on as bytes: the program that reads
-it sees no workspace at all, only an empty folder, and reaches no network (`recognizer`). Another
-recognizer can be a resource of the run: an object of a subclass of `Recognizer`. Places are pixels
-from the top left corner, `[left, top, width, height]`; confidence is 0 to 100, as the program
-judges itself.
+The image is read here, by the workspace's own rules (or, for pictures of messages, from the
+session's artifacts), and passed on as bytes: the program that reads it sees no workspace at all,
+only an empty folder, and reaches no network (`recognizer`). Another recognizer can be a resource of
+the run: an object of a subclass of `Recognizer`. Places are pixels from the top left corner,
+`[left, top, width, height]`; confidence is 0 to 100, as the program judges itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Annotated, TypedDict
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.engine.media import SessionMedia
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context
@@ -152,11 +153,17 @@ async def ocr(
     """
     language = _language(options or {})
     workspace = context.resource(Workspace)
-    content = await run_blocking(lambda: workspace.read(image, limit=READ_LIMIT))
+    media = context.resources.get(SessionMedia)
+    if isinstance(media, SessionMedia) and image.startswith("art-"):
+        content = await run_blocking(lambda: media.read_artifact(image))
+        name = image
+    else:
+        content = await run_blocking(lambda: workspace.read(image, limit=READ_LIMIT))
+        name = workspace.name(image)
     kind = _format(content, image)
     recognized = await _recognizer(context).recognize(content, language, context)
     source = Source(
-        path=workspace.name(image),
+        path=name,
         format=kind,
         bytes=len(content),
         sha256=sha256(content).hexdigest(),

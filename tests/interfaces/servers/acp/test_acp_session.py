@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import acp
 import pytest
+
+from ferrule.core.events import RunStarted
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.testing.media_samples import PDF, make_png
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -436,11 +441,42 @@ async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(s
     )
 
 
-@pytest.mark.proves("acp.context")
-async def test_pictures_are_refused_clearly(served: Any) -> None:
+@pytest.mark.proves("acp.media")
+async def test_pictures_of_a_prompt_go_along_and_pictures_of_results_come_back(served: Any) -> None:
+    talk = await served.talk(
+        {"say": "", "call": [{"tool": "read_file", "arguments": {"path": "shot.png"}}]},
+        {"say": "seen"},
+    )
+    (talk.folder / "shot.png").write_bytes(make_png(4, 4))
+    encoded = b64encode(make_png()).decode()
+    blob = b64encode(PDF).decode()
+    blocks = [
+        acp.text_block("see"),
+        acp.image_block(encoded, "image/jpeg"),
+        acp.resource_block(acp.embedded_blob_resource("file:///w/p.pdf", blob)),
+    ]
+    await served.agent.prompt(session_id=talk.id, prompt=blocks)
+    content = [
+        block["content"]
+        for update in talk.told
+        for block in update.get("content") or []
+        if isinstance(block, dict) and block.get("type") == "content"
+    ]
+    (picture,) = [block for block in content if block["type"] == "image"]
+    assert b64decode(picture["data"]) == make_png(4, 4)
+    with SqliteJournal(served.home / "state" / "journal.db") as journal:
+        events = [record.event for record in journal.records(talk.id)]
+    (started,) = [event for event in events if isinstance(event, RunStarted)]
+    found = [(one.mime, one.name) for one in started.media]
+    assert found == [("image/png", ""), ("application/pdf", "p.pdf")]
+
+
+@pytest.mark.proves("acp.media", "media.attacks")
+async def test_a_broken_picture_is_refused_before_anything_begins(served: Any) -> None:
     talk = await served.talk({"say": "never"})
-    with pytest.raises(acp.RequestError, match="does not accept image"):
-        await served.agent.prompt(session_id=talk.id, prompt=[acp.image_block("aGk=", "image/png")])
+    half = b64encode(make_png()[:-20]).decode()
+    with pytest.raises(acp.RequestError, match="cut off"):
+        await served.agent.prompt(session_id=talk.id, prompt=[acp.image_block(half, "image/png")])
     assert talk.told == []
 
 

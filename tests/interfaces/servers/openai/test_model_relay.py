@@ -5,6 +5,7 @@ any calls them.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import openai
@@ -14,7 +15,9 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import Usage
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
+from ferrule.models.media import read_bytes
 from ferrule.models.scripted import Scripted, calls, fails, says
+from ferrule.testing.media_samples import PDF, make_png
 
 TEXT = Capabilities(tools=False, structured=False)
 FORCED = Capabilities(tools=False, structured=True)
@@ -315,3 +318,24 @@ async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_lis
         assert raised.value.param == "model"
     with pytest.raises(openai.NotFoundError):
         await client.models.retrieve("openai:gpt-5")
+
+
+@pytest.mark.proves("serve.openai.media")
+async def test_pictures_and_files_of_a_request_reach_a_model_by_its_own_name(place: Any) -> None:
+    await place.serve(says("a cat"))
+    client = await place.client()
+    url = f"data:image/png;base64,{b64encode(make_png(3, 2)).decode()}"
+    file = {"filename": "p.pdf", "file_data": b64encode(PDF).decode()}
+    content = [
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "file", "file": file},
+        {"type": "text", "text": "and say"},
+    ]
+    made = await client.chat.completions.create(
+        model="scripted:test", messages=[{"role": "user", "content": content}]
+    )
+    assert made.choices[0].message.content == "a cat"
+    (question,) = place.assembly.agent.model_client.histories[-1]
+    assert (question.text, [one.at for one in question.media]) == ("see\nand say", [3, 3])
+    assert [read_bytes(one) for one in question.media] == [make_png(3, 2), PDF]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from typing import Any
 
 import httpx
@@ -25,6 +26,7 @@ from ferrule.core.messages import ToolMessage
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.runtime.http.http_security import Principal
 from ferrule.servers.openai import responses
+from ferrule.testing.media_samples import make_png
 
 READ = {"permissions__allow": ("Read",)}
 LOOK = calls(("read_file", {"path": "plan.txt"}), text="Let me look.", usage=Usage(10, 3))
@@ -556,3 +558,18 @@ async def test_a_conversation_goes_on_in_text_after_a_value(place: Any) -> None:
     more = [*hello(), {"role": "assistant", "content": GOOD}, *hello("Again?")]
     made = await client.chat.completions.create(model="ferrule", messages=more)
     assert made.choices[0].message.content == "In May."
+
+
+@pytest.mark.proves("serve.openai.media")
+async def test_a_picture_is_part_of_the_agents_run_and_of_the_conversation(place: Any) -> None:
+    await place.serve(says("a cat"), says("black"))
+    client = await place.client()
+    url = f"data:image/png;base64,{b64encode(make_png(3, 2)).decode()}"
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what?"}]
+    messages: list[Any] = [{"role": "user", "content": content}]
+    first = await client.chat.completions.create(model="ferrule", messages=messages)
+    messages += [first.choices[0].message, {"role": "user", "content": "its colour?"}]
+    await client.chat.completions.create(model="ferrule", messages=messages)
+    (events,) = place.events()
+    started = [one.event for one in events if isinstance(one.event, RunStarted)]
+    assert [[one.mime for one in event.media] for event in started] == [["image/png"], []]

@@ -5,6 +5,7 @@ silence.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import httpx
@@ -21,10 +22,22 @@ from ferrule.servers.openai.errors import RequestRefused
 from ferrule.servers.openai.messages import ParsedMessages, parse_messages
 from ferrule.servers.openai.parameters import parse_sampling
 from ferrule.servers.openai.requests import parse_request
+from ferrule.testing.media_samples import PDF, SVG, make_gif
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+PLACE = "messages[0].content[0]"
+
+
+def data_url(data: bytes, mime: str = "image/png") -> str:
+    return f"data:{mime};base64,{b64encode(data).decode()}"
+
+
+def given_part(part: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [part]}]}
 
 
 def request(**more: Any) -> bytes:
@@ -109,6 +122,12 @@ def request(**more: Any) -> bytes:
             },
             "messages[0].content[0]",
         ),
+        (given_part({"type": "image_url", "image_url": {"url": data_url(SVG)}}), PLACE),
+        (given_part({"type": "image_url", "image_url": {"url": data_url(PDF)}}), PLACE),
+        (given_part({"type": "image_url", "image_url": {"url": data_url(make_gif(2))}}), PLACE),
+        (given_part({"type": "input_audio", "input_audio": {"data": "%%"}}), PLACE),
+        (given_part({"type": "file", "file": {"file_id": "file-1"}}), PLACE),
+        (given_part({"type": "video", "video": {}}), PLACE),
         ({"messages": [{"role": "assistant", "content": None}]}, "messages[0]"),
         (
             {"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]},
@@ -309,7 +328,9 @@ async def test_every_refusal_has_the_shape_of_the_api(
 @pytest.mark.proves("serve.openai.bounded")
 async def test_a_request_is_read_up_to_a_bound(place: Any) -> None:
     server = await place.serve()
-    body = b'{"model":"ferrule","messages":[{"role":"user","content":"' + b"x" * (9 << 20) + b'"}]}'
+    body = (
+        b'{"model":"ferrule","messages":[{"role":"user","content":"' + b"x" * (49 << 20) + b'"}]}'
+    )
     answer = await knock(server, "POST", "/v1/chat/completions", content=body)
     assert answer.status_code == 413 and answer.json()["error"]["type"] == "invalid_request_error"
 

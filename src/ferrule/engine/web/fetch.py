@@ -1,4 +1,4 @@
-"""Send the HTTP/1.1 requests of scripts, checking every hop.
+"""Send the HTTP/1.1 requests of scripts, and fetch media, checking every hop.
 
 A host is resolved once, after it was allowed, and the checked address is the one connected to
 (`models.http.dialing`). A redirect is a new request with the same checks. What of a request follows
@@ -14,6 +14,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,8 @@ class Request:
     target: Target
     headers: Mapping[str, str]
     body: bytes | None = None
+    limit: int = BODY_LIMIT
+    """Bytes of the answer's body that are read."""
 
     @classmethod
     def create(
@@ -117,8 +120,36 @@ class WebClient:
 
         return await follow_redirects(Request.create(method, url, headers, body), send)
 
+    async def download(self, url: str, limit: int, seconds: float) -> bytes:
+        """Return the body of a URL, fetched without any credentials.
+
+        Raises ToolFailed as `fetch`; also if the status is not 2xx, or for more than `limit` bytes.
+        """
+        until = asyncio.get_running_loop().time() + seconds
+        first = replace(Request.create("GET", url, {}, None), limit=limit)
+        found = b""
+
+        async def send(request: Request) -> dict[str, Any]:
+            nonlocal found
+            answer = await self._send_within(request, until)
+            found = answer.body
+            return answer.to_json()
+
+        answer = await follow_redirects(first, send)
+        authority = parse_url(answer["url"]).authority
+        if answer["truncated"]:
+            raise ToolFailed(ErrorType.LIMIT, f"`{authority}` sends more than {limit} bytes")
+        if not answer["ok"]:
+            raise ToolFailed(
+                ErrorType.IO_ERROR, f"`{authority}` answered with status {answer['status']}"
+            )
+        return found
+
     async def send(self, request: Request, until: float) -> dict[str, Any]:
         """Send one request, without following redirects. `until` is a time of the event loop."""
+        return (await self._send_within(request, until)).to_json()
+
+    async def _send_within(self, request: Request, until: float) -> _Answer:
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout_at(until):
@@ -128,7 +159,7 @@ class WebClient:
             message = f"`{authority}`: no answer within {until - began:.3g} s"
             raise ToolFailed(ErrorType.TIMEOUT, message) from None
 
-    async def _send(self, request: Request) -> dict[str, Any]:
+    async def _send(self, request: Request) -> _Answer:
         target = request.target
         reason = self.domains.refusal_reason(target.host)
         if reason is not None:
@@ -157,11 +188,32 @@ class WebClient:
             raise _build_failure(target, reason or "the connection broke") from None
 
 
-async def _read_answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:
+@frozen
+class _Answer:
+    """An answer, its body as bytes."""
+
+    status: int
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    truncated: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "ok": 200 <= self.status < 300,
+            "url": self.url,
+            "body": self.body.decode("utf-8", "replace"),
+            "headers": dict(self.headers),
+            "truncated": self.truncated,
+        }
+
+
+async def _read_answer(request: Request, reader: asyncio.StreamReader) -> _Answer:
     parser = ResponseParser()
     pieces: list[bytes] = []
     size = 0
-    while not parser.done and size <= BODY_LIMIT:
+    while not parser.done and size <= request.limit:
         data = await reader.read(65_536)
         if not data:
             parser.feed_eof()
@@ -171,15 +223,10 @@ async def _read_answer(request: Request, reader: asyncio.StreamReader) -> dict[s
         size += len(piece)
         if parser.status and request.method == "HEAD":
             break
-    raw = b"".join(pieces)[:BODY_LIMIT]
-    return {
-        "status": parser.status,
-        "ok": 200 <= parser.status < 300,
-        "url": request.target.url,
-        "body": raw.decode("utf-8", "replace"),
-        "headers": dict(parser.headers),
-        "truncated": size > BODY_LIMIT,
-    }
+    raw = b"".join(pieces)[: request.limit]
+    return _Answer(
+        parser.status, request.target.url, raw, dict(parser.headers), size > request.limit
+    )
 
 
 def _next_request(request: Request, answer: Mapping[str, Any]) -> Request | None:
@@ -196,7 +243,7 @@ def _next_request(request: Request, answer: Mapping[str, Any]) -> Request | None
     if following is None:
         return None
     body = request.body if following.with_body else None
-    return Request(following.method, following.target, following.headers, body)
+    return Request(following.method, following.target, following.headers, body, request.limit)
 
 
 def _encode(request: Request, proxy: Proxy | None) -> bytes:

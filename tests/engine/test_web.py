@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.extensions.web.domains import AllowedDomains, parse_url
-from ferrule.extensions.web.fetch import WebClient
+from ferrule.engine.web.domains import AllowedDomains, parse_url
+from ferrule.engine.web.fetch import WebClient
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 BODY_LIMIT = 1024 * 1024

@@ -1,0 +1,4 @@
+"""Web requests of scripts, and media from URLs: which hosts they may reach, and how.
+
+Modules: `domains`, `fetch`.
+"""

@@ -1,4 +1,0 @@
-"""Web requests of scripts (`http.get`, `http.post`): which hosts they may reach, and how.
-
-Modules: `domains`, `fetch`.
-"""
