@@ -67,6 +67,7 @@ class Provider:
     usual_address: str = ""
     find_models: str = ""
     find_tool_models: str = ""
+    describe_models: str = ""
     has_hosted_tools: bool = False
     runs_here: bool = False
     is_free: bool = False
@@ -233,7 +234,8 @@ PROVIDERS: dict[str, Provider] = {
         "ferrule.models.local.client:Local",
         "local:smollm2",
         LLAMA_OPTIONS,
-        find_models="ferrule.models.local.pull:find_models",
+        find_models="ferrule.models.local.installed_models:find_models",
+        describe_models="ferrule.models.local.installed_models:describe_models",
         runs_here=True,
         is_free=True,
         tool_modes={"constrained": "ferrule.small_models.exchange:open_small_model_exchange"},
