@@ -5,7 +5,6 @@ Leaderboard.
     python evals/bfcl.py --record rows.jsonl --levers      # what each part of the constrained way is worth
     python evals/bfcl.py --modes constrained --timed       # alone on the machine: seconds count
     python evals/bfcl.py --half held-out --modes constrained --record rows.jsonl
-    python evals/bfcl.py --keep evals/results/bfcl.jsonl --record rows.jsonl --table docs/small-models.md
 
 The questions, the answers and the judge (`ast_checker`) are those of the PyPI package `bfcl-eval`
 (Patil et al. 2025, "The Berkeley Function Calling Leaderboard"); the development half are the
@@ -40,15 +39,8 @@ from bfcl_report import (
     Key,
     Line,
     Rows,
-    keep,
-    kept,
-    levers_table,
     line_of,
-    own_table,
-    placed,
     shown,
-    times_table,
-    ways_table,
 )
 
 from ferrule.core.errors import ProviderError
@@ -406,12 +398,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--timed", action="store_true", help="the machine has nothing else to do: seconds count"
     )
-    parser.add_argument(
-        "--keep", type=Path, help="no model: bring the working file's rows into this file"
-    )
-    parser.add_argument(
-        "--table", type=Path, help="no model: write the tables of a page from the file of `--keep`"
-    )
     return parser.parse_args()
 
 
@@ -437,30 +423,8 @@ async def ask_all(given: argparse.Namespace) -> None:
         await client.close()
 
 
-def write(given: argparse.Namespace) -> None:
-    """Bring rows together and write the page's tables. No model."""
-    if given.record is not None:
-        found = Rows(given.record)
-        keys = {(row["half"], row["category"], row["way"]) for row in found.rows}
-        keep(
-            [line_of(key, found.known(key), timed=given.timed) for key in sorted(keys)], given.keep
-        )
-    if given.table is not None:
-        lines, page = kept(given.keep), given.table.read_text()
-        page = placed(page, "ways", ways_table(lines, "development", list(WAYS.items())))
-        page = placed(page, "levers", levers_table(lines, "development", list(LEVERS), WHOLE))
-        page = placed(page, "check", ways_table(lines, "held-out", list(WAYS.items())))
-        page = placed(page, "own", own_table(lines, list(WAYS.items())))
-        page = placed(page, "times", times_table(lines, list(WAYS.items())))
-        given.table.write_text(page)
-
-
 def main() -> None:
-    given = arguments()
-    if given.keep is not None:
-        write(given)
-    else:
-        asyncio.run(ask_all(given))
+    asyncio.run(ask_all(arguments()))
 
 
 if __name__ == "__main__":

@@ -38,16 +38,17 @@ from bfcl_report import Line, Rows, keep, kept, line_of, placed
 from run import SYSTEM, judge, specs
 
 from ferrule.core.calls import ToolCall
+from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.models.client import Exchange, ModelOptions, ToolSpec
 from ferrule.models.local.client import Local
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.small_models.exchange import open_small_model_exchange
 
 HERE = Path(__file__).parent
-OPTIONS = ModelOptions(temperature=0.0, max_tokens=1, timeout=600.0)
-CALL_OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=600.0)
+OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=600.0)
 _FIRST = re.compile(r'root ::= ("(?:[^"\\]|\\.)*")')
 
 KINDS = (
@@ -62,7 +63,24 @@ SAMPLES = {"helped": 40, "alone": 8, "no model": 40}
 """Entries of a kind that are asked by default."""
 
 
-class WithoutModel(Local):
+class Silence:
+    """A conversation in which nothing is said. Only calls are counted, and words take longest."""
+
+    def __init__(self) -> None:
+        self.notices: list[tuple[str, str]] = []
+
+    async def ask(self, history: Sequence[Message], **_: Any) -> ModelAnswered:
+        return ModelAnswered("", stop="end")
+
+
+class WithoutWords(Local):
+    """A model that is asked for everything but answers in words."""
+
+    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
+        return Silence()
+
+
+class WithoutModel(WithoutWords):
     """The same code with nothing of the model in it."""
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
@@ -77,11 +95,8 @@ async def ask(client: Any, way: str, text: str, offered: Sequence[ToolSpec]) -> 
     """Return the calls that are made for a request, each answered by `done`."""
     if way == "alone":
         told = f"{SYSTEM}\n\n{constrained.constrained_prompt(offered)}"
-        exchange: Any = constrained.ConstrainedExchange(
-            client.open(told, (), CALL_OPTIONS), offered
-        )
+        exchange: Any = constrained.ConstrainedExchange(client.open(told, (), OPTIONS), offered)
     else:
-        # Words are not what is counted: they are cut short by `max_tokens`.
         exchange, _ = await open_exchange(client, "constrained", SYSTEM, offered, OPTIONS)
     history: list[Message] = [UserMessage(text)]
     made: list[ToolCall] = []
@@ -155,10 +170,11 @@ class BerkeleyKind:
 
 def client_of(model: str, way: str) -> Any:
     """Return the client of a model, for a way."""
-    client = create_model_client(model, n_ctx=8192, threads=1)
-    if way == "no model":
-        return WithoutModel(n_ctx=8192, threads=1, tool_modes=cast("Any", client).tool_modes)
-    return client
+    if way == "alone":
+        return create_model_client(model, n_ctx=8192, threads=1)
+    make = WithoutModel if way == "no model" else WithoutWords
+    modes = {"constrained": open_small_model_exchange}
+    return make(model.partition(":")[2], n_ctx=8192, threads=1, tool_modes=modes)
 
 
 async def ask_kind(given: argparse.Namespace, model: str, way: str, kind: str, rows: Rows) -> None:
@@ -224,6 +240,13 @@ def _name(way: str) -> str:
     return f"`{model}` {WAYS[kind]}"
 
 
+def peak_memory() -> int:
+    """Return the most memory that this process had, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line.split()[1] for line in lines if line.startswith("VmHWM"))
+    return int(peak) // 1024
+
+
 async def show_turns(model: str) -> None:
     """Print what three turns of one conversation cost: tokens read, seconds, memory."""
     begun = time.perf_counter()
@@ -245,12 +268,7 @@ async def show_turns(model: str) -> None:
             f"{time.perf_counter() - started:.1f} |"
         )
         history.append(AssistantMessage(answer.text))
-    peak = next(
-        line.split()[1]
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    )
-    click.echo(f"\n`{model}`: {int(peak) // 1024} MiB at most; the first turn includes the start.")
+    click.echo(f"\n`{model}`: {peak_memory()} MiB at most; the first turn includes the start.")
     await client.close()
 
 
@@ -263,7 +281,6 @@ def write(given: argparse.Namespace) -> None:
     if given.table is not None:
         lines, page = kept(given.keep), given.table.read_text()
         page = placed(page, "reported", table(lines, "reported"))
-        page = placed(page, "development", table(lines, "development"))
         given.table.write_text(page)
 
 
