@@ -43,7 +43,7 @@ def test_the_window_of_one_model_goes_before_that_of_all(tmp_path: Path) -> None
 
 
 def test_a_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="chat template .*none.jinja cannot be read"):
+    with pytest.raises(ConfigError, match=r"chat template .*none\.jinja cannot be read"):
         options_of("local:smollm2", {"local.chat_template": str(tmp_path / "none.jinja")})
 
 

@@ -38,6 +38,9 @@ class Provider:
             the models that can be used from here. It raises ProviderError if there are none.
             Without one, a key or a URL means that there are models.
         find_tool_models: The same for models that call tools, the best first.
+        describe_models: A function that returns the name of each model that its provider knows,
+            whether it can be used, and what it is. It takes the place of the list of
+            `find_models` where models are shown to people.
         has_hosted_tools: Whether the provider runs tools itself (`models.hosted_tools`).
         runs_here: Whether its models compute on this machine, as far as the name tells.
         is_free: Whether its models cost nothing.

@@ -33,10 +33,10 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     """Return the figures by which it is decided whether a tool is called for.
 
     None is the model's: its hidden state tells tools apart, but not whether one is needed. They
-    are: the shares of the tool's name's words, and of its description's, that were said; the words said that it says of itself; the share of its
-    parameters that were spoken of; the share of them that list a value which was said; the required
-    parameters that nothing fills; the share of its numbers that the request has; and how many it
-    lacks.
+    are: the shares of the tool's name's words, and of its description's, that were said; the words
+    said that it says of itself; the share of its parameters that were spoken of; the share of them
+    that list a value which was said; the required parameters that nothing fills; the share of its
+    numbers that the request has; and how many it lacks.
     """
     said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
