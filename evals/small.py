@@ -168,6 +168,16 @@ class BerkeleyKind:
         return await bfcl.made_by(client, mode, row, self.kind, self._judge), row["functions"]
 
 
+def spread_entries(count: int, most: int | None) -> list[int]:
+    """Return the entries in an order whose every beginning is spread over all of them.
+
+    Entries that lie together are alike. The order is that of multiples of the golden ratio.
+    """
+    golden = (math.sqrt(5) - 1) / 2
+    order = (int(number * golden % 1 * count) for number in range(count * 10))
+    return list(dict.fromkeys([*order, *range(count)]))[:most]
+
+
 def client_of(model: str, way: str) -> Any:
     """Return the client of a model, for a way."""
     if way == "alone":
@@ -186,7 +196,7 @@ async def ask_kind(given: argparse.Namespace, model: str, way: str, kind: str, r
         most = None  # Harm is not sampled.
     client = client_of(model, way)
     done = rows.known(key)
-    for entry in bfcl.in_strides(len(source.rows), most):
+    for entry in spread_entries(len(source.rows), most):
         if entry in done:
             continue
         started = time.perf_counter()
