@@ -99,7 +99,7 @@ async def _probe_model(model: str) -> tuple[Capabilities, str]:
 @models.command()
 @click.argument("source", default="smollm2", metavar="[NAME|URL|PATH]")
 @click.option("--name", default="", help="Name in `local:NAME`; default: that of the file.")
-@click.option("--sha256", default="", metavar="HEX", help="The hash that the file must have.")
+@click.option("--hash", "sha256", default="", metavar="HEX", help="SHA-256 that the file must have.")
 def pull(source: str, name: str, sha256: str) -> None:
     """Get a model for `local:NAME`, once: checked by hash, resumed where it stopped.
 
@@ -133,7 +133,7 @@ def _pull_known(name: str, other_name: str, sha256: str) -> None:
     if other_name or sha256:
         raise ConfigError(
             f"`{name}` has its name and its hash already",
-            hint="`--name` and `--sha256` are for a URL or a path",
+            hint="`--name` and `--hash` are for a URL or a path",
         )
     model = MODELS[name]
     try:
