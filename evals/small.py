@@ -38,6 +38,7 @@ from bfcl_report import Line, Rows, keep, kept, line_of, placed
 from run import SYSTEM, judge, specs
 
 from ferrule.core.calls import ToolCall
+from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Exchange, ModelOptions, ToolSpec
@@ -101,7 +102,10 @@ async def ask(client: Any, way: str, text: str, offered: Sequence[ToolSpec]) -> 
     history: list[Message] = [UserMessage(text)]
     made: list[ToolCall] = []
     for _ in range(3):
-        answer = await exchange.ask(history)
+        try:
+            answer = await exchange.ask(history)
+        except ProviderError:
+            break  # A reply that does not fit the schema is no call.
         if not answer.calls:
             break
         made += answer.calls

@@ -16,9 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ferrule import Agent, Permissions, Session, Storage
+from ferrule import Agent, ApprovalAnswer, ApprovalRequest, Permissions, Session, Storage
 from ferrule.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.toolkits import BROWSE_TOOLS, CLOCK_TOOLS, FILE_TOOLS, SEARCH_TOOLS
 
 FILES = {
