@@ -99,7 +99,9 @@ async def _probe_model(model: str) -> tuple[Capabilities, str]:
 @models.command()
 @click.argument("source", default="smollm2", metavar="[NAME|URL|PATH]")
 @click.option("--name", default="", help="Name in `local:NAME`; default: that of the file.")
-@click.option("--hash", "sha256", default="", metavar="HEX", help="SHA-256 that the file must have.")
+@click.option(
+    "--hash", "sha256", default="", metavar="HEX", help="SHA-256 that the file must have."
+)
 def pull(source: str, name: str, sha256: str) -> None:
     """Get a model for `local:NAME`, once: checked by hash, resumed where it stopped.
 
