@@ -35,7 +35,7 @@ $(READY): pyproject.toml
 		$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev; }
 	@touch $@
 
-demo: $(READY) ## a model of 135M parameters on this machine answers questions by calling tools
+demo: $(READY) ## a model of 135M parameters on this machine reads, searches and edits a file by calling tools
 	$(BIN)/ferrule models pull smollm2
 	$(BIN)/python examples/demo.py
 
@@ -158,9 +158,10 @@ foreign: $(READY) ## published hooks, skills and OpenAPI documents as they are, 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py
 
-eval-small: $(READY) ## what a small model does where no tool is needed, no change was asked for, or two steps were
-	$(BIN)/python evals/small.py --half both $(ARGS)
-	$(BIN)/python evals/small.py --half both --no-model $(ARGS)
+eval-small: $(READY) ## what a very small model is worth with help, without it, and the help without the model (ARGS="--sample 0": not samples)
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/ferrule models pull gemma3-270m
+	nice $(BIN)/python evals/small.py $(ARGS)
 
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)

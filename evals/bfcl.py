@@ -5,7 +5,6 @@ Leaderboard.
     python evals/bfcl.py --record rows.jsonl --levers      # what each part of the constrained way is worth
     python evals/bfcl.py --modes constrained --timed       # alone on the machine: seconds count
     python evals/bfcl.py --half held-out --modes constrained --record rows.jsonl
-    python evals/bfcl.py --keep evals/results/bfcl.jsonl --record rows.jsonl --table docs/small-models.md
 
 The questions, the answers and the judge (`ast_checker`) are those of the PyPI package `bfcl-eval`
 (Patil et al. 2025, "The Berkeley Function Calling Leaderboard"); the development half are the
@@ -40,20 +39,13 @@ from bfcl_report import (
     Key,
     Line,
     Rows,
-    keep,
-    kept,
-    levers_table,
     line_of,
-    own_table,
-    placed,
     shown,
-    times_table,
-    ways_table,
 )
 
 from ferrule.core.errors import ProviderError
-from ferrule.core.messages import UserMessage
-from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.client import Exchange, ModelOptions, ToolSpec
 from ferrule.models.local.client import Local
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.tool_modes import constrained
@@ -65,7 +57,16 @@ from ferrule.storage import paths
 from ferrule.tools.names import make_api_names
 
 PACKAGE = "bfcl-eval==2026.3.23"
-CATEGORIES = {"simple": "simple_python", "multiple": "multiple"}
+CATEGORIES = {
+    "simple": "simple_python",
+    "multiple": "multiple",
+    "parallel": "parallel",
+    "irrelevance": "irrelevance",
+    "live_simple": "live_simple",
+    "live_irrelevance": "live_irrelevance",
+}
+MAX_CALLS = 8
+"""Calls that are taken for one request."""
 SYSTEM = "You are a careful assistant."
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "list": "array", "any": "string"}
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=300.0)
@@ -125,9 +126,9 @@ def judge_of(package: Path) -> Callable[..., dict[str, Any]]:
     python = importlib.import_module("bfcl_eval.constants.enums").Language.PYTHON
 
     def judge(
-        functions: Any, called: str, arguments: dict[str, Any], answers: Any, category: str
+        functions: Any, calls: list[dict[str, Any]], answers: Any, category: str
     ) -> dict[str, Any]:
-        return checker(functions, [{called: arguments}], answers, python, category, "small")
+        return checker(functions, calls, answers, python, category, "small")
 
     return judge
 
@@ -140,16 +141,17 @@ def entries(package: Path, category: str, half: str) -> list[dict[str, Any]]:
             text = archive.read(f"bfcl_eval/data/{name}.json").decode()
             return [json.loads(line) for line in text.splitlines() if line.strip()]
 
-        answers = {
-            row["id"]: row["ground_truth"] for row in rows(f"possible_answer/BFCL_v4_{category}")
-        }
+        answers: dict[str, Any] = {}
+        if not category.endswith("irrelevance"):
+            answered = rows(f"possible_answer/BFCL_v4_{category}")
+            answers = {row["id"]: row["ground_truth"] for row in answered}
         found = [
             {
                 "request": " ".join(
                     one["content"] for one in row["question"][0] if one["role"] == "user"
                 ),
                 "functions": row["function"],
-                "answers": answers[row["id"]],
+                "answers": answers.get(row["id"], []),
             }
             for row in rows(f"BFCL_v4_{category}")
         ]
@@ -182,20 +184,32 @@ def specs(functions: Sequence[dict[str, Any]]) -> list[ToolSpec]:
     ]
 
 
-async def asked(client: Local, mode: str, text: str, offered: list[ToolSpec]) -> Said | None:
-    """The first call that the model makes."""
+async def asked(
+    client: Local, mode: str, text: str, offered: list[ToolSpec], most: int = 1
+) -> list[Said]:
+    """The calls that the model makes, up to `most`, each answered by `done`."""
     if mode.startswith("peers"):
         return await as_peers(client, mode.partition(" ")[2], text, offered)
     if mode == "schema":
         told = f"{SYSTEM}\n\n{constrained.constrained_prompt(offered)}"
-        exchange = constrained.ConstrainedExchange(client.open(told, (), OPTIONS), offered)
+        exchange: Exchange = constrained.ConstrainedExchange(
+            client.open(told, (), OPTIONS), offered
+        )
     else:
         exchange, _ = await open_exchange(client, mode, SYSTEM, offered, OPTIONS)
-    answer = await exchange.ask([UserMessage(text)])
-    return (answer.calls[0].tool, answer.calls[0].arguments) if answer.calls else None
+    history: list[Message] = [UserMessage(text)]
+    said: list[Said] = []
+    while len(said) < most:
+        answer = await exchange.ask(history)
+        if not answer.calls:
+            break
+        said += [(call.tool, call.arguments) for call in answer.calls]
+        history.append(AssistantMessage("", answer.calls))
+        history += [ToolMessage(call.id, call.tool, "done") for call in answer.calls]
+    return said
 
 
-async def as_peers(client: Local, choice: str, text: str, offered: list[ToolSpec]) -> Said | None:
+async def as_peers(client: Local, choice: str, text: str, offered: list[ToolSpec]) -> list[Said]:
     """Plain tool calling: the request that a framework's OpenAI client makes."""
     chat = cast(OpenAIChat, await client._start_chat())  # pyright: ignore[reportPrivateUsage]  the same server
     functions = [
@@ -218,30 +232,33 @@ async def as_peers(client: Local, choice: str, text: str, offered: list[ToolSpec
     response = await chat.transport.post(url, json.dumps(body).encode(), headers, timeout=300)
     message = json.loads(response.body).get("choices", [{}])[0].get("message", {})
     calls = message.get("tool_calls") or []
-    if not calls:
-        return None
     names = {one.api_name: one.name for one in offered}
-    called = calls[0]["function"]
-    return names.get(called["name"], called["name"]), called["arguments"]
+    made = [call["function"] for call in calls]
+    return [(names.get(one["name"], one["name"]), one["arguments"]) for one in made]
 
 
 async def made_by(client: Local, mode: str, row: dict[str, Any], category: str, judge: Any) -> int:
-    """2: the right tool with the right arguments; 1: the right tool; 0: neither."""
+    """2: the right tools with the right arguments (or rightly none); 1: the right tools; 0: neither."""
+    most = MAX_CALLS if category == "parallel" else 1
     try:
-        said = await asked(client, mode, row["request"], specs(row["functions"]))
+        said = await asked(client, mode, row["request"], specs(row["functions"]), most)
     except ProviderError as error:
         click.echo(f"  {mode}: {error.code}: {error.detail}", err=True)
         return 0
-    if said is None or not any(said[0] in answer for answer in row["answers"]):
+    if category.endswith("irrelevance"):
+        return 0 if said else 2
+    answers = row["answers"]
+    wanted = sorted(name for answer in answers for name in answer)
+    if category != "parallel":
+        said, wanted = said[:1], wanted[:1]
+    if not said or sorted(name for name, _ in said) != wanted:
         return 0
     try:
-        arguments = json.loads(said[1])
+        calls = [{name: json.loads(arguments)} for name, arguments in said]
     except ValueError:
         return 1
-    fits = isinstance(arguments, dict) and judge(
-        row["functions"], said[0], arguments, row["answers"], category
-    )
-    return 2 if fits and fits["valid"] else 1
+    fits = judge(row["functions"], calls, answers, category)
+    return 2 if fits["valid"] else 1
 
 
 def in_strides(count: int, most: int | None) -> list[int]:
@@ -381,12 +398,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--timed", action="store_true", help="the machine has nothing else to do: seconds count"
     )
-    parser.add_argument(
-        "--keep", type=Path, help="no model: bring the working file's rows into this file"
-    )
-    parser.add_argument(
-        "--table", type=Path, help="no model: write the tables of a page from the file of `--keep`"
-    )
     return parser.parse_args()
 
 
@@ -412,30 +423,8 @@ async def ask_all(given: argparse.Namespace) -> None:
         await client.close()
 
 
-def write(given: argparse.Namespace) -> None:
-    """Bring rows together and write the page's tables. No model."""
-    if given.record is not None:
-        found = Rows(given.record)
-        keys = {(row["half"], row["category"], row["way"]) for row in found.rows}
-        keep(
-            [line_of(key, found.known(key), timed=given.timed) for key in sorted(keys)], given.keep
-        )
-    if given.table is not None:
-        lines, page = kept(given.keep), given.table.read_text()
-        page = placed(page, "ways", ways_table(lines, "development", list(WAYS.items())))
-        page = placed(page, "levers", levers_table(lines, "development", list(LEVERS), WHOLE))
-        page = placed(page, "check", ways_table(lines, "held-out", list(WAYS.items())))
-        page = placed(page, "own", own_table(lines, list(WAYS.items())))
-        page = placed(page, "times", times_table(lines, list(WAYS.items())))
-        given.table.write_text(page)
-
-
 def main() -> None:
-    given = arguments()
-    if given.keep is not None:
-        write(given)
-    else:
-        asyncio.run(ask_all(given))
+    asyncio.run(ask_all(arguments()))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What `evals/bfcl.py` found: rows on disk, rates, and the tables of docs/small-models.md. Pure but
-for the files it is given.
+"""What evaluations of small models found: rows on disk, rates, and a table in a page. Pure but for
+the files it is given.
 
 A working file has one JSON object a line and question, so that a run that was stopped goes on where
 it was:
@@ -8,9 +8,8 @@ it was:
     "seconds": 0.81}
 
 `made` is 2 for the right tool with the right arguments, 1 for the right tool, 0 for neither. What
-is kept in the repository (`evals/results/*.json`) is shorter: one line a way, the outcomes as a
-string of digits, entry by entry (`-`: not asked), and the seconds only as median and 95th
-percentile, where the machine had nothing else to do.
+is kept in the repository (`evals/results/*.jsonl`) is shorter: one line a way, the outcomes as a
+string of digits, entry by entry (`-`: not asked), and seconds as median and 95th percentile.
 """
 
 from __future__ import annotations
@@ -23,9 +22,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-OWN = "own"
-"""The half of lines that are not BFCL's: the category is the file of tasks."""
 
 Key = tuple[str, str, str]
 """Half, category, way."""
@@ -140,88 +136,9 @@ def kept(path: Path) -> list[Line]:
     return [Line(**json.loads(line)) for line in path.read_text().splitlines() if line.strip()]
 
 
-def ways_table(lines: Sequence[Line], half: str, ways: Sequence[tuple[str, str]]) -> str:
-    """A row a way (its key and what it is called), with the rates of both categories; seconds where
-    they were kept.
-    """
-    rows = [
-        "| way | *simple*: tool | tool and arguments | *multiple*: tool | tool and arguments |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    for way, called in ways:
-        cells = [_cells(_find(lines, half, category, way)) for category in ("simple", "multiple")]
-        if any(cells):
-            rows.append(f"| {called} | " + " | ".join(cell or "| " for cell in cells) + " |")
-    return "\n".join(rows)
-
-
-def _cells(line: Line | None) -> str:
-    if line is None or not line.asked:
-        return ""
-    part = f" (of {line.asked})" if "-" in line.made else ""
-    return f"{line.tool:.1f} % | {line.both:.1f} %{part}"
-
-
-def own_table(lines: Sequence[Line], ways: Sequence[tuple[str, str]]) -> str:
-    """A row a way, on the one-step tasks over the built-in tools (`evals/run.py`)."""
-    rows = ["| way | tasks | right tool | tool and arguments |", "|---|--:|--:|--:|"]
-    for way, called in ways:
-        for line in lines:
-            if (line.half, line.way) == (OWN, way) and line.asked:
-                rows.append(
-                    f"| {called} | {line.asked} of `{line.category}` | {line.tool:.1f} % | "
-                    f"{line.both:.1f} % |"
-                )
-    return "\n".join(rows)
-
-
-def times_table(lines: Sequence[Line], ways: Sequence[tuple[str, str]]) -> str:
-    """Seconds a call, of the runs that had the machine for themselves."""
-    rows = ["| way | questions | median s | 95th percentile s |", "|---|---|--:|--:|"]
-    for way, called in ways:
-        for line in lines:
-            if line.way == way and line.median is not None:
-                rows.append(
-                    f"| {called} | {line.half}, {line.category} ({line.asked}) | "
-                    f"{line.median:.2f} | {line.p95:.2f} |"
-                )
-    return "\n".join(rows) if len(rows) > 2 else "Not measured on a quiet machine yet."
-
-
-def levers_table(lines: Sequence[Line], half: str, levers: Sequence[str], whole: str) -> str:
-    """A row a lever that was taken away, and how many points of right calls are gone without it."""
-    rows = ["| taken away | *simple* | lost | *multiple* | lost |", "|---|--:|--:|--:|--:|"]
-    for lever in levers:
-        cells: list[str] = []
-        for category in ("simple", "multiple"):
-            line, base = _find(lines, half, category, lever), _find(lines, half, category, whole)
-            if line is None or base is None:
-                cells.append(" | ")
-                continue
-            lost = 0.0 if lever == whole else _both_where(base, line) - line.both
-            cells.append(
-                f"{line.both:.1f} % of {line.asked} | {'' if lever == whole else f'{lost:+.1f}'}"
-            )
-        if any(cell.strip(" |") for cell in cells):
-            rows.append(f"| {lever} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def _both_where(base: Line, line: Line) -> float:
-    """The rate of `base` on the questions that `line` was asked."""
-    pairs = [(b, o) for b, o in zip(base.made, line.made, strict=False) if "-" not in (b, o)]
-    return 100 * sum(b == "2" for b, _ in pairs) / max(len(pairs), 1)
-
-
-def _find(lines: Sequence[Line], half: str, category: str, way: str) -> Line | None:
-    return next(
-        (one for one in lines if (one.half, one.category, one.way) == (half, category, way)), None
-    )
-
-
 def placed(page: str, name: str, table: str) -> str:
     """The page with the table between its markers. Raises ValueError if they are not there."""
-    start, end = f"<!-- {name}: written by evals/bfcl.py -->", f"<!-- end of {name} -->"
+    start, end = f"<!-- {name}: written by evals/small.py -->", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
     if not pattern.search(page):
         raise ValueError(f"the page has no place for `{name}`: `{start}` ... `{end}`")

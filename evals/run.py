@@ -4,7 +4,6 @@ offered.
     python evals/run.py                                   # evals/tasks.yaml, local:smollm2
     python evals/run.py --tasks evals/heldout.yaml --verbose
     python evals/run.py --modes constrained --limit 10
-    python evals/run.py --sample 0 --keep evals/results/bfcl.jsonl    # then: evals/bfcl.py --keep ... --table ...
 
 A call is right if the tool is the expected one and every argument equals the expected one; an
 optional argument may be left out where its default is meant, and `./x` is `x`. Seconds are per
@@ -26,7 +25,7 @@ from typing import Any
 
 import click
 import yaml
-from bfcl_report import OWN, Line, keep, percentile
+from bfcl_report import percentile
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
@@ -57,8 +56,6 @@ class Score:
     both: int = 0
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    made: str = ""
-    """A digit a task, as in `bfcl_report`."""
 
     def row(self, mode: str) -> str:
         share = [f"{100 * n / max(self.tasks, 1):5.1f} %" for n in (self.tool, self.both)]
@@ -139,7 +136,6 @@ async def run(
         score.seconds.append(time.perf_counter() - started)
         tool, both = judge(calls, task, tools)
         score.tasks, score.tool, score.both = score.tasks + 1, score.tool + tool, score.both + both
-        score.made += str(tool + both)
         if not both:
             made = f"{calls[0].tool} {calls[0].arguments}" if calls else f"no call: {said[:80]!r}"
             score.failures.append(
@@ -172,7 +168,6 @@ async def main() -> int:
     parser.add_argument(
         "--at-least", type=float, help="exit with 1 if constrained is below this many percent"
     )
-    parser.add_argument("--keep", type=Path, help="bring the outcome into this file of results")
     parser.add_argument("--verbose", action="store_true", help="show what went wrong")
     given = parser.parse_args()
     tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
@@ -197,8 +192,6 @@ async def main() -> int:
             step = -(-len(tasks) // given.sample) if given.sample and mode != "constrained" else 1
             score = await run(client, mode, tasks[::step], offered)
             click.echo(score.row(mode))
-            if given.keep is not None:
-                keep([Line(OWN, given.tasks.stem, mode, score.made)], given.keep)
             if given.verbose:
                 click.echo("\n".join(f"  {f}" for f in score.failures), err=True)
             if mode == "constrained" and given.at_least is not None:

@@ -106,9 +106,9 @@ def smollm2_path() -> Path:
     """
     if named := os.environ.get("FERRULE_TEST_MODEL"):
         return Path(named)
-    from ferrule.models.local import pull
+    from ferrule.models.local import installed_models
 
-    found = pull.model_path("smollm2")
+    found = installed_models.model_path("smollm2")
     if found is None or not Path(found).is_file():
         pytest.skip(
             "the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL"

@@ -9,11 +9,11 @@ from ferrule.core.events import ContextCompacted
 from ferrule.core.messages import UserMessage
 from ferrule.engine.replay.replay import replay
 from ferrule.models.client import ModelOptions
-from ferrule.models.local import pull
+from ferrule.models.local import installed_models
 from ferrule.models.local.client import Local
 from ferrule.storage.journal.sqlite import SqliteJournal
 
-PULLED = (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
+PULLED = (installed_models.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 WINDOW = 512
 PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 6
 

@@ -13,12 +13,12 @@ from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.client import ModelOptions
-from ferrule.models.local import pull
+from ferrule.models.local import installed_models
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 
-PULLED = (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
+PULLED = (installed_models.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 
 
 @pytest.mark.model

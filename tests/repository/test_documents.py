@@ -65,9 +65,9 @@ PAGES = pages()
 
 
 def model_is_pulled() -> bool:
-    from ferrule.models.local import pull
+    from ferrule.models.local import installed_models
 
-    folder = Path(os.environ.get("FERRULE_MODELS") or pull.models_folder())
+    folder = Path(os.environ.get("FERRULE_MODELS") or installed_models.models_folder())
     return any(folder.rglob("*.gguf")) if folder.exists() else False
 
 

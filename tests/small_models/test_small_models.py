@@ -390,3 +390,35 @@ async def test_words_that_say_nothing_of_the_result_are_left_out() -> None:
         [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "rain")]
     )
     assert answer.text == "`garden::read` returned:\nrain"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("The port in it is 8080.", "The port in it is 8080.\n\n`read_file` returned:\nport: 8080"),
+        # A number, a path or an address from elsewhere, or mostly other words: not of the result.
+        ("The port is 8081 on 8080.", "`read_file` returned:\nport: 8080"),
+        ("The port 8080 is at https://ports.example.", "`read_file` returned:\nport: 8080"),
+        ("8080 lighthouses shine over winter storms", "`read_file` returned:\nport: 8080"),
+        # What is a piece of the result is shown once.
+        ("port: 8080", "`read_file` returned:\nport: 8080"),
+    ],
+)
+@pytest.mark.proves("small.grounded-words")
+async def test_the_models_words_are_shown_only_where_the_result_bears_them(
+    said: str, answer: str
+) -> None:
+    tool = spec("read_file", "Read a file.", schema(["path"], path=STRING))
+    exchange = open_small_model_exchange(SmallScripted([says(said)]), "", [tool], ModelOptions())
+    result = ToolMessage("1", "read_file", "port: 8080")
+    told = await exchange.ask([UserMessage("What does it say?"), AssistantMessage(""), result])
+    assert told.text == answer
+
+
+async def test_what_was_shown_of_results_is_not_read_again_in_later_turns() -> None:
+    client = SmallScripted([says("You are welcome.")])
+    exchange = open_small_model_exchange(client, "", [], ModelOptions())
+    shown = "The port is 8080.\n\n`read_file` returned:\nport: 8080\nkeeper: Ines"
+    await exchange.ask([UserMessage("Read it"), AssistantMessage(shown), UserMessage("Thanks!")])
+    seen = [message.text for message in client.asks[0].history]
+    assert seen == ["Read it", "The port is 8080.", "Thanks!"]

@@ -1,21 +1,25 @@
-"""`ferrule models`: list the models that can be used here, probe one, download the embedded one."""
+"""`ferrule models`: list the models that can be used here, probe one, pull one to this machine."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ferrule.core.errors import ProviderError
+from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.storage.settings.settings import load_settings
 
 from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
+    from ferrule.models.local.installed_models import ModelRecord
     from ferrule.storage.settings.settings import Settings
 
 
@@ -93,23 +97,76 @@ async def _probe_model(model: str) -> tuple[Capabilities, str]:
 
 
 @models.command()
-@click.argument("name", default="smollm2")
-def pull(name: str) -> None:
-    """Download the embedded model (92 MB, once); checked by hash, resumed where it stopped."""
-    from ferrule.models.local.pull import find_model, installed_path, pull
+@click.argument("source", default="smollm2", metavar="[NAME|URL|PATH]")
+@click.option("--name", default="", help="Name in `local:NAME`; default: that of the file.")
+@click.option(
+    "--hash", "sha256", default="", metavar="HEX", help="SHA-256 that the file must have."
+)
+def pull(source: str, name: str, sha256: str) -> None:
+    """Get a model for `local:NAME`, once: checked by hash, resumed where it stopped.
 
-    model = find_model(name)
+    NAME is a model that `ferrule models list` shows (default: smollm2, 92 MB). The file of a URL
+    is downloaded, the one at a PATH stays where it is; both are recorded with their hash, and
+    refused later if their bytes were changed.
+    """
+    from ferrule.models.local.downloads import is_url, record_file
+    from ferrule.models.local.known_models import MODELS
+
+    if source in MODELS:
+        _pull_known(source, name, sha256)
+        return
+    if is_url(source):
+        record = _pull_url(source, name, sha256)
+    elif source.endswith(".gguf") or Path(source).is_file():
+        record = record_file(Path(source), name, sha256)
+    else:
+        from ferrule.models.local.known_models import find_model
+
+        find_model(source)  # Raises, with the names there are.
+        return
+    click.echo(f"`local:{record.name}` is installed: SHA-256 {record.sha256}", err=True)
+
+
+def _pull_known(name: str, other_name: str, sha256: str) -> None:
+    from ferrule.models.local.installed_models import installed_path
+    from ferrule.models.local.known_models import MODELS
+    from ferrule.models.local.pull import pull
+
+    if other_name or sha256:
+        raise ConfigError(
+            f"`{name}` has its name and its hash already",
+            hint="`--name` and `--hash` are for a URL or a path",
+        )
+    model = MODELS[name]
     try:
         click.echo(f"{name} is installed: {installed_path(model)}", err=True)
         return
     except ProviderError as missing:
         if missing.code != "model_missing":
             click.echo(f"{missing.detail}; downloading it again", err=True)
+    if model.remark:
+        click.echo(f"{name}: {model.remark}", err=True)
+    with _show_progress(name) as progress:
+        file = pull(model, progress)
+    click.echo(f"{name} is installed: {file}", err=True)
+
+
+def _pull_url(url: str, name: str, sha256: str) -> ModelRecord:
+    import asyncio
+
+    from ferrule.models.local.downloads import choose_name, pull_url
+
+    with _show_progress(choose_name(url, name)) as progress:
+        return asyncio.run(pull_url(url, name, sha256, progress))
+
+
+@contextmanager
+def _show_progress(name: str) -> Generator[Callable[[int, int], None]]:
+    """Draw a bar on standard error while the block downloads."""
     with click.progressbar(length=100, label=f"downloading {name}", file=sys.stderr) as bar:
 
         def progress(done: int, total: int) -> None:
             percent = int(done * 100 / total) if total else bar.pos
             bar.update(max(0, percent - bar.pos))
 
-        file = pull(model, progress)
-    click.echo(f"{name} is installed: {file}", err=True)
+        yield progress

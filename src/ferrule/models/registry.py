@@ -38,6 +38,9 @@ class Provider:
             the models that can be used from here. It raises ProviderError if there are none.
             Without one, a key or a URL means that there are models.
         find_tool_models: The same for models that call tools, the best first.
+        describe_models: A function that returns the name of each model that its provider knows,
+            whether it can be used, and what it is. It takes the place of the list of
+            `find_models` where models are shown to people.
         has_hosted_tools: Whether the provider runs tools itself (`models.hosted_tools`).
         runs_here: Whether its models compute on this machine, as far as the name tells.
         is_free: Whether its models cost nothing.
@@ -67,6 +70,7 @@ class Provider:
     usual_address: str = ""
     find_models: str = ""
     find_tool_models: str = ""
+    describe_models: str = ""
     has_hosted_tools: bool = False
     runs_here: bool = False
     is_free: bool = False
@@ -233,7 +237,8 @@ PROVIDERS: dict[str, Provider] = {
         "ferrule.models.local.client:Local",
         "local:smollm2",
         LLAMA_OPTIONS,
-        find_models="ferrule.models.local.pull:find_models",
+        find_models="ferrule.models.local.installed_models:find_models",
+        describe_models="ferrule.models.local.installed_models:describe_models",
         runs_here=True,
         is_free=True,
         tool_modes={"constrained": "ferrule.small_models.exchange:open_small_model_exchange"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
@@ -29,7 +30,36 @@ def create_client(settings: Settings, name: str) -> ModelClient:
         from ferrule.models.http.transport import Transport
 
         options["transport"] = Transport(ca_file=provider.ca_bundle)
+    if name.startswith("local:"):
+        options |= _read_loading_options(settings, name)
     return create_model_client(name, **options)
+
+
+def _read_loading_options(settings: Settings, name: str) -> dict[str, Any]:
+    """Return how the settings want a model file to be loaded.
+
+    Raises:
+        ConfigError: The file of the chat template cannot be read.
+    """
+    window = settings.for_model(name).num_ctx or settings["local.window"]
+    chosen: dict[str, Any] = {
+        "n_ctx": window,
+        "threads": settings["local.threads"],
+        "gpu_layers": settings["local.gpu_layers"],
+        "cache_type": settings["local.cache_type"],
+    }
+    options = {key: value for key, value in chosen.items() if value is not None}
+    template = settings["local.chat_template"]
+    if template:
+        place = Path(template).expanduser()
+        try:
+            options["chat_template"] = place.read_text()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ConfigError(
+                f"the chat template {place} cannot be read: {problem}",
+                hint="`local.chat_template` is the path of a file with a Jinja template",
+            ) from problem
+    return options
 
 
 def _read_key(variable: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
 from ferrule.core.errors import ProviderError
@@ -17,6 +17,10 @@ SECONDS = 2.0
 
 FindModels = Callable[[str], Awaitable[list[str]]]
 """The type of what `Provider.find_models` names."""
+
+
+DescribeModels = Callable[[], Sequence[tuple[str, bool, str]]]
+"""The type of what `Provider.describe_models` names: name, readiness and description of each."""
 
 
 @frozen
@@ -58,6 +62,8 @@ async def _find_models(
     address = find_address(provider, settings.base_url)
     facts = {"protocol": provider.protocol, "address": address, "remark": provider.remark}
     example = provider.default_model or provider.example
+    if provider.describe_models:
+        return await _describe_models(name, provider, facts)
     if not provider.find_models:
         ready, detail = _check_key(provider, settings)
         return [DiscoveredModel(example, ready, detail, **facts)]
@@ -73,6 +79,24 @@ async def _find_models(
             detail = "nothing answers there"
         return [DiscoveredModel(example, False, detail, **facts)]
     return [DiscoveredModel(f"{name}:{model}", True, "", **facts) for model in models]
+
+
+async def _describe_models(
+    name: str, provider: Provider, facts: Mapping[str, str]
+) -> list[DiscoveredModel]:
+    """List the models that a provider describes itself, with those that are not here yet."""
+    try:
+        # Nothing can be used where the library that runs them is missing.
+        await cast("FindModels", import_object(provider.find_models))("")
+        missing = ""
+    except ProviderError as error:
+        missing = f"{error.detail}: {error.hint}" if error.code == "extra_missing" else ""
+    describe = cast("DescribeModels", import_object(provider.describe_models))
+    rows = await asyncio.to_thread(describe)
+    return [
+        DiscoveredModel(f"{name}:{model}", ready and not missing, missing or detail, **facts)
+        for model, ready, detail in rows
+    ]
 
 
 def _check_key(provider: Provider, settings: ProviderSettings) -> tuple[bool, str]:

@@ -1,9 +1,9 @@
 """Whether any tool is called for, and where a message makes several requests.
 
 *No tool* is a choice like any other: its weight against the best tool is a logistic regression over
-a few figures that know no tool and no evaluation. It was fitted on the development half of the
-Berkeley leaderboard's questions with and without a fitting function; nothing
-of the other half was used.
+a few figures that know no tool and no evaluation. `evals/fit_abstention.py` fits it, on the
+development halves of the Berkeley leaderboard's questions with and without a fitting function,
+those that people sent (*live*) among them; nothing of the other halves is used.
 
 Pure.
 """
@@ -14,42 +14,59 @@ import math
 import re
 from operator import mul
 
-from ferrule.tools.word_stems import content_stems
+from ferrule.tools.word_stems import content_stems, first_sentence
 
 from .request import Request
+from .slots import Slot
 from .tool_choice import ToolOffer, count_misfits, find_own_words
 
-WEIGHTS: tuple[float, ...] = (-0.18, 0.76, 1.67, 1.37, 1.53, -1.09)
+WEIGHTS: tuple[float, ...] = (1.73, 2.03, 0.88, 1.13, 3.58, -0.57, 0.71, -0.82)
 """Weights of the figures of `describe_fit`, in their order."""
 
-BIAS = -1.67
+BIAS = -1.70
 
-MIN_PROBABILITY = 0.45
+MIN_PROBABILITY = 0.5
 """Below this a request is answered in words."""
 
 
-def describe_fit(
-    request: Request, offer: ToolOffer, score: float, talk: float
-) -> tuple[float, ...]:
+def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     """Return the figures by which it is decided whether a tool is called for.
 
-    They are: the tool's score, its lead over small talk, the share of its name's words that were
-    said, the share of what was said that it says of itself, the share of its parameters that were
-    spoken of, and the required parameters that nothing fills.
+    None is the model's: its hidden state tells tools apart, but not whether one is needed. They
+    are: the shares of the tool's name's words, and of its description's, that were said; the words
+    said that it says of itself; the share of its parameters that were spoken of; the share of them
+    that list a value which was said; the required parameters that nothing fills; the share of its
+    numbers that the request has; and how many it lacks.
     """
     said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
+    described = set(content_stems(first_sentence(offer.description)))
     own = find_own_words(offer)
     spoken_of = sum(bool(slot.words & said) for slot in offer.slots)
+    listed = sum(_lists_what_is_said(slot, said) for slot in offer.slots)
     missing = count_misfits(request, offer)[0]
+    numbers = len(request.free_atoms("number"))
+    needed = sum(slot.required and _takes_numbers(slot) for slot in offer.slots)
+    taken = min(numbers, sum(map(_takes_numbers, offer.slots)))
     return (
-        score,
-        score - talk,
         len(said & named) / max(1, len(named)),
-        len(said & own) / max(1, len(said)),
+        len(said & described) / max(1, len(described)),
+        len(said & own) / 8,
         spoken_of / max(1, len(offer.slots)),
+        listed / max(1, len(offer.slots)),
         float(min(missing, 2)),
+        min(1.0, taken / max(1, needed)),
+        float(max(0, min(2, needed - numbers))),
     )
+
+
+def _takes_numbers(slot: Slot) -> bool:
+    inner = slot.item if slot.item is not None else slot
+    return inner.kind in ("integer", "number")
+
+
+def _lists_what_is_said(slot: Slot, said: set[str]) -> bool:
+    return any(said & set(content_stems(str(choice))) for choice in slot.choices)
 
 
 def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float) -> bool:
@@ -63,7 +80,7 @@ def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float)
         names_path = any(atom.kind == "path" for atom in request.atoms)
         takes_path = any(slot.role == "path" for slot in offer.slots)
         return (names_path and takes_path) or score - talk >= MIN_LEAD
-    figures = describe_fit(request, offer, score, talk)
+    figures = describe_fit(request, offer)
     total = BIAS + sum(map(mul, WEIGHTS, figures))
     return 1 / (1 + math.exp(-total)) >= MIN_PROBABILITY
 

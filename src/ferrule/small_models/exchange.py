@@ -23,6 +23,7 @@ result to `MAX_READ`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
@@ -59,6 +60,12 @@ MAX_SHOWN = 2000
 
 MAX_REMEMBERED = 3000
 """Characters of the conversation before."""
+
+MAX_SENTENCE = 60
+"""Tokens of the model's own words about a result."""
+
+WITHOUT_REPETITION = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 4}
+"""llama.cpp's sampler against sequences that were said before (DRY), for answers in words."""
 
 MAX_CALLS = 3
 """Calls for one message."""
@@ -230,8 +237,11 @@ class SmallModelExchange:
         )
         answer = ModelAnswered()
         if all(result.success for result in results):
-            answer = await self._open().ask([question], tools=False)
-        said = answer.text.strip() if _is_grounded(answer.text, request, results) else ""
+            one_sentence = replace(self._options, max_tokens=MAX_SENTENCE, stop=("\n",))
+            answer = await self._open(one_sentence).ask([question], tools=False)
+        said = answer.text.strip()
+        if not _is_grounded(said, request, results) or _is_copied(said, results):
+            said = ""
         parts = [said, *(_quote(result, said) for result in results)]
         text = "\n\n".join(part for part in parts if part)
         if sink is not None:
@@ -244,11 +254,16 @@ class SmallModelExchange:
         schema: Mapping[str, Any] | None,
         sink: Sink | None,
     ) -> ModelAnswered:
-        answer = await self._open().ask(_recent(history), tools=False, schema=schema, sink=sink)
+        options = self._options
+        if schema is None:
+            options = replace(options, extra={**WITHOUT_REPETITION, **options.extra})
+        answer = await self._open(options).ask(
+            _recent(history), tools=False, schema=schema, sink=sink
+        )
         return replace(answer, tool_mode="constrained")
 
-    def _open(self) -> Exchange:
-        inner = self._client.open(self._system, (), self._options)
+    def _open(self, options: ModelOptions) -> Exchange:
+        inner = self._client.open(self._system, (), options)
         inner.notices = self.notices
         return inner
 
@@ -319,11 +334,35 @@ def _last_results(history: Sequence[Message]) -> list[ToolMessage]:
 
 
 def _is_grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
-    """Return whether the words hold something of the results that the question does not."""
-    found: set[str] = set()
-    for result in results:
-        found.update(word for word in content_stems(result.text) if len(word) > 1)
-    return not (found - set(content_stems(request))).isdisjoint(content_stems(said))
+    """Return whether words say something of the results, and nothing from elsewhere.
+
+    They hold something of the results that the question does not; what looks like a fact (a number,
+    a path, an address) stands in one of both; and so do most of the other words.
+    """
+    shown = "\n".join(result.text for result in results)
+    found = {word for word in content_stems(shown) if len(word) > 1}
+    asked = set(content_stems(request))
+    words = set(content_stems(said))
+    if (found - asked).isdisjoint(words):
+        return False
+    known = f"{request}\n{shown}".casefold()
+    facts = (token.strip(_AROUND).casefold() for token in said.split())
+    if any(_FACT.search(fact) and fact not in known for fact in facts):
+        return False
+    return len(words & (found | asked)) >= MIN_GROUNDED * len(words)
+
+
+MIN_GROUNDED = 0.5
+"""Share of the model's words about a result that stand in the result or in the request."""
+
+_FACT = re.compile(r"[\d/@_]|\w\.\w")
+_AROUND = ".,;:!?()[]{}<>\"'`*“”"
+
+
+def _is_copied(said: str, results: Sequence[ToolMessage]) -> bool:
+    """Return whether the words are a piece of a result: it is shown anyway, and not twice."""
+    plain = " ".join(said.split())
+    return any(plain in " ".join(result.text.split()) for result in results)
 
 
 def _quote(result: ToolMessage, said: str) -> str:
@@ -333,7 +372,11 @@ def _quote(result: ToolMessage, said: str) -> str:
         return f"`{result.tool}` failed: {_reason(text)}"
     if text and text in said:
         return ""
-    return f"`{result.tool}` returned:\n{_cut(text, MAX_SHOWN) or '(nothing)'}"
+    return f"`{result.tool}`{RETURNED}{_cut(text, MAX_SHOWN) or '(nothing)'}"
+
+
+RETURNED = " returned:\n"
+"""What stands between a tool's name and its result in an answer."""
 
 
 def _reason(text: str) -> str:
@@ -352,8 +395,13 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}\n[... {len(text) - most} more characters]"
 
 
+_SHOWN_RESULT = re.compile(rf"(?:^|\n\n)`[^`\n]+`{RETURNED}")
+
+
 def _recent(history: Sequence[Message]) -> list[Message]:
-    """Return the end of the conversation, without calls, as far as it fits.
+    """Return the end of the conversation, without calls and results, as far as it fits.
+
+    What was shown of results in answers is left out: the model would go on with it.
 
     The last message is always there, and cut if it must be.
     """
@@ -365,8 +413,10 @@ def _recent(history: Sequence[Message]) -> list[Message]:
             break
         if not text:
             continue
+        is_answer = isinstance(message, AssistantMessage)
+        if is_answer:
+            text = _SHOWN_RESULT.split(text)[0].strip() or "Done."
         text = _cut(text, MAX_REMEMBERED)
         left -= len(text)
-        is_answer = isinstance(message, AssistantMessage)
         kept.append(AssistantMessage(text) if is_answer else UserMessage(text))
     return kept[::-1]

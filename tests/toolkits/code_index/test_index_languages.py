@@ -53,7 +53,7 @@ def test_a_definition_has_its_extent_and_its_head(parsed: dict[str, FileSymbols]
 
 
 def test_a_head_leaves_out_annotations_above_it(tmp_path: Path) -> None:
-    source = b"class A {\n  @Override\n  @Since(\"1\")\n  public int level() { return 1; }\n}\n"
+    source = b'class A {\n  @Override\n  @Since("1")\n  public int level() { return 1; }\n}\n'
     (found,) = parse(tmp_path, ("java", source))
     assert [one.head for one in found.definitions] == ["class A", "public int level()"]
 

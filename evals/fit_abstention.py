@@ -1,0 +1,138 @@
+"""Fits the weights of `ferrule.small_models.abstention`, and prints what each threshold does.
+
+    python evals/fit_abstention.py                    # 120 questions of each category; no model
+
+Development halves only (`bfcl.entries`): *simple*, *multiple* and *live_simple* have a function that
+fits, *irrelevance* and *live_irrelevance* have none. Tools that may change something are left out:
+`action_check` decides about them. The table is by cross-validation, in eight parts. Pure Python,
+gradient descent from zero: the same figures give the same weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from operator import mul
+from typing import Any
+
+import bfcl
+import click
+import small
+
+from ferrule.models.client import ToolSpec
+from ferrule.models.tool_modes.text import parameter_schema
+from ferrule.small_models.abstention import describe_fit
+from ferrule.small_models.action_check import may_change
+from ferrule.small_models.request import Request
+from ferrule.small_models.slots import read_slots
+from ferrule.small_models.tool_choice import ToolChooser, ToolOffer
+
+CATEGORIES = ("simple", "multiple", "live_simple", "irrelevance", "live_irrelevance")
+PENALTY = 0.02
+STEPS = 1500
+RATE = 0.3
+PARTS = 8
+THRESHOLDS = (0.35, 0.4, 0.45, 0.5, 0.55)
+
+Row = tuple[str, tuple[float, ...]]
+"""A category, and the figures of its best tool."""
+
+
+def offer_of(spec: ToolSpec) -> ToolOffer:
+    slots = tuple(read_slots(parameter_schema(spec)))
+    return ToolOffer(spec.api_name, spec.description, slots)
+
+
+def figures_of(row: dict[str, Any]) -> tuple[float, ...] | None:
+    """Return the figures of the best tool by words and fit; None without one, or if it changes."""
+    tools = {spec.api_name: spec for spec in bfcl.specs(row["functions"])}
+    chooser = ToolChooser([offer_of(spec) for spec in tools.values()])
+    request = Request(row["request"])
+    chooser.use_weights(chooser.compute_weights([[1.0] for _ in chooser.prompts()]))
+    ranked = chooser.rank(request, [1.0])
+    offer = next((offer for _, offer in ranked if offer is not None), None)
+    if offer is None or may_change(tools[offer.name]):
+        return None
+    return describe_fit(request, offer)
+
+
+def collect(sample: int) -> list[Row]:
+    found: list[Row] = []
+    for category in CATEGORIES:
+        rows = small.BerkeleyKind(category, "development").rows
+        for entry in bfcl.in_strides(len(rows), sample):
+            figures = figures_of(rows[entry])
+            if figures is not None:
+                found.append((category, figures))
+    return found
+
+
+def is_fitting(category: str) -> float:
+    return 0.0 if category.endswith("irrelevance") else 1.0
+
+
+def fit(rows: Sequence[Row]) -> tuple[list[float], float]:
+    """Return weights and bias of a logistic regression with an L2 penalty."""
+    columns = list(zip(*(figures for _, figures in rows), strict=True))
+    means = [sum(column) / len(column) for column in columns]
+    spreads = [
+        math.sqrt(sum((value - mean) ** 2 for value in column) / len(column)) + 1e-9
+        for column, mean in zip(columns, means, strict=True)
+    ]
+    points = [
+        [(value - mean) / spread for value, mean, spread in zip(f, means, spreads, strict=True)]
+        for _, f in rows
+    ]
+    targets = [is_fitting(category) for category, _ in rows]
+    weights, bias = [0.0] * len(means), 0.0
+    for _ in range(STEPS):
+        errors = [
+            probability(weights, bias, point) - target
+            for point, target in zip(points, targets, strict=True)
+        ]
+        slopes = [sum(map(mul, column, errors)) for column in zip(*points, strict=True)]
+        for place, slope in enumerate(slopes):
+            weights[place] -= RATE * (slope / len(points) + PENALTY * weights[place])
+        bias -= RATE * sum(errors) / len(points)
+    plain = [weight / spread for weight, spread in zip(weights, spreads, strict=True)]
+    return plain, bias - sum(map(mul, plain, means))
+
+
+def probability(weights: Sequence[float], bias: float, figures: Sequence[float]) -> float:
+    return 1 / (1 + math.exp(-bias - sum(map(mul, weights, figures))))
+
+
+def show_thresholds(rows: Sequence[Row]) -> None:
+    """Print the share of each category that gets a call, where it was not fitted."""
+    chances: list[tuple[str, float]] = []
+    for part in range(PARTS):
+        weights, bias = fit([row for place, row in enumerate(rows) if place % PARTS != part])
+        chances += [
+            (category, probability(weights, bias, figures))
+            for category, figures in rows[part::PARTS]
+        ]
+    click.echo("| called from | " + " | ".join(CATEGORIES) + " |")
+    for threshold in THRESHOLDS:
+        cells: list[str] = []
+        for category in CATEGORIES:
+            own = [chance for name, chance in chances if name == category]
+            cells.append(f"{sum(c >= threshold for c in own) / max(1, len(own)):.0%}")
+        click.echo(f"| {threshold} | " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sample", type=int, default=120)
+    given = parser.parse_args()
+    rows = collect(given.sample)
+    weights, bias = fit(rows)
+    shown = ", ".join(f"{weight:.2f}" for weight in weights)
+    click.echo(f"{len(rows)} questions\n\nWEIGHTS = ({shown})\nBIAS = {bias:.2f}\n")
+    show_thresholds(rows)
+
+
+if __name__ == "__main__":
+    main()
