@@ -45,6 +45,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.sessions.command:sessions",
         "List, show, resume, export, verify and archive sessions.",
     ),
+    "eval": (
+        "ferrule.cli.eval:evaluate",
+        "Run cases by models, count what passes, compare two reports.",
+    ),
     "audit": (
         "ferrule.cli.sessions.audit:audit",
         "Verify, explain, export and sign the record of tool calls.",
