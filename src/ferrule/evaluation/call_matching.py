@@ -153,8 +153,8 @@ def describe_expected(expected: ExpectedCall) -> str:
         parts.append(f"including {encode_json(expected.include)}")
     if expected.match:
         parts.append(f"matching {encode_json(expected.match)}")
-    if expected.succeeds is not None:
-        parts.append("that succeeds" if expected.succeeds else "that fails")
+    if expected.succeeds is False:
+        parts.append("that fails")
     return " ".join(parts)
 
 
@@ -162,6 +162,11 @@ def describe_calls(made: Sequence[MadeCall]) -> str:
     """Return the calls that were made, shortened."""
     if not made:
         return "none"
-    shown = [str(call)[:160] for call in made[:8]]
+    shown = [_describe_call(call) for call in made[:8]]
     more = f", and {len(made) - 8} more" if len(made) > 8 else ""
     return ", ".join(shown) + more
+
+
+def _describe_call(call: MadeCall) -> str:
+    outcome = "" if call.outcome == "success" else f" ({call.outcome})"
+    return f"{str(call)[:160]}{outcome}"

@@ -250,8 +250,15 @@ class _Reading:
             self._plain_mapping(pairs.get("include")),
             match,
             either,
-            self._flag(pairs["succeeds"], True) if "succeeds" in pairs else None,
+            self._read_success(pairs.get("succeeds")),
         )
+
+    def _read_success(self, node: Node | None) -> bool | None:
+        if node is not None and node.value == "any":
+            return None
+        if node is not None and not isinstance(node.value, bool):
+            self._add(node, "must be true, false or any", "")
+        return node is None or bool(node.value)
 
     def _read_text(self, node: Node | None, *, judged: bool) -> ExpectedText:
         known = _TEXT_KEYS if judged else tuple(k for k in _TEXT_KEYS if k != "judge")

@@ -36,7 +36,7 @@ class ExpectedCall:
         include: Some of its arguments.
         match: A regular expression for some of its arguments, found anywhere in the text.
         either: Calls of which one is expected in its place; nothing else is said then.
-        succeeds: Whether its result must be, or must not be, a success; None for either.
+        succeeds: Whether its result must be a success, or must not; None for either.
     """
 
     tool: str = ""
@@ -44,7 +44,7 @@ class ExpectedCall:
     include: Mapping[str, Any] = field(default_factory=dict[str, Any])
     match: Mapping[str, str] = field(default_factory=dict[str, str])
     either: tuple[ExpectedCall, ...] = ()
-    succeeds: bool | None = None
+    succeeds: bool | None = True
 
 
 @frozen
