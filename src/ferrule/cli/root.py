@@ -71,6 +71,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.doctor.command:doctor",
         "Report what this machine supports and what is missing.",
     ),
+    "import": (
+        "ferrule.cli.imports.command:import_",
+        "Take over settings, agents, commands and servers of Claude Code.",
+    ),
     "init": (
         "ferrule.cli.init.command:init",
         "Create an agent project, or only a commented settings file.",
