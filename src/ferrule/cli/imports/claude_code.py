@@ -59,6 +59,8 @@ def _plan_own(plan: Plan) -> None:
     plan.settings |= convert_settings(read_settings_file(file, plan), file, plan, is_own=True)
     plan_agents(home / "agents", own, "agents", plan)
     plan_commands(home / "commands", own, "skills", plan)
+    if (home / "CLAUDE.md").is_file():
+        plan.in_place.append(f"`{home / 'CLAUDE.md'}`")
     _note_in_place(home, plan)
     for name in ("output-styles", "plugins"):
         if (home / name).is_dir():
@@ -79,16 +81,23 @@ def _plan_folder(folder: Path, into: Path, plan: Plan) -> None:
     plan_agents(claude / "agents", into, ".ferrule/agents", plan)
     plan_commands(claude / "commands", into, ".ferrule/skills", plan)
     _note_in_place(claude, plan)
-    for name in ("CLAUDE.md", ".mcp.json"):
-        if (folder / name).is_file():
-            plan.in_place.append(f"`{folder / name}`")
-    if (folder / "CLAUDE.local.md").is_file():
-        plan.leave(f"`{folder / 'CLAUDE.local.md'}`", "it is not read: import it from CLAUDE.md")
+    if (folder / ".mcp.json").is_file():
+        plan.in_place.append(f"`{folder / '.mcp.json'}`")
+    if (folder / "CLAUDE.md").is_file():
+        if (folder / "AGENTS.md").is_file():
+            plan.leave(f"`{folder / 'CLAUDE.md'}`", "AGENTS.md is read in its place")
+        else:
+            plan.in_place.append(f"`{folder / 'CLAUDE.md'}`")
+    for file in (folder / "CLAUDE.local.md", claude / "CLAUDE.md"):
+        if file.is_file():
+            plan.leave(f"`{file}`", "it is not read: import it from the CLAUDE.md of the folder")
 
 
 def _note_in_place(claude: Path, plan: Plan) -> None:
-    if (claude / "CLAUDE.md").is_file():
-        plan.in_place.append(f"`{claude / 'CLAUDE.md'}`")
+    if (claude / "rules").is_dir():
+        plan.leave(
+            f"`{claude / 'rules'}`", "these are not read: import them from CLAUDE.md (`@path`)"
+        )
     skills = len(list((claude / "skills").glob("*/SKILL.md")))
     if skills:
         plan.in_place.append(f"{skills} skills of `{claude / 'skills'}`")
@@ -96,8 +105,8 @@ def _note_in_place(claude: Path, plan: Plan) -> None:
 
 def _plan_plugin(folder: Path, into: Path, plan: Plan) -> None:
     plan_agents(folder / "agents", into, ".ferrule/agents", plan)
-    plan_commands(folder / "commands", into, ".ferrule/skills", plan)
     plan_skills(folder / "skills", into, ".ferrule/skills", plan)
+    plan_commands(folder / "commands", into, ".ferrule/skills", plan)
     if (folder / "hooks/hooks.json").is_file():
         plan.leave(
             f"the hooks of `{folder}`",

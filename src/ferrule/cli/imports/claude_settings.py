@@ -32,6 +32,7 @@ _NO_COUNTERPART = {
     "disabledMcpjsonServers": "a server that you do not approve does nothing",
     "sandbox": "the sandbox is on where the system has one; `ferrule doctor` says what holds",
     "disableAllHooks": "`hooks.claude: false` leaves out the hooks of Claude Code",
+    "mcpServers": "write them into `.mcp.json`, which is read in place",
     "additionalDirectories": "tools stay in the workspace; `folders` in your settings opens "
     "others to commands",
     "disableBypassPermissionsMode": "a repository cannot choose that mode anyway",
@@ -111,7 +112,8 @@ def convert_rules(rules: Iterable[Any], to: RuleList, file: Path, plan: Plan) ->
         family = _SAME_AS.get(name) or find_similar_family(name) or name
         place = f"the {to} rule `{text}` of `{file}`"
         if family[:1].isupper() and family not in RULE_FAMILIES:
-            plan.leave(place, f"`{name}` is no tool here")
+            lost = ", so nothing is denied by it" if to == "deny" else ""
+            plan.leave(place, f"`{name}` is no tool here{lost}")
             continue
         written = f"{family}{bracket}{rest}"
         try:

@@ -50,6 +50,10 @@ def plan_commands(source: Path, root: Path, below: str, plan: Plan) -> None:
         except ConfigError as error:
             plan.leave(f"the command `{path}`", error.detail.removeprefix(f"{path}:"))
             continue
+        if any(file.name == f"{below}/{name}/{FILE_NAME}" for file in plan.files):
+            # A plugin may have a skill and a command of one name.
+            text = text.replace(f"name: {name}\n", f"name: command-{name}\n", 1)
+            name = f"command-{name}"
         plan.add_file(NewFile(root, f"{below}/{name}/{FILE_NAME}", text, str(path)))
 
 
