@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.terminal import escape_invisible
+from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -156,7 +157,11 @@ def _write(
         except OSError as error:
             raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error
     chosen = formats[0] if formats else "table"
-    click.echo(escape_invisible(writers[chosen](report)), nl=False)
+    text = writers[chosen](report)
+    if chosen == "json":
+        click.echo(encode_json(json.loads(text)))
+    else:
+        click.echo(escape_invisible(text), nl=False)
 
 
 async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:

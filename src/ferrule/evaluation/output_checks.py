@@ -20,7 +20,7 @@ from .cases import ExpectedText
 from .evidence import Evidence
 
 CheckFunction = Callable[[str, Evidence], Any]
-"""Takes a text and the evidence. True or None passes; a text is the reason why it does not."""
+"""Takes a text and the evidence. True, None and "" pass; a text is the reason why it does not."""
 
 _SHOWN = 200
 
@@ -138,4 +138,4 @@ async def ask_function(function: CheckFunction, text: str, evidence: Evidence) -
         return f"the function failed: {type(error).__name__}: {error}"
     if answer is True or answer is None:
         return ""
-    return answer if isinstance(answer, str) and answer else "the function returned False"
+    return answer if isinstance(answer, str) else "the function returned False"

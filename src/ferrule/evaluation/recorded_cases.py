@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import DelegationStarted
+from ferrule.core.invisible_characters import escape_invisible
 from ferrule.core.value_class import frozen
 from ferrule.engine.replay.recording import Recording
 from ferrule.storage.artifacts.store import ArtifactStore
@@ -16,6 +18,10 @@ from ferrule.storage.export.bundles import write_bundle
 from ferrule.storage.journal.protocols import Journal
 
 from .evidence import Evidence, MadeCall, read_evidence
+
+_NOT_IN_YAML = re.compile(
+    r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 @frozen
@@ -130,9 +136,20 @@ def _format_value(head: str, value: Any, indent: int) -> Iterator[str]:
     if isinstance(value, list) and value:
         yield f"{head}:"
         for item in value:  # pyright: ignore[reportUnknownVariableType]  JSON of our own making
-            yield f"{' ' * indent}- {encode_json(item)}"
+            yield f"{' ' * indent}- {_to_yaml(item)}"
     else:
-        yield f"{head}: {encode_json(value)}"
+        yield f"{head}: {_to_yaml(value)}"
+
+
+def _to_yaml(value: Any) -> str:
+    """Return a value as JSON, with YAML's escapes for what it does not allow or nobody sees."""
+    text = escape_invisible(encode_json(value), escape=_escape)
+    return _NOT_IN_YAML.sub(lambda match: _escape(match[0]), text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _list_notes(recording: Recording, evidence: Evidence) -> Iterator[str]:

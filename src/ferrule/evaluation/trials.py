@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,12 @@ def open_agents(make: Callable[[TrialSetup], Agent[Any, Any]]) -> OpenAgent:
         agent = make(setup)
         try:
             yield agent
-        finally:
-            await agent.close()
+        except BaseException:
+            # What went wrong first is what the person must read.
+            with suppress(FerruleError):
+                await agent.close()
+            raise
+        await agent.close()
 
     return open_agent
 
