@@ -26,7 +26,7 @@ def write(name: str, text: str) -> str:
     return name
 
 
-@pytest.mark.proves("eval.exit-code")
+@pytest.mark.proves("evaluation.exit-code")
 def test_thirty_cases_pass_with_a_model_that_makes_no_mistake(
     ferrule: Callable[..., Any], folder: Path
 ) -> None:
@@ -38,7 +38,7 @@ def test_thirty_cases_pass_with_a_model_that_makes_no_mistake(
     assert sorted(path.name for path in folder.iterdir()) == ["note.txt"]
 
 
-@pytest.mark.proves("eval.compare", "eval.exit-code")
+@pytest.mark.proves("evaluation.compare", "evaluation.exit-code")
 def test_a_deliberate_regression_is_found_and_named(
     ferrule: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_deliberate_regression_is_found_and_named(
     assert ferrule(*words, "--at-least", "50%").code == 1
 
 
-@pytest.mark.proves("eval.exit-code")
+@pytest.mark.proves("evaluation.exit-code")
 def test_an_unreachable_model_has_an_exit_code_of_its_own(
     ferrule: Callable[..., Any], folder: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_script_of_another_case_is_not_used(ferrule: Callable[..., Any], folde
     assert "there is `scripted:talk.yaml#read`" in ran.err
 
 
-@pytest.mark.proves("eval.trust")
+@pytest.mark.proves("evaluation.trust")
 def test_the_copy_of_a_trusted_folder_is_trusted_until_it_differs(
     ferrule: Callable[..., Any], folder: Path
 ) -> None:
@@ -122,7 +122,7 @@ def recorded(ferrule: Callable[..., Any], folder: Path) -> str:
     return str(json.loads(ran.out)["session"])
 
 
-@pytest.mark.proves("eval.offline")
+@pytest.mark.proves("evaluation.offline")
 def test_a_recorded_session_becomes_a_case_that_holds_without_a_model(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_recorded_session_becomes_a_case_that_holds_without_a_model(
     assert "exists already" in again.err
 
 
-@pytest.mark.proves("eval.offline")
+@pytest.mark.proves("evaluation.offline")
 def test_a_case_from_a_session_is_run_live_with_what_was_approved_then(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_case_from_a_session_is_run_live_with_what_was_approved_then(
     assert "permission_denied" in unapproved.out
 
 
-@pytest.mark.proves("eval.offline")
+@pytest.mark.proves("evaluation.offline")
 def test_what_a_recording_does_not_hold_fails_and_what_it_cannot_show_is_said(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -182,7 +182,7 @@ def test_only_cases_with_a_recording_are_run_offline(
     assert "1 cases were not run: they have no recording" in ran.out
 
 
-@pytest.mark.proves("eval.pytest")
+@pytest.mark.proves("evaluation.pytest")
 def test_the_same_file_is_run_by_pytest(
     ferrule: Callable[..., Any], recorded: str, folder: Path, environment: dict[str, str]
 ) -> None:
