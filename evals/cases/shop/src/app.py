@@ -1,5 +1,7 @@
 """Print the label of an item."""
 
+import sys
+
 from prices import price_of
 
 
@@ -9,4 +11,4 @@ def label(item: str) -> str:
 
 
 # TODO: print the date, too
-print(label("tea"))
+sys.stdout.write(label("tea"))
