@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ferrule.runtime.trial_agents import CopyTrust
 from ferrule.storage.export.bundles import write_bundle
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
@@ -101,6 +103,11 @@ def test_the_copy_of_a_trusted_folder_is_trusted_until_it_differs(
     assert "permission_denied" in denied.out
     settings.write_text("permissions: {deny: [list_files, read_file]}\n")
     assert ferrule(*words).code == 0, "it was changed since"
+    TrustStore().trust(shop)
+    copy = Path(shutil.copytree(shop, "copy"))
+    assert CopyTrust(shop).state(copy) == "trusted"
+    (copy / ".ferrule" / "more.yaml").write_text("")
+    assert CopyTrust(shop).state(copy) == "untrusted"
 
 
 def change(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
