@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from .cases import Case
     from .comparison import Comparison, compare_reports
     from .evaluation import EvaluationOptions, evaluate
+    from .formats import format_comparison, format_report
     from .report import Report
-    from .trials import Target, TrialSetup
+    from .trials import Target, TrialSetup, open_agents
 
 __all__ = [
     "Case",
@@ -36,7 +37,10 @@ __all__ = [
     "TrialSetup",
     "compare_reports",
     "evaluate",
+    "format_comparison",
+    "format_report",
     "load_cases",
+    "open_agents",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -46,7 +50,8 @@ __getattr__, __dir__ = lazy_names(
         ".cases": ("Case",),
         ".comparison": ("Comparison", "compare_reports"),
         ".evaluation": ("EvaluationOptions", "evaluate"),
+        ".formats": ("format_comparison", "format_report"),
         ".report": ("Report",),
-        ".trials": ("Target", "TrialSetup"),
+        ".trials": ("Target", "TrialSetup", "open_agents"),
     },
 )

@@ -354,7 +354,7 @@ class _Reading:
             return "true" if node.value else "false"
         return str(node.value)
 
-    def _checked(self, node: Node, value: T, problem: str, is_valid: Callable[[T], bool]) -> T:
+    def _check(self, node: Node, value: T, problem: str, is_valid: Callable[[T], bool]) -> T:
         if not is_valid(value):
             self._add(node, f"`{to_plain(node)}`: {problem}", "")
         return value
@@ -364,7 +364,7 @@ class _Reading:
             return default
         value = node.value if type(node.value) is int else 0
         problem = f"must be a whole number from 1 to {most}"
-        return self._checked(node, value, problem, lambda number: 0 < number <= most)
+        return self._check(node, value, problem, lambda number: 0 < number <= most)
 
     def _share(self, node: Node) -> float:
         value = parse_share(node.value)
@@ -375,7 +375,7 @@ class _Reading:
     def _flag(self, node: Node | None, default: bool) -> bool:
         if node is None:
             return default
-        return self._checked(
+        return self._check(
             node, node.value, "must be true or false", lambda value: isinstance(value, bool)
         )
 

@@ -16,7 +16,7 @@ from .statistics import (
     ALPHA,
     fisher_exact,
     paired_permutation,
-    reject_with_tarone,
+    select_significant,
     smallest_fisher,
 )
 
@@ -203,7 +203,7 @@ def _find_significant(
     for name in names:
         counts = (_count(first[name]), _count(second[name]))
         tests[name] = (fisher_exact(*counts), smallest_fisher(*counts))
-    return reject_with_tarone(tests)
+    return select_significant(tests)
 
 
 def _count(case: CaseReport) -> tuple[int, int]:

@@ -245,7 +245,7 @@ def _read_report(body: Mapping[str, Any]) -> Report:
         )
         for target in body["targets"]
     )
-    judge = None if body.get("judge") is None else _known(JudgeUse, body["judge"])
+    judge = None if body.get("judge") is None else _make(JudgeUse, body["judge"])
     return Report(
         body["file"],
         body["made"],
@@ -258,11 +258,11 @@ def _read_report(body: Mapping[str, Any]) -> Report:
 
 
 def _read_case(case: Mapping[str, Any]) -> CaseReport:
-    trials = tuple(_known(Trial, _with_tuples(trial)) for trial in case["trials"])
+    trials = tuple(_make(Trial, _with_tuples(trial)) for trial in case["trials"])
     return CaseReport(case["name"], case["digest"], case["at_least"], trials)
 
 
-def _known(kind: type[T], body: Mapping[str, Any]) -> T:
+def _make(kind: type[T], body: Mapping[str, Any]) -> T:
     names = {one.name for one in fields(cast("Any", kind))}
     return kind(**{name: value for name, value in body.items() if name in names})
 

@@ -5,7 +5,7 @@
   design effect (L. Kish, 1965) by the intraclass correlation says how much less: if all trials of a
   case come out the same, they count as one.
 * `fisher_exact`: R. A. Fisher, 1922, two-sided: the sum of all tables that are no likelier.
-* `reject_with_tarone`: R. E. Tarone, 1990: Bonferroni's correction among those tests that could
+* `select_significant`: R. E. Tarone, 1990: Bonferroni's correction among those tests that could
   have come out significant at all. Cases that always pass do not weaken the others.
 * `paired_permutation`: the exact test of the sum of differences, each with its sign flipped or not.
 """
@@ -79,7 +79,7 @@ def smallest_fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     return min(fisher_exact((end, first[1]), (passed - end, second[1])) for end in ends)
 
 
-def reject_with_tarone(
+def select_significant(
     tests: Mapping[str, tuple[float, float]], alpha: float = ALPHA
 ) -> frozenset[str]:
     """Return the tests that are significant although there are many.

@@ -21,7 +21,6 @@ program's own:
 
 The plugin is enabled by name, with `-p ferrule.testing.pytest_plugin` or in the
 root `conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata.
-Nothing else of Ferrule is imported until there is a bundle.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -40,13 +39,14 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.rerun import RerunReport, rerun
+from ferrule.evaluation.case_files import CaseFile, load_cases
+from ferrule.evaluation.cases import Case
+from ferrule.evaluation.evaluation import EvaluationOptions, evaluate
+from ferrule.evaluation.output_checks import CheckFunctions
+from ferrule.evaluation.report import Report
+from ferrule.evaluation.trials import Target, TrialSetup, open_agents
+from ferrule.runtime.trial_agents import make_judge, open_assembled_agents
 from ferrule.storage.export.bundles import read_recording
-
-if TYPE_CHECKING:
-    from ferrule.evaluation.case_files import CaseFile
-    from ferrule.evaluation.cases import Case
-    from ferrule.evaluation.report import Report
-    from ferrule.evaluation.trials import Target, TrialSetup
 
 SUFFIX = ".ferrule"
 CASE_SUFFIXES = (".cases.yaml", ".cases.yml")
@@ -133,8 +133,6 @@ class CasesFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a test for each case and each model. A file with mistakes fails as a whole."""
-        from ferrule.evaluation.case_files import load_cases
-
         file = load_cases(self.path)
         for case in file.cases:
             for target in self._choose_targets(file, case):
@@ -146,8 +144,6 @@ class CasesFile(pytest.File):
 
     def _choose_targets(self, file: CaseFile, case: Case) -> list[Target | None]:
         """Return what runs the case; None stands for its recording."""
-        from ferrule.evaluation.trials import Target
-
         option = self.config.getoption
         models = option("--ferrule-model") or file.models
         if option("--ferrule-offline") or (not models and case.recording is not None):
@@ -164,10 +160,6 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the trials of the case, and fail if not enough of them passed."""
-        from ferrule.evaluation.evaluation import EvaluationOptions, evaluate
-        from ferrule.evaluation.output_checks import CheckFunctions
-        from ferrule.runtime.trial_agents import make_judge, open_assembled_agents
-
         option = self.config.getoption
         judge = option("--ferrule-judge") or self.file.judge
         options = EvaluationOptions(
@@ -222,10 +214,6 @@ def evaluate_cases() -> Callable[..., Report]:
     The function takes the file, a function that makes an agent of a `TrialSetup` (see
     `evaluation.trials.open_agents`), the model's name, and options of `EvaluationOptions`.
     """
-    from ferrule.evaluation.case_files import load_cases
-    from ferrule.evaluation.evaluation import EvaluationOptions, evaluate
-    from ferrule.evaluation.output_checks import CheckFunctions
-    from ferrule.evaluation.trials import Target, open_agents
 
     def evaluate_cases(
         path: str | Path,
