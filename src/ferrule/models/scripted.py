@@ -285,10 +285,14 @@ def _load_steps(path: Path, name: str = "") -> list[Step]:
             f"the script `{path}` cannot be read: {problem}", code="script"
         ) from problem
     listed = _parse_yaml(path, text)
-    if isinstance(listed, dict):
+    if isinstance(listed, dict) and name:
         listed = _select_script(path, cast(dict[str, Any], listed), name)
     if not isinstance(listed, list):
-        raise ConfigError(f"the script `{path}` must be a list of steps", code="script")
+        raise ConfigError(
+            f"the script `{path}` must be a list of steps",
+            code="script",
+            hint="one of several scripts is named: `scripted:FILE#NAME`",
+        )
     return [
         _parse_step(path, number, value) for number, value in enumerate(cast(list[Any], listed), 1)
     ]
