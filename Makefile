@@ -163,6 +163,14 @@ eval-small: $(READY) ## what a very small model is worth with help, without it, 
 	$(BIN)/ferrule models pull gemma3-270m
 	nice $(BIN)/python evals/small.py $(ARGS)
 
+CASES = evals/cases/shop.cases.yaml -m local:smollm2 -m scripted:evals/cases/shop.answers.yaml
+eval-cases: $(READY) ## thirty cases by the local model and by a script, then without `read_file`: what became worse, by name
+	$(BIN)/ferrule models pull smollm2
+	@mkdir -p build
+	$(BIN)/ferrule eval $(CASES) --at-least 80% -o build/cases.json
+	-FERRULE_TOOLS_DENIED=read_file $(BIN)/ferrule eval $(CASES) -o build/cases-without.json
+	-$(BIN)/ferrule eval --compare build/cases.json build/cases-without.json
+
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)
 

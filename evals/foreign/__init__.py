@@ -1,4 +1,4 @@
 """What people already have for other programs, used as it is: `make foreign`.
 
-Modules: `hooks`, `openapi`, `skills`, `table`.
+Modules: `hooks`, `openapi`, `setups`, `skills`, `table`.
 """

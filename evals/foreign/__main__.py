@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from . import hooks, openapi, skills
+from . import hooks, openapi, setups, skills
 
-PARTS = {"hooks": hooks.try_packages, "skills": skills.try_skills, "openapi": openapi.try_documents}
+PARTS = {
+    "hooks": hooks.try_packages,
+    "skills": skills.try_skills,
+    "openapi": openapi.try_documents,
+    "setups": setups.try_setups,
+}
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "-v"]

@@ -220,3 +220,18 @@ def test_a_file_that_is_wrong_is_refused_with_the_place(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         Scripted.load(tmp_path / "nowhere.yaml")
+
+
+def test_a_file_of_several_scripts_has_one_for_each_name(tmp_path: Path) -> None:
+    file = tmp_path / "talks.yaml"
+    file.write_text("reads: [{say: one}]\nwrites: [{say: two}, {say: three}]\n")
+    assert Scripted.load(f"{file}#writes").model == f"scripted:{file}#writes"
+    with pytest.raises(ScriptError, match="2 of 2 steps"):
+        Scripted.load(f"{file}#writes").assert_finished()
+    with pytest.raises(ConfigError, match="no script `write`") as error:
+        Scripted.load(f"{file}#write")
+    assert error.value.hint == f"there is `scripted:{file}#writes`"
+    alone = tmp_path / "talk.yaml"
+    alone.write_text("[{say: one}]")
+    with pytest.raises(ScriptError, match="1 of 1 steps"):
+        Scripted.load(f"{alone}#any name").assert_finished()

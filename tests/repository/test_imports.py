@@ -19,7 +19,7 @@ LAYERS = [
     {"storage"},
     {"models"},
     {"engine"},
-    {"toolkits", "extensions", "connectors", "small_models"},
+    {"toolkits", "extensions", "connectors", "small_models", "evaluation"},
     {"runtime"},
     {"cli", "console", "servers", "adapters"},
 ]

@@ -47,6 +47,11 @@ FOREIGN = {
     "--jinja": "llama.cpp's server",
     "--enable-auto-tool-choice": "vLLM",
     "--tool-call-parser": "vLLM",
+    "--ferrule-model": "pytest, from our plugin",
+    "--ferrule-tool-mode": "pytest, from our plugin",
+    "--ferrule-trials": "pytest, from our plugin",
+    "--ferrule-judge": "pytest, from our plugin",
+    "--ferrule-offline": "pytest, from our plugin",
 }
 """Options that pages name alone, and whose they are."""
 FOREIGN_SETTINGS = {

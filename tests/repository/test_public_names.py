@@ -21,6 +21,7 @@ PUBLIC = (
     "ferrule.adapters.pydantic_ai",
     "ferrule.command",
     "ferrule.connectors",
+    "ferrule.evaluation",
     "ferrule.events",
     "ferrule.extensions",
     "ferrule.hooks",

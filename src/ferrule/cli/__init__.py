@@ -3,9 +3,9 @@
 The module that defines a command holds its options and help. What needs the engine, a model or
 an event loop is imported by the functions that do the work, so that `--help` stays fast.
 
-Packages: `chat`, `doctor`, `init`, `run`, `sessions`, `setup`,
+Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 `tools`.
-Modules: `a2a`, `completion`, `confirmation`, `distributed`, `entry`, `line_input`,
+Modules: `a2a`, `completion`, `confirmation`, `distributed`, `entry`, `eval`, `line_input`,
 `live_output`, `mcp`, `models`, `new_files`, `permission_prompt`, `policy`, `problem_report`,
 `root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`, `validate`.
 """

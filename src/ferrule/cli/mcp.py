@@ -231,7 +231,7 @@ def import_servers(
     if not added:
         click.echo("nothing to import", err=True)
         return 0
-    _write_entries(added)
+    write_entries(added)
     return _approve_all(settings, yes)
 
 
@@ -259,7 +259,7 @@ def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str,
             yield str(one.file), name, entry
 
 
-def _write_entries(entries: dict[str, Any]) -> Path:
+def write_entries(entries: dict[str, Any]) -> Path:
     """Add entries to the person's own file. Return its path."""
     from ferrule.connectors.mcp.configuration import PERSONAL_FILE
 
@@ -348,7 +348,7 @@ def add(
         raise ConfigError(
             f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
         )
-    _write_entries({name: entry})
+    write_entries({name: entry})
     click.echo(
         f"added `{name}` to {file}\nhint: `ferrule mcp approve {name}` lets models use it",
         err=True,

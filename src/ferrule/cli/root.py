@@ -45,6 +45,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.sessions.command:sessions",
         "List, show, resume, export, verify and archive sessions.",
     ),
+    "eval": (
+        "ferrule.cli.eval:evaluate",
+        "Run cases by models, count what passes, compare two reports.",
+    ),
     "audit": (
         "ferrule.cli.sessions.audit:audit",
         "Verify, explain, export and sign the record of tool calls.",
@@ -66,6 +70,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": (
         "ferrule.cli.doctor.command:doctor",
         "Report what this machine supports and what is missing.",
+    ),
+    "import": (
+        "ferrule.cli.imports.command:import_",
+        "Take over settings, agents, commands and servers of Claude Code.",
     ),
     "init": (
         "ferrule.cli.init.command:init",

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml
+from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml, to_plain
 from ferrule.tools.schema_notation import parse_schema_notation
 
 _MARK = b"---"
@@ -101,15 +101,6 @@ def find_unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[Fil
             message = f"`{name}` is no key of {what} and was ignored; {hint}"
             warnings.append(FileWarning(key.where, message))
     return warnings
-
-
-def to_plain(node: Node) -> Any:
-    """Convert a node to plain values, without positions."""
-    if node.pairs is not None:
-        return {name: to_plain(value) for name, (_, value) in node.pairs.items()}
-    if node.items is not None:
-        return [to_plain(item) for item in node.items]
-    return node.value
 
 
 def read_output_schema(node: Node) -> dict[str, Any] | None:

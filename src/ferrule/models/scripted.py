@@ -7,12 +7,16 @@ A script can also be a file, `scripted:talk.yaml`: a list of steps, each one of
     - say: "text"                 # may have `reasoning`
     - call: [{tool: read_file, arguments: {path: a.txt}, id: call_1}]   # may have `say`
     - fail: {code: unreachable, detail: "no server"}
+
+A file can also be a mapping from names to such lists: `scripted:talks.yaml#name` is one of them. A
+list is the script of every name.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, cast, get_args
@@ -153,7 +157,11 @@ class Scripted:
         Raises:
             ConfigError: The file cannot be read, or a step in it (which is named) is invalid.
         """
-        return Scripted(_load_steps(Path(path)), model=f"scripted:{path}")
+        file, _, name = str(path).partition("#")
+        if name and Path(path).exists():
+            file = str(path)
+            name = ""
+        return Scripted(_load_steps(Path(file), name), model=f"scripted:{path}")
 
     @property
     def model(self) -> str:
@@ -269,7 +277,7 @@ def _split_words(text: str) -> list[str]:
 # ---- scripts from files
 
 
-def _load_steps(path: Path) -> list[Step]:
+def _load_steps(path: Path, name: str = "") -> list[Step]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -277,11 +285,28 @@ def _load_steps(path: Path) -> list[Step]:
             f"the script `{path}` cannot be read: {problem}", code="script"
         ) from problem
     listed = _parse_yaml(path, text)
+    if isinstance(listed, dict) and name:
+        listed = _select_script(path, cast(dict[str, Any], listed), name)
     if not isinstance(listed, list):
-        raise ConfigError(f"the script `{path}` must be a list of steps", code="script")
+        raise ConfigError(
+            f"the script `{path}` must be a list of steps",
+            code="script",
+            hint="one of several scripts is named: `scripted:FILE#NAME`",
+        )
     return [
         _parse_step(path, number, value) for number, value in enumerate(cast(list[Any], listed), 1)
     ]
+
+
+def _select_script(path: Path, scripts: dict[str, Any], name: str) -> object:
+    if name in scripts:
+        return scripts[name]
+    known = list(map(str, scripts))
+    near = get_close_matches(name, known, 1) or known[:3]
+    named = ", ".join(f"`scripted:{path}#{one}`" for one in near)
+    raise ConfigError(
+        f"the script `{path}` has no script `{name}`", code="script", hint=f"there is {named}"
+    )
 
 
 def _parse_yaml(path: Path, text: str) -> object:

@@ -45,6 +45,7 @@ from ferrule.storage.settings.settings import (
     apply_model_options,
     load_settings,
 )
+from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands.confinement import find_confinement
 from ferrule.toolkits.files.rereading import ShortRereading
@@ -230,6 +231,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     mcp_servers: Mapping[str, Any] | None = None,
     needs_model: bool = True,
     attended: bool = False,
+    trust: TrustStore | None = None,
 ) -> Assembly:
     """Read the settings and build an agent.
 
@@ -247,11 +249,14 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
         needs_model: Whether a model will be asked. If not, none is searched for.
         attended: Whether a person sees what happens: then `permissions.reads: auto` allows reads.
+        trust: What the person trusts; by default their own store.
 
     Raises:
         ConfigError: A setting is wrong; the error names it and where it is written.
     """
-    settings = load_settings(workspace=options.get("workspace"), flags=_collect_settings(options))
+    settings = load_settings(
+        workspace=options.get("workspace"), flags=_collect_settings(options), trust=trust
+    )
     signer = _load_signer(settings)
     for text in settings.notices:
         notice(text)

@@ -24,7 +24,7 @@ from ferrule.storage.settings.settings import load_settings
 
 from .audit import verify
 from .compact import compact, restore
-from .recordings import bundle, import_sessions, replay
+from .recordings import bundle, import_sessions, replay, to_case
 from .rewind import fork, rewind
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def sessions() -> None:
 
 
 # `verify` is the same command as `ferrule audit verify`.
-for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore, verify):
+for _command in (replay, bundle, to_case, import_sessions, fork, rewind, compact, restore, verify):
     sessions.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""`ferrule sessions replay|bundle|import`: replay recorded sessions, and move them elsewhere.
+"""`ferrule sessions replay|bundle|to-case|import`: replay recorded sessions, and move them.
 
 A replay checks the record offline, runs it again with another model or the current tools, or judges
 it by other permission rules.
@@ -284,6 +284,39 @@ def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
         return 1
     click.echo(
         f"wrote {output}: {len(made)} sessions, {sum(one.events for one in made)} events", err=True
+    )
+    return 0
+
+
+@click.command("to-case")
+@click.argument("session")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder to write to (default: this one).",
+)
+@click.option("--name", default="", help="Name of the case.")
+def to_case(session: str, output: Path, name: str) -> int:
+    """Write a session as a case for `ferrule eval`, with a recording beside it.
+
+    The case expects the same calls and the same answer. `ferrule eval FILE --offline` checks the
+    recording without a model; loosen what other models need not say in the same words.
+    """
+    from ferrule.evaluation.recorded_cases import write_case
+    from ferrule.runtime.assemble import open_journal
+
+    artifacts = FileArtifactStore(paths.state() / "artifacts")
+    with open_journal() as store:
+        written = write_case(store, session, output, name, artifacts)
+    for note in written.notes:
+        click.echo(f"! {note}", err=True)
+    click.echo(escape_invisible(str(written.case)))
+    click.echo(
+        f"wrote {written.case} and {written.recording.name}: {written.messages} messages, "
+        f"{written.calls} calls\nhint: `ferrule eval {written.case} --offline`",
+        err=True,
     )
     return 0
 

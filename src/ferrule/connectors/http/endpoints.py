@@ -17,14 +17,14 @@ from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.permissions.child_environment import is_secret_variable
-from ferrule.storage.settings.yaml_tree import Node
+from ferrule.storage.settings.yaml_tree import Node, to_plain
 
 from .auth import KINDS as AUTH_KINDS
 from .auth import Auth
 from .auth import Kind as AuthKind
 from .bodies import KINDS as BODY_KINDS
 from .bodies import BodyTemplate, Kind, parse_json_template, parse_value_template
-from .fields import Fields, Problems, to_plain
+from .fields import Fields, Problems
 from .parameters import LOCATIONS, STYLES, Location, Parameter
 from .requests import is_settable
 from .secrets import parse_reference

@@ -149,15 +149,6 @@ class Fields:
         return [(key, value) for key, (_, value) in pairs.items()]
 
 
-def to_plain(node: Node) -> Any:
-    """Return a node as plain values, without positions."""
-    if node.pairs is not None:
-        return {name: to_plain(value) for name, (_, value) in node.pairs.items()}
-    if node.items is not None:
-        return [to_plain(item) for item in node.items]
-    return node.value
-
-
 def to_node(value: Any, file: str) -> Node:
     """Return plain values as a node without positions."""
     if isinstance(value, dict):

@@ -34,14 +34,14 @@ from ferrule.connectors.bounded_schemas import MAX_DEPTH, nesting_depth
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.errors import ConfigError
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
-from ferrule.storage.settings.yaml_tree import Node, parse_yaml
+from ferrule.storage.settings.yaml_tree import Node, parse_yaml, to_plain
 from ferrule.tools.definition import Loading, Risk, SideEffect
 from ferrule.tools.names import check_name, check_namespace
 from ferrule.tools.reliability import Reliability, read_policy
 
 from .auth import Auth, resolve_auth
 from .endpoints import AUTH_KEYS, read_auth, read_endpoint
-from .fields import Fields, Problems, to_plain
+from .fields import Fields, Problems
 from .hosts import ReachableHosts, check_repository_host, check_url_host, literal_hosts
 from .secrets import PERSONAL_SECRETS, Secrets
 from .spec import TIMEOUT, HttpTool, Manifest, Method, Origin

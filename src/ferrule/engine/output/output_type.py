@@ -133,13 +133,17 @@ class SchemaType(OutputType):
         without = drop_nulls(value, [one.instance_path for one in refused if one.instance is None])
         if without is not None:
             value = without
-        problems = tuple(
-            f"`{_format_path(error.instance_path)}`: {error.message[:200]}"
-            for error in self._validator.iter_errors(value)
-        )
+        problems = self.find_problems(value)
         if problems:
             return CheckedOutput(problems=problems)
         return CheckedOutput(value, encode_json(value))
+
+    def find_problems(self, value: Any) -> tuple[str, ...]:
+        """Return a sentence for each place where a value does not fit the schema."""
+        return tuple(
+            f"`{_format_path(error.instance_path)}`: {error.message[:200]}"
+            for error in self._validator.iter_errors(value)
+        )
 
 
 class PydanticType(OutputType):

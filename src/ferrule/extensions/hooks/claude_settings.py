@@ -53,10 +53,9 @@ from ferrule.extensions.front_matter import (
     get_field,
     get_text,
     get_texts,
-    to_plain,
 )
 from ferrule.permissions.rule_matching import make_path_matcher
-from ferrule.storage.settings.yaml_tree import Node
+from ferrule.storage.settings.yaml_tree import Node, to_plain
 from ferrule.tools.safe_patterns import compile_regex
 
 from .commands import HookCommandRunner

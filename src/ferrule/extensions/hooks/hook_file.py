@@ -37,11 +37,10 @@ from ferrule.extensions.front_matter import (
     get_texts,
     locate_text,
     parse_document,
-    to_plain,
 )
 from ferrule.extensions.starlark.pool import WorkerPool, shared_pool
 from ferrule.extensions.starlark.script import Script, ScriptLimits
-from ferrule.storage.settings.yaml_tree import Node
+from ferrule.storage.settings.yaml_tree import Node, to_plain
 
 from .claude_settings import HookAccess, find_hidden_programs, make_runner
 from .conditions import parse_condition

@@ -20,9 +20,8 @@ from ferrule.extensions.front_matter import (
     find_unknown_keys,
     get_field,
     get_text,
-    to_plain,
 )
-from ferrule.storage.settings.yaml_tree import Node
+from ferrule.storage.settings.yaml_tree import Node, to_plain
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
 _COPIED = (

@@ -43,10 +43,9 @@ from ferrule.extensions.front_matter import (
     get_texts,
     parse_document,
     read_output_schema,
-    to_plain,
 )
 from ferrule.extensions.starlark.script import Script
-from ferrule.storage.settings.yaml_tree import Node
+from ferrule.storage.settings.yaml_tree import Node, to_plain
 from ferrule.tools.define import compile_schema
 from ferrule.tools.definition import Risk, SideEffect
 from ferrule.tools.names import check_name

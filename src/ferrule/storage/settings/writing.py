@@ -16,7 +16,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
 from .values import read_tree
-from .yaml_tree import Node, parse_yaml
+from .yaml_tree import Node, parse_yaml, to_plain
 
 
 def write_setting(file: Path, key: str, value: str) -> None:
@@ -69,7 +69,7 @@ def open_for_folder(file: Path, folder: str, key: str, target: str) -> None:
     text = _read(file)
     tree = parse_yaml(text.encode(), str(file))
     read_tree(tree)
-    before: dict[str, Any] = _to_plain(tree) or {}
+    before: dict[str, Any] = to_plain(tree) or {}
     folders = cast("dict[str, dict[str, list[str]]]", before.get("folders") or {})
     folders = {name: dict(entry) for name, entry in folders.items()}
     known = folders.setdefault(folder, {}).get(key) or []
@@ -83,7 +83,7 @@ def open_for_folder(file: Path, folder: str, key: str, target: str) -> None:
             hint=hint,
         )
     changed = "\n".join([*lines[:start], *_format_folders(folders), *lines[end:]]) + "\n"
-    after = _to_plain(parse_yaml(changed.encode(), str(file)))
+    after = to_plain(parse_yaml(changed.encode(), str(file)))
     if after != {**before, "folders": folders}:
         raise ConfigError(
             f"`{file}` could not be changed without changing more than `folders`", hint=hint
@@ -109,13 +109,6 @@ def _format_folders(folders: dict[str, dict[str, list[str]]]) -> Iterator[str]:
         yield f"  {json.dumps(folder, ensure_ascii=False)}:"
         for key, targets in entry.items():
             yield f"    {key}: {json.dumps(targets, ensure_ascii=False)}"
-
-
-def _to_plain(node: Node) -> Any:
-    """Return a tree as plain values."""
-    if node.pairs is not None:
-        return {name: _to_plain(value) for name, (_, value) in node.pairs.items()}
-    return node.value if node.items is None else [_to_plain(item) for item in node.items]
 
 
 def _read(file: Path) -> str:

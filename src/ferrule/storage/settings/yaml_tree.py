@@ -68,6 +68,15 @@ class Node:
         return ConfigError(f"{self.where}: {message}", hint=hint)
 
 
+def to_plain(node: Node) -> Any:
+    """Convert a node to plain values, without places."""
+    if node.pairs is not None:
+        return {name: to_plain(value) for name, (_, value) in node.pairs.items()}
+    if node.items is not None:
+        return [to_plain(item) for item in node.items]
+    return node.value
+
+
 def parse_yaml(data: bytes, file: str) -> Node:
     """Parse a file's bytes; an empty file is an empty mapping.
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
-from ferrule.connectors.http.fields import to_plain
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.storage.settings.yaml_tree import parse_yaml
+from ferrule.storage.settings.yaml_tree import parse_yaml, to_plain
 
 from .swagger2 import convert_swagger
 
