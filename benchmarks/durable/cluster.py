@@ -84,7 +84,8 @@ class Cluster:
                 stderr=log,
             )
         subprocess.run(
-            [programs() / "pg_isready", "-h", self.folder, "-p", str(port), "-q", "-t", "30"]
+            [programs() / "pg_isready", "-h", self.folder, "-p", str(port), "-q", "-t", "30"],
+            check=False,
         )
         for _ in range(100):
             try:
