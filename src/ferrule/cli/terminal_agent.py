@@ -74,7 +74,9 @@ def assemble_at_terminal(
         assembly.extensions,
         assembly.servers,
         assembly.peers,
-        assembly.signer,
+        index=assembly.index,
+        diagnostics=assembly.diagnostics,
+        signer=assembly.signer,
         attended=assembly.attended,
         terminal=terminal,
     )

@@ -155,7 +155,7 @@ def _escape(character: str) -> str:
 def _list_notes(recording: Recording, evidence: Evidence) -> Iterator[str]:
     if any(message.limits is None for message in recording.messages):
         yield "context that was added without a question is in the recording alone"
-    if any(message.has_media for message in recording.messages):
+    if any(message.media for message in recording.messages):
         yield "pictures and the like of its messages are in the recording alone"
     if recording.history:
         yield "the messages it began with are in the recording alone: live, it begins anew"
