@@ -317,7 +317,7 @@ async def test_a_read_only_folder_is_said_and_nothing_is_changed(small_disk: Pat
     ("model", "code", "words"),
     [
         ("local:smollm2", 6, "hint: ferrule models pull smollm2"),
-        ("local:nothing", 2, "hint: known models: `smollm2`"),
+        ("local:nothing", 2, "hint: known models: `gemma3-270m`, `qwen2.5-coder-0.5b`, `smollm2`"),
         ("opnai:gpt", 2, "did you mean `openai`"),
         ("llama3.2", 2, "hint: write `provider:model`"),
         ("openai:gpt-5", 2, "hint: set OPENAI_API_KEY"),

@@ -391,6 +391,9 @@ AGENT_MAKERS = (
 ALIKE = {
     "runtime.hot_reload": "makes what its face made, anew, by the same function",
     "cli.distributed": "workers take what `assemble` made",
+    "evaluation.model_judge": "a model without tools",
+    "runtime.trial_agents": "trials take what `assemble` made, in a folder of their own",
+    "web": "mounted applications take what `assemble` made, as the servers do",
     "extensions.checks.tool_cases": "runs the person's own checks with a model, in a folder made for it",
 }
 """Modules that make agents and are no interface of their own."""

@@ -129,7 +129,9 @@ def in_the_console(text: str, *_: Any) -> str:
         waiting = Question("q", "t", "u", "s", asked(text), 0, future)
         viewer = Viewer("u", operator=False, tenant="t")
         parts: Any = (
-            template_environment().get_template("parts.html").make_module({"viewer": viewer})
+            template_environment()
+            .get_template("parts.html")
+            .make_module({"viewer": viewer, "root": ""})
         )
         return re.sub(r"</?span[^>]*>", "", str(parts.question(waiting)))
 

@@ -156,8 +156,8 @@ def test_a_body_without_end_is_broken_off(interface: Interface, way: str) -> Non
         pieces = [head, *[b"10000\r\n" + b"x" * 65_536 + b"\r\n"] * 160]
     answer = exchanged(interface, *pieces)
     # Where the rest of what we sent was still on its way, the answer may be lost with the
-    # connection.
-    assert answer is None or answer.status == 413
+    # connection. A server that takes pictures waits for more, but not for long.
+    assert answer is None or answer.status in (408, 413)
     assert interface.sessions() == before
 
 

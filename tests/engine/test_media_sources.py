@@ -43,6 +43,13 @@ def serve(answers: Mapping[str, Reply]) -> Callable[[Request], Reply]:
 
 
 @pytest.mark.proves("media.from-url")
+def test_at_most_32_mib_of_a_url_are_read() -> None:
+    from ferrule.tools.media_types import MAX_BYTES
+
+    assert MAX_BYTES == 32 * 1024 * 1024
+
+
+@pytest.mark.proves("media.from-url")
 async def test_a_url_is_fetched_once_without_credentials_and_judged_by_its_content() -> None:
     picture = make_png(4, 4)
     answers = {

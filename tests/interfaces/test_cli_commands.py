@@ -56,6 +56,7 @@ SUBCOMMANDS = {
         "compact",
         "restore",
         "archive",
+        "to-case",
     ),
     "audit": ("verify", "explain", "calls", "export", "receipts", "key", "sign"),
 }

@@ -57,6 +57,7 @@ class Listening(Transport):
     def stream(self, url: str, body: bytes, headers: Any, *, timeout: float | None = None) -> Any:
         if url.endswith("/v1/completions"):
             self.prompts.append(json.loads(body)["prompt"])
+        self.chats += url.endswith("/chat/completions")
         return super().stream(url, body, headers, timeout=timeout)
 
     async def post(

@@ -345,7 +345,13 @@ def test_whether_a_model_calls_tools_is_yes_no_or_unknown(
 def test_window_and_thinking_are_read_too() -> None:
     show = {**MODEL_DETAILS, "capabilities": ["completion", "thinking"]}
     assert detect(show) == Capabilities(
-        False, True, 131_072, True, "/api/show capabilities", structured_with_tools=False
+        False,
+        True,
+        131_072,
+        True,
+        "/api/show capabilities",
+        structured_with_tools=False,
+        vision=False,
     )
 
 

@@ -390,7 +390,7 @@ def test_commands_are_explained_and_the_model_client_gets_no_tools() -> None:
     open_commands(model_client, "Be brief.", SHIPPED, ModelOptions())
     assert model_client.opened[0].tools == ()
     for usage in (
-        "`/read <path> [line_start=…] [line_end=…]`",
+        "`/read <path> [line_start=…] [line_end=…] [full=…]`",
         "`/run <command> [timeout=…]",
         "`/git <subcommand> [args …]`",
     ):

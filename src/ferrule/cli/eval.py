@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -112,6 +111,8 @@ def _run(
     from ferrule.evaluation.case_files import load_cases
 
     cases = load_cases(file)
+    import asyncio
+
     report = asyncio.run(_evaluate(cases, options))
     writers: dict[str, Callable[[Report], str]] = {
         "table": drawing.format_report,

@@ -154,9 +154,7 @@ class DriverExtension:
         """Return what to do after the model's answer."""
         return commands
 
-    async def after_output(
-        self, checked: events.OutputChecked, check: OutputCheck
-    ) -> events.OutputChecked:
+    async def after_output(self, checked: events.OutputChecked, check: Any) -> events.OutputChecked:
         """Return what came of the check of a typed answer, perhaps changed."""
         return checked
 

@@ -119,8 +119,10 @@ class Assembly:
     extensions: file_extensions.Extensions | None = None
     servers: connectors.McpServers | None = None
     peers: connectors.A2aPeers | None = None
-    index: RunIndex | None = None
-    diagnostics: RunDiagnostics | None = None
+    index: Any = None
+    """The `RunIndex`, if the pack `index` is on; its module is loaded only then."""
+    diagnostics: Any = None
+    """The `RunDiagnostics`, if checkers are on; their module is loaded only then."""
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""

@@ -22,6 +22,13 @@ _SETTINGS = (
         help="Model to use, e.g. local:smollm2 or ollama:llama3.2.",
     ),
     click.option(
+        "--mode",
+        type=click.Choice(
+            ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+        ),
+        help="How much is allowed without asking.",
+    ),
+    click.option(
         "--fallback",
         "model_fallbacks",
         multiple=True,
@@ -34,13 +41,6 @@ _SETTINGS = (
         multiple=True,
         metavar="NAME=VALUE",
         help="Option of every request, e.g. temperature=0.2 or seed=7. Repeatable.",
-    ),
-    click.option(
-        "--mode",
-        type=click.Choice(
-            ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
-        ),
-        help="How much is allowed without asking.",
     ),
     click.option(
         "--tool-mode",

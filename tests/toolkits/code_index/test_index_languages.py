@@ -34,6 +34,12 @@ def test_every_language_has_a_grammar_and_a_sample() -> None:
 
 
 @pytest.mark.proves("code-index.languages")
+def test_there_are_16_languages() -> None:
+    # TSX is TypeScript with another grammar.
+    assert len(set(SAMPLES) - {"tsx"}) == 16
+
+
+@pytest.mark.proves("code-index.languages")
 @pytest.mark.parametrize("language", SAMPLES)
 def test_definitions_and_uses_are_found(parsed: dict[str, FileSymbols], language: str) -> None:
     name, _, defined, (used, lines) = SAMPLES[language]

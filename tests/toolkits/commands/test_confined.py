@@ -21,7 +21,7 @@ from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import Probes, probe
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.commands import CommandPolicy, run_command, start
+from ferrule.toolkits.commands import CommandPolicy, confinement, run_command
 from ferrule.toolkits.commands import session_sandbox as confined_module
 
 
@@ -79,7 +79,7 @@ async def test_a_shell_runs_by_default_where_the_sandbox_enforces_what_is_requir
     ):
         with pytest.raises(ToolFailed, match="no shell may run"):
             await answer(without)
-    monkeypatch.setattr(start, "probe", lambda: Probes(why={"mount": "refused"}))
+    monkeypatch.setattr(confinement, "probe", lambda: Probes(why={"mount": "refused"}))
     with pytest.raises(ToolFailed, match="no shell may run"):
         await answer(policy)
 

@@ -120,7 +120,8 @@ async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -
     for text in ("cat .env", "ls ../..", "ls ../../x", "touch deep/.git/hooks/x", "cd ../.."):
         refused = await shell.call(text)
         assert refused.error_type is ErrorType.PERMISSION_DENIED, text
-    away = await shell.call("ls ..", cwd="sub/deep")
+    assert await shell.run("ls -d ..", cwd="sub/deep") == "..\n"
+    away = await shell.call("ls ../../..", cwd="sub/deep")
     assert away.error_type is ErrorType.PERMISSION_DENIED
     assert (await shell.call("ls ..", restart=True)).error_type is ErrorType.PERMISSION_DENIED
     assert await shell.run("pwd") == f"{shell.folder}/sub\n"

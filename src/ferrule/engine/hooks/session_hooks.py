@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
@@ -25,7 +25,7 @@ from .events import EventHook, Failed, OutputPost, SessionEnd, SessionStart, Tur
 from .exchange import HookedExchange
 
 if TYPE_CHECKING:
-    from ferrule.engine.output.output_check import OutputCheck
+    pass
 
 
 class SessionHooks(DriverExtension):
@@ -153,9 +153,7 @@ class SessionHooks(DriverExtension):
             rest += self.driver.feed(_refusal(call, reason))
         return rest
 
-    async def after_output(
-        self, checked: events.OutputChecked, check: OutputCheck
-    ) -> events.OutputChecked:
+    async def after_output(self, checked: events.OutputChecked, check: Any) -> events.OutputChecked:
         """Fire `output` for a typed answer that fits."""
         if checked.problems or not self.hooks.for_event("output"):
             return checked

@@ -64,7 +64,7 @@ def list_sessions(
             "records r ON r.id ="
             f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << "
             f"{SEQ_BITS}) - 1)"
-            f" WHERE {_UNDAMAGED} AND {_owned(tenant, user)} ORDER BY r.time DESC, s.no DESC"
+            f" WHERE {_UNDAMAGED} AND {_match_owner(tenant, user)} ORDER BY r.time DESC, s.no DESC"
             " LIMIT ?3",
             (tenant, user, -1 if limit is None else limit),
         ).fetchall()
@@ -72,14 +72,14 @@ def list_sessions(
         rows = db.execute(
             "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM records r"
             f" CROSS JOIN sessions s ON s.no = r.id >> {SEQ_BITS}"
-            f" WHERE r.seal <> zeroblob(16) AND {_UNDAMAGED} AND {_owned(tenant, user)}"
+            f" WHERE r.seal <> zeroblob(16) AND {_UNDAMAGED} AND {_match_owner(tenant, user)}"
             " ORDER BY r.time DESC, r.id DESC LIMIT ?3",
             (tenant, user, limit),
         ).fetchall()
     return [_read_info(db, row) for row in rows]
 
 
-def _owned(tenant: str | None, user: str | None) -> str:
+def _match_owner(tenant: str | None, user: str | None) -> str:
     """Return the condition for an owner's sessions: one that an index serves."""
     conditions = ["(?1 IS NULL OR 1)", "(?2 IS NULL OR 1)"]
     conditions += ["s.tenant = ?1"] if tenant is not None else []
@@ -91,7 +91,8 @@ def _has_few(db: sqlite3.Connection, tenant: str | None, user: str | None) -> bo
     """Whether an owner has so few sessions that all of them are read to find the last ones."""
     if tenant is None:
         return False
-    sql = f"SELECT count(*) FROM (SELECT 1 FROM sessions s WHERE {_owned(tenant, user)} LIMIT ?3)"
+    owned = f"SELECT 1 FROM sessions s WHERE {_match_owner(tenant, user)} LIMIT ?3"
+    sql = f"SELECT count(*) FROM ({owned})"
     (count,) = db.execute(sql, (tenant, user, FEW_SESSIONS)).fetchone()
     return count < FEW_SESSIONS
 

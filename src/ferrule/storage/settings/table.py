@@ -343,11 +343,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.memory",
         kind="text",
-        default="",
+        default="no",
         project="never",
         short=(
             "Whether the model has the tool `memory`: `state` keeps its notes in a folder of "
-            "Ferrule's own for this workspace, an absolute path in that folder. Default: no."
+            "Ferrule's own for this workspace, an absolute path in that folder."
         ),
     ),
     Setting(

@@ -88,7 +88,7 @@ def rank(files: Mapping[int, tuple[str, str]], links: Iterable[Link]) -> Ranking
 
 
 def measure_name(name: str) -> float:
-    """Return how much a name says. `value` is the name of many things, `ValueField` of one."""
+    """Return how much a name says: a common word names many things, a compound one."""
     if name.startswith("_") or len(name) < _SHORT:
         return WEAK
     if "_" in name or name.lower() != name:
