@@ -84,7 +84,7 @@ def answer_again(context: Context, reading: Reading, last: int | None, *, full: 
         if earlier.was_said:
             return reading.text
         readings[key] = replace(earlier, was_said=True)
-        return _say_unchanged(reading)
+        return _report_unchanged(reading)
     changes = _describe_changes(earlier.reading, reading)
     if not changes or len(changes) > _LARGEST_SHARE * len(reading.text):
         return reading.text
@@ -100,7 +100,7 @@ def _is_before_model(context: Context, earlier: _Earlier) -> bool:
     return all(text in context.find_sent_result(call_id) for call_id, text in earlier.shown)
 
 
-def _say_unchanged(reading: Reading) -> str:
+def _report_unchanged(reading: Reading) -> str:
     last = reading.first + len(reading.lines) - 1
     return (
         f"[{quote_path(reading.name)}, lines {reading.first}-{last}: not changed since you read "
