@@ -214,7 +214,7 @@ def load_memory_tool(chosen: str, workspace: Path) -> tuple[Tool, ...]:
     Raises:
         ConfigError: The folder is in the workspace or around it, or cannot be made.
     """
-    if chosen == "no":
+    if chosen in ("", "no"):
         return ()
     from ferrule.toolkits.shapes.memory import make_memory_tool
 
