@@ -5,11 +5,13 @@ bounded.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,30 @@ def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
 def test_a_transport_works_in_one_loop_after_another() -> None:
     transport = Transport()
     assert [run_story(echo, post, transport).status for _ in range(2)] == [200, 200]
+
+
+def test_the_end_of_a_loop_closes_connections_that_nobody_closed() -> None:
+    """One that is left to the collector warns when it is found, and a warning is an error here."""
+    transport = Transport()
+    server_loop = asyncio.new_event_loop()
+    serving = threading.Thread(target=server_loop.run_forever)
+    serving.start()
+
+    def in_server_loop(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, server_loop).result(20)
+
+    server = HttpDouble(echo)
+    in_server_loop(server.__aenter__())
+    try:
+        for _ in range(2):
+            assert asyncio.run(post(server, transport)).status == 200
+        del transport
+        gc.collect()
+    finally:
+        in_server_loop(server.__aexit__(None, None, None))
+        server_loop.call_soon_threadsafe(server_loop.stop)
+        serving.join()
+        server_loop.close()
 
 
 # ---- cancelling

@@ -167,9 +167,11 @@ class SandboxConformance:
         sandbox = open_with(limits=ResourceLimits(memory=64 << 20))
         _require_claim(sandbox, Protection.MEMORY)
         _needs_python(PYTHON)
+        # Each waits until all three are there, so that none has ended before the last begins.
         one = (
-            f"{PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
-            "time.sleep(1)'"
+            f'{PYTHON} -c \'import os, time; os.mkdir(str(os.urandom(8).hex()) + ".here")\n'
+            'while str(os.listdir()).count(".here") < 3: time.sleep(0.01)\n'
+            "x = bytearray(40 << 20); print(len(x), flush=True); time.sleep(1)'"
         )
         _, said = await run_script(sandbox, f"{one} & {one} & {one} & wait; echo over")
         assert said.count("41943040") < 3

@@ -194,10 +194,8 @@ async def everything(place: Place, servers: Any, era: str) -> None:
     structured = await session.call("everything__get-structured-content", location="Chicago")
     assert structured.success and isinstance(structured.data, dict)
     image = await session.call("everything__get-tiny-image")
-    kinds = [part["type"] for part in image.data["parts"]]
-    assert (
-        "image" in kinds and image.data["parts"][kinds.index("image")]["media_type"] == "image/png"
-    )
+    assert "[image: image/png, 20x20" in image.to_text()
+    assert [medium.mime for medium in image.media] == ["image/png"]
     links = await session.call("everything__get-resource-links", count=2)
     assert [part["type"] for part in links.data["parts"]].count("resource_link") == 2
     listed = await session.call("everything__resources")

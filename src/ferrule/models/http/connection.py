@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from math import inf
 from typing import NamedTuple, cast
 
@@ -280,7 +280,10 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class ConnectionPool:
-    """Idle connections of one event loop, by origin. Not shared between loops or threads."""
+    """Idle connections of one event loop, by origin. Not shared between loops or threads.
+
+    It is closed with its loop at the latest, if the loop is ended as `asyncio.run` ends it.
+    """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -288,6 +291,7 @@ class ConnectionPool:
         self._buffer = memoryview(bytearray(READ_SIZE))
         self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
+        self._end_of_loop: AsyncGenerator[None] | None = None
 
     async def acquire(self, origin: Origin, timeout: float, *, new: bool = False) -> Connection:
         """Return the youngest idle connection, or a new one.
@@ -311,7 +315,21 @@ class ConnectionPool:
         async with asyncio.timeout(timeout):
             connection = await connect(self._loop, origin, self._tls, self._buffer)
         self._open.add(connection)
+        if self._end_of_loop is None:
+            self._end_of_loop = self._close_at_end_of_loop()
+            await anext(self._end_of_loop)
         return connection
+
+    async def _close_at_end_of_loop(self) -> AsyncGenerator[None]:
+        """Close the pool when the loop shuts its asynchronous generators down, as its last work.
+
+        A loop has no other hook for its end, and whoever asks a model once closes nothing.
+        """
+        try:
+            yield
+        finally:
+            self._end_of_loop = None
+            await self.close()
 
     async def release(self, origin: Origin, connection: Connection) -> None:
         """End the exchange: keep the connection if it is clean, else close it before returning."""
@@ -331,6 +349,9 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close every connection, including those in use."""
+        if self._end_of_loop is not None:
+            await self._end_of_loop.aclose()
+            return
         connections = self._open
         self._open = set()
         self._idle = {}

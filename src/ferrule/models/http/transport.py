@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
@@ -112,8 +111,9 @@ class ResponseStream:
 class Transport:
     """Connections to model servers, kept and reused. May be shared by model clients; close it once.
 
-    There is one pool per event loop, made on first use. Connections cannot move between loops, so
-    close the transport in each loop it was used in. Cancelling any method closes the connection it
+    There is one pool per event loop, made on first use: connections cannot move between loops.
+    `close` closes the pool of the loop it is awaited in; `asyncio.run` closes the pool of the loop
+    that it ends. Cancelling any method closes the connection it
     used before the cancellation propagates.
 
     Args:
@@ -141,9 +141,7 @@ class Transport:
         self._proxy = proxy
         self._ca_file = ca_file
         self._cached_ssl_context: ssl.SSLContext | None = None
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectionPool] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._parsed_urls: dict[str, tuple[SplitResult, Origin]] = {}
 
     async def post(
@@ -273,6 +271,8 @@ class Transport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            for ended in [other for other in self._pools if other.is_closed()]:
+                del self._pools[ended]
             pool = self._pools[loop] = ConnectionPool(self._ssl_context)
         return pool
 
