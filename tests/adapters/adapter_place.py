@@ -52,12 +52,14 @@ class Place:
 
     def agent(self, *more: Any, **permissions: Any) -> Agent[None, str]:
         allowed = permissions.pop("allow", ("Read(**)",))
+        hooks = permissions.pop("hooks", ())
         return Agent(
             "scripted:none",
             [*FILE_TOOLS, wait_for_ever, draw, *more],
             workspace=self.workspace,
             permissions=Permissions(allow=allowed, deny=("Read(secret/**)",), **permissions),
             storage=Storage(journal=self.folder / "journal.db", user="ada"),
+            hooks=hooks,
         )
 
     def written(self, name: str = "done.txt") -> str | None:

@@ -10,12 +10,21 @@ import pytest
 pytest.importorskip("agents", reason="the OpenAI Agents SDK is not installed here")
 
 from adapter_place import READ, THE_RUN, WHAT_THE_JOURNAL_SAYS, WRITE, Place, outcomes
-from agents import Agent, RunConfig, Runner, RunState
+from agents import (
+    Agent,
+    InputGuardrailTripwireTriggered,
+    OutputGuardrailTripwireTriggered,
+    RunConfig,
+    Runner,
+    RunState,
+)
 from agents.items import ToolCallItem, ToolCallOutputItem
 from agents.stream_events import RunItemStreamEvent
 from agents.testing import ScriptedModel, assistant_message, function_call
+from pydantic import BaseModel
 
-from ferrule.adapters.openai_agents import guard
+from ferrule.adapters.openai_agents import GuardedAgentTools, guard
+from ferrule.hooks import Action, CompletionPost, OutputPost, TurnStart, block, hook, modify
 from ferrule.testing import RecordingApprover
 
 QUIET = RunConfig(tracing_disabled=True)
@@ -147,3 +156,105 @@ async def test_arguments_that_are_no_json_or_do_not_fit_are_told_to_the_model(pl
     said = outputs(result)
     assert "parse_error" in said["cut"] and "validation_failed" in said["unknown"]
     assert len(place.calls("s")) == 2
+
+
+# ---- guardrails
+
+
+@hook("turn.start")
+def no_secrets(message: TurnStart) -> Action | None:
+    return block("nobody asks for that") if "password" in message.text else None
+
+
+@hook("completion.post")
+def no_promises(answer: CompletionPost) -> Action | None:
+    return block("that is a promise") if "I promise" in answer.text else None
+
+
+@hook("output")
+def no_debts(answer: OutputPost) -> Action | None:
+    return block("debts are not answered") if answer.value["balance"] < 0 else None
+
+
+def guarded_helper(guarded: GuardedAgentTools, says: str, **options: Any) -> Agent[Any]:
+    model = ScriptedModel([[assistant_message(says)]])
+    return Agent(
+        "helper",
+        model=model,
+        tools=guarded.tools,
+        input_guardrails=[*guarded.input_guardrails],
+        output_guardrails=[*guarded.output_guardrails],
+        **options,
+    )
+
+
+@pytest.mark.proves("adapters.guardrails")
+@pytest.mark.parametrize(
+    "given",
+    [
+        "the password, please",
+        [{"role": "user", "content": [{"type": "input_text", "text": "the password, please"}]}],
+    ],
+)
+async def test_a_message_that_a_hook_refuses_trips_before_the_model_is_asked(
+    place: Place, given: Any
+) -> None:
+    async with guard(place.agent(hooks=[no_secrets]), session="s") as guarded:
+        helper = guarded_helper(guarded, "done")
+        with pytest.raises(InputGuardrailTripwireTriggered) as tripped:
+            await Runner.run(helper, given, run_config=QUIET)
+        said = str(tripped.value.guardrail_result.output.output_info)
+        assert "no_secrets" in said and "nobody asks for that" in said
+        assert isinstance(helper.model, ScriptedModel) and not helper.model.calls
+        passed = await Runner.run(helper, "the time, please", run_config=QUIET)
+    assert passed.final_output == "done"
+
+
+@pytest.mark.proves("adapters.guardrails")
+async def test_an_answer_that_a_hook_refuses_trips(place: Place) -> None:
+    async with guard(place.agent(hooks=[no_promises]), session="s") as guarded:
+        with pytest.raises(OutputGuardrailTripwireTriggered) as tripped:
+            await Runner.run(guarded_helper(guarded, "I promise it"), "go", run_config=QUIET)
+        assert "that is a promise" in str(tripped.value.guardrail_result.output.output_info)
+        passed = await Runner.run(guarded_helper(guarded, "It is so"), "go", run_config=QUIET)
+    assert passed.final_output == "It is so"
+
+
+class Account(BaseModel):
+    balance: int
+
+
+@pytest.mark.proves("adapters.guardrails")
+async def test_a_typed_answer_that_a_hook_refuses_trips(place: Place) -> None:
+    async with guard(place.agent(hooks=[no_debts]), session="s") as guarded:
+        for balance, is_refused in ((-1, True), (1, False)):
+            said = json.dumps({"balance": balance})
+            helper = guarded_helper(guarded, said, output_type=Account)
+            if is_refused:
+                with pytest.raises(OutputGuardrailTripwireTriggered):
+                    await Runner.run(helper, "go", run_config=QUIET)
+            else:
+                result = await Runner.run(helper, "go", run_config=QUIET)
+                assert result.final_output == Account(balance=1)
+
+
+@pytest.mark.proves("adapters.guardrails")
+async def test_a_change_that_cannot_be_made_and_a_hook_that_fails_trip_too(place: Place) -> None:
+    @hook("turn.start")
+    def rewrite(message: TurnStart) -> Action:
+        return modify({"text": "something else"})
+
+    @hook("turn.start")
+    def fail(message: TurnStart) -> Action:
+        raise ValueError("no")
+
+    for number, broken in enumerate((rewrite, fail)):
+        async with guard(place.agent(hooks=[broken]), session=f"s{number}") as guarded:
+            with pytest.raises(InputGuardrailTripwireTriggered):
+                await Runner.run(guarded_helper(guarded, "done"), "go", run_config=QUIET)
+
+
+async def test_without_hooks_nothing_trips(place: Place) -> None:
+    async with guard(place.agent(), session="s") as guarded:
+        result = await Runner.run(guarded_helper(guarded, "done"), "go", run_config=QUIET)
+    assert result.final_output == "done"

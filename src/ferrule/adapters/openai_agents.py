@@ -9,6 +9,10 @@ A call that waits for an approval is an interruption of the run (`result.interru
 answer counts for these arguments alone: `always_approve=True` approves nothing else. The journal
 then has the call twice, as not run and as run.
 
+`guarded.input_guardrails` and `guarded.output_guardrails` are the SDK's, and trip where a hook of
+the agent refuses: the message (`turn.start`), and the text (`completion.post`) or the typed value
+(`output`) that a run ends with. They cannot change what they see, so a hook that would trips them.
+
 A failure is what the model reads, as the SDK does it. Pictures and documents are the SDK's own
 outputs; a sound is described.
 """
@@ -18,9 +22,20 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Unpack
 
-from agents import FunctionTool, RunContextWrapper, ToolOutputFileContent, ToolOutputImage
+from agents import Agent as AgentsAgent
+from agents import (
+    FunctionTool,
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+    RunContextWrapper,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    TResponseInputItem,
+)
 from agents.tool import Tool as AgentsTool
 from agents.tool import ToolOutputText
 from agents.tool_context import ToolContext
@@ -28,6 +43,8 @@ from agents.tool_context import ToolContext
 from ferrule.core.calls import ToolResult
 from ferrule.core.media import MediaReference
 from ferrule.engine.agent import Agent
+from ferrule.engine.hooks.events import CompletionPost, OutputPost, Payload, TurnStart, json_value
+from ferrule.engine.session import Session
 from ferrule.tools.definition import Tool
 
 from .approvals import PendingApproval
@@ -39,17 +56,61 @@ __all__ = ["guard"]
 FRAMEWORK = "openai-agents"
 
 
+@dataclass(slots=True)
+class GuardedAgentTools(GuardedTools[AgentsTool]):
+    """What `guard` gives: function tools, and guardrails that ask the agent's hooks."""
+
+    input_guardrails: list[InputGuardrail[Any]]
+    output_guardrails: list[OutputGuardrail[Any]]
+
+
 @asynccontextmanager
 async def guard(
     agent: Agent[Any, Any], **options: Unpack[GuardOptions]
-) -> AsyncGenerator[GuardedTools[AgentsTool]]:
+) -> AsyncGenerator[GuardedAgentTools]:
     """Open a session of an agent and give its tools as function tools.
 
     Raises as `guard.open_guarded_session`.
     """
     async with open_guarded_session(agent, FRAMEWORK, **options) as guarded:
         tools = [_make_tool(guarded, name, tool) for name, tool in guarded.tools.items()]
-        yield GuardedTools[AgentsTool](guarded.session, [*tools])
+        before, after = _make_guardrails(guarded.session)
+        yield GuardedAgentTools(guarded.session, [*tools], [before], [after])
+
+
+def _make_guardrails(session: Session[Any]) -> tuple[InputGuardrail[Any], OutputGuardrail[Any]]:
+    async def judge(payload: Payload) -> GuardrailFunctionOutput:
+        refused = await session.ask_hooks(payload)
+        return GuardrailFunctionOutput(refused, tripwire_triggered=bool(refused))
+
+    async def judge_input(
+        context: RunContextWrapper[Any],
+        agent: AgentsAgent[Any],
+        given: str | list[TResponseInputItem],
+    ) -> GuardrailFunctionOutput:
+        return await judge(TurnStart(_read_message(given)))
+
+    async def judge_output(
+        context: RunContextWrapper[Any], agent: AgentsAgent[Any], output: Any
+    ) -> GuardrailFunctionOutput:
+        if isinstance(output, str):
+            return await judge(CompletionPost(text=output))
+        return await judge(OutputPost(json_value(output)))
+
+    # Beside the model the SDK would run tools before it hears that the message is refused.
+    before = InputGuardrail[Any](judge_input, name="ferrule", run_in_parallel=False)
+    return before, OutputGuardrail[Any](judge_output, name="ferrule")
+
+
+def _read_message(given: str | list[TResponseInputItem]) -> str:
+    """Return the last message of the person: those before it were judged in their own runs."""
+    if isinstance(given, str):
+        return given
+    said = [one for one in given if one.get("role") == "user"]
+    content: Any = said[-1].get("content", "") if said else ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "input_text")
 
 
 def _make_tool(guarded: GuardedSession, name: str, tool: Tool) -> FunctionTool:

@@ -412,6 +412,21 @@ class Session(Generic[OutputT]):
         if flush:
             self.flush()
 
+    async def ask_hooks(self, payload: hooks.Payload) -> str:
+        """Ask this session's hooks about an event of a loop that is not the session's own.
+
+        What they would change is not changed: whoever asks cannot, so a change is a refusal.
+
+        Returns:
+            Why they refuse it, with the hook's name; "" if they do not.
+        """
+        extension = next(
+            (one for one in self.driver.extensions if isinstance(one, hooks.SessionHooks)), None
+        )
+        if extension is None:
+            return ""
+        return await extension.judge(payload)
+
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher

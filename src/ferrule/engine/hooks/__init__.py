@@ -14,11 +14,18 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .chain import Hooks
-    from .events import EventHook
+    from .events import EventHook, Payload
+    from .session_hooks import SessionHooks
     from .stepping import Step
 
-__all__ = ["EventHook", "Hooks", "Step"]
+__all__ = ["EventHook", "Hooks", "Payload", "SessionHooks", "Step"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {".chain": ("Hooks",), ".events": ("EventHook",), ".stepping": ("Step",)}
+    __name__,
+    {
+        ".chain": ("Hooks",),
+        ".events": ("EventHook", "Payload"),
+        ".session_hooks": ("SessionHooks",),
+        ".stepping": ("Step",),
+    },
 )

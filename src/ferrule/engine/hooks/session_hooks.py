@@ -21,7 +21,16 @@ from ferrule.models.client import Exchange
 from .call_adapter import order_call_hooks
 from .call_hooks import Hook, HookBlocked
 from .chain import Hooks, Outcome
-from .events import EventHook, Failed, OutputPost, SessionEnd, SessionStart, TurnEnd, TurnStart
+from .events import (
+    EventHook,
+    Failed,
+    OutputPost,
+    Payload,
+    SessionEnd,
+    SessionStart,
+    TurnEnd,
+    TurnStart,
+)
 from .exchange import HookedExchange
 
 if TYPE_CHECKING:
@@ -89,6 +98,20 @@ class SessionHooks(DriverExtension):
 
     async def _end(self) -> None:
         await self.hooks.fire(SessionEnd())
+
+    async def judge(self, payload: Payload) -> str:
+        """Ask about an event of another loop. Return why it is refused, "" if it is not."""
+        await self.start()
+        outcome = await self.hooks.fire(payload)
+        self._add_context(outcome)
+        changes = outcome.payload.as_dict() != payload.as_dict()
+        refused = outcome.blocked or (
+            "a hook would change it, which is not possible here" if changes else ""
+        )
+        if refused:
+            self.driver.log.notice("hook", f"`{payload.event}` was refused: {refused}")
+            self.driver.log.flush()
+        return refused
 
     # ---- turns
 
