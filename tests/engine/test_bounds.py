@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ferrule.engine.result_bounds import bound_text, jsonable
+from ferrule.core.json_conversion import to_json_value
+from ferrule.engine.result_bounds import bound_text
 
 OUTPUT_CAP = 64 * 1024
 
@@ -50,14 +51,14 @@ class Order(BaseModel):
     ],
 )
 def test_values_of_programs_become_json(value: Any, form: Any) -> None:
-    assert jsonable(value) == form
+    assert to_json_value(value) == form
 
 
 @pytest.mark.proves("bounds.json-forms")
 @pytest.mark.parametrize("value", [b"bytes", object(), {"deep": [b""]}, (n for n in ()), Point])
 def test_what_has_no_honest_json_form_is_refused_with_its_type(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be written as JSON"):
-        jsonable(value)
+        to_json_value(value)
 
 
 @pytest.mark.proves("bounds.cut-at-64-kib")

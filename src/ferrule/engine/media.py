@@ -17,6 +17,7 @@ from typing import Any, cast
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError, ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.core.json_conversion import to_json_value
 from ferrule.core.media import Content, Media, MediaOptions, MediaReference, load_media
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
@@ -25,7 +26,6 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
-from .result_bounds import jsonable
 from .threads import run_blocking
 
 FETCH_SECONDS = 60.0
@@ -134,7 +134,7 @@ class SessionMedia:
                 media.append(self._keep(part))
                 shown.append(media[-1].describe())
             else:
-                shown.append(part if isinstance(part, str) else encode_json(jsonable(part)))
+                shown.append(part if isinstance(part, str) else encode_json(to_json_value(part)))
         text = "\n".join(shown)
         return text, tuple([replace(one, at=len(text)) for one in media])
 

@@ -4,43 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from ferrule.core.calls import encode_json
-
-
-def jsonable(value: Any) -> Any:
-    """Return a value as JSON values.
-
-    Text and JSON values stay as they are; dataclasses, models, sets, paths and the like are
-    converted.
-
-    Raises:
-        TypeError: The value has no faithful JSON form (bytes, open files, arbitrary objects).
-    """
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value)
-        return {str(key): jsonable(item) for key, item in items.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [jsonable(item) for item in cast("list[Any]", value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    other: Any = value
-    if isinstance(other, Enum):
-        return jsonable(other.value)
-    if hasattr(other, "model_dump"):
-        return other.model_dump(mode="json")
-    if hasattr(other, "isoformat"):
-        return other.isoformat()
-    if hasattr(other, "__fspath__"):
-        return str(other.__fspath__())
-    raise TypeError(
-        f"a {type(value).__name__} cannot be written as JSON; return text, numbers, lists or dicts"
-    )
+from ferrule.core.json_conversion import to_json_value
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,12 +24,12 @@ class Bounded:
 
 
 def bound_text(value: Any, cap: int) -> Bounded:
-    """Convert a value to JSON (`jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
+    """Convert a value to JSON, cut to `cap` bytes of UTF-8 on a character boundary."""
     if type(value) is int:
         text = int.__repr__(value)
     else:
         if type(value) is not str:
-            value = jsonable(value)
+            value = to_json_value(value)
         text = value if isinstance(value, str) else encode_json(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())

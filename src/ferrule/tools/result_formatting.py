@@ -11,7 +11,6 @@ they are.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Any, Literal, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.json_conversion import to_json_value
 
 from .definition import Tool, misfit_notice
 from .toolset import Tools, settings_by_position
@@ -134,25 +134,8 @@ def _display_field(name: str, value: Any, indent: str) -> str:
 def _encode(tool: Tool, value: Any) -> tuple[Any, str]:
     """Return a handler's value as JSON types, and a notice if it does not fit the output schema."""
     if tool.output is None:
-        return _to_json_types(value), ""
+        return to_json_value(value), ""
     encoded, problems = tool.output.encode(value)
     if problems:
-        return _to_json_types(value), f"\n{misfit_notice(tool, problems)}"
+        return to_json_value(value), f"\n{misfit_notice(tool, problems)}"
     return encoded, ""
-
-
-def _to_json_types(value: Any) -> Any:
-    """Convert tuples, sets, dataclasses and pydantic models into JSON types."""
-    if isinstance(value, Mapping):
-        return {
-            str(key): _to_json_types(item) for key, item in cast("Mapping[Any, Any]", value).items()
-        }
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_to_json_types(item) for item in cast("Iterable[Any]", value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _to_json_types(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-        }
-    dump: Any = getattr(value, "model_dump", None)
-    return dump(mode="json") if dump else value

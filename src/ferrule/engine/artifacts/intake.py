@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.identity import Identity
+from ferrule.core.json_conversion import to_json_value
 from ferrule.core.limits import OUTPUT_CAP, Limits
-from ferrule.engine.result_bounds import Bounded, bound_text, jsonable
+from ferrule.engine.result_bounds import Bounded, bound_text
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import Exchange
 from ferrule.models.leak_check import LeakCheckedExchange
@@ -119,7 +120,7 @@ class ArtifactIntake:
         def put() -> tuple[Artifact, HeadAndTail]:
             if isinstance(value, str):
                 return self._store(tool, _encode_pieces(value), "text/plain", who)
-            known = jsonable(value)
+            known = to_json_value(value)
             return self._store(
                 tool, _encode_pieces(encode_json(known)), "application/json", who, known
             )

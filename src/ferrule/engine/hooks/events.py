@@ -32,17 +32,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from dataclasses import KW_ONLY, field, fields, is_dataclass, replace
-from datetime import date, time, timedelta
-from decimal import Decimal
+from dataclasses import KW_ONLY, field, fields, replace
 from difflib import get_close_matches
-from enum import Enum
-from pathlib import PurePath
-from typing import Any, ClassVar, Literal, Self, cast
-from uuid import UUID
+from typing import Any, ClassVar, Literal, Self
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.json_conversion import to_json_value
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import AnswerStop, PermissionMode, RunStop
 from ferrule.tools.definition import Tool
@@ -505,24 +501,12 @@ def json_value(value: Any) -> Any:
 
     Raises NotJson for what has no such form: no hook could check it.
     """
-    if isinstance(value, Enum):
-        return json_value(value.value)
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {
-            str(key): json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()
-        }
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [json_value(item) for item in cast("list[Any]", value)]
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return json_value(dump(mode="json"))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: json_value(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, (date, time, timedelta, PurePath, UUID, Decimal)):
-        return str(value)
-    raise NotJson(f"a value of the type {type(value).__name__} cannot be shown to a hook")
+    try:
+        return to_json_value(value)
+    except TypeError as error:
+        raise NotJson(
+            f"a value of the type {type(value).__name__} cannot be shown to a hook: {error}"
+        ) from error
 
 
 def _require_type(news: dict[str, Any], name: str, kind: type) -> None:
