@@ -799,8 +799,9 @@ async def test_a_cancelled_run_is_settled_and_the_session_goes_on() -> None:
     running = asyncio.create_task(session.run("go"))
     await begun.wait()
     assert session.cancel() is True and session.cancel() is False
-    with pytest.raises(RunCancelled):
+    with pytest.raises(RunCancelled) as cancelled:
         await running
+    assert (cancelled.value.code, cancelled.value.exit_code) == ("cancelled", 130)
     assert not running.cancelled() and not session.is_busy
     assert [str(result.error_type) for result in session.results()] == ["cancelled"]
     assert (await session.run("again")).text == "later"

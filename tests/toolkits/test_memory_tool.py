@@ -74,6 +74,23 @@ async def test_notes_are_kept_in_a_folder_of_their_own(folder: Path) -> None:
     await session.close()
 
 
+@pytest.mark.proves("shapes.memory")
+@pytest.mark.parametrize(
+    ("before", "line", "after"),
+    [("a\nb", 2, "a\nb\nnew\n"), ("a\nb", 1, "a\nnew\nb"), ("a\nb\n", 2, "a\nb\nnew\n")],
+)
+async def test_what_is_inserted_is_a_line_of_its_own(
+    folder: Path, before: str, line: int, after: str
+) -> None:
+    (folder / "a").write_text(before)
+    session = make_agent(folder).session()
+    result = await session.call(
+        "memory", command="insert", path="/memories/a", insert_line=line, insert_text="new"
+    )
+    assert result.success and (folder / "a").read_text() == after
+    await session.close()
+
+
 @pytest.mark.proves("shapes.memory-paths")
 @pytest.mark.parametrize(
     "path",
@@ -82,6 +99,7 @@ async def test_notes_are_kept_in_a_folder_of_their_own(folder: Path) -> None:
         "/memories/a/../../outside.txt",
         "/memories/./a",
         "/memories//etc/passwd",
+        "/memories/a//outside.txt",
         "/memoriesx/a",
         "/etc/passwd",
         "../outside.txt",
