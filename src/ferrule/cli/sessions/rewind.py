@@ -71,9 +71,7 @@ def fork(session: str, run: int | None) -> int:
 @click.option("--diff", "shows_diff", is_flag=True, help="Only show the changes, as one diff.")
 @click.option("--force", is_flag=True, help="Also restore files that something else has changed.")
 @click.option("--yes", is_flag=True, help="Restore without asking.")
-def rewind(
-    session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes: bool
-) -> int:
+def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes: bool) -> int:
     """Restore the files that a session's tools and commands changed since a run, and fork it there.
 
     Files that no tool may touch stay as they are. Exit code 3: some files were left alone.

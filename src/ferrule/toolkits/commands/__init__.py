@@ -6,6 +6,7 @@
     runner              from a call to a running command, with every check in order
     request, plan, policy, verdict                     the checks
     output_folding      an output as a terminal leaves it: progress, colours, repetitions
+    equal_diagnostics   what a checker says of many places, said once with all of them
     output_reduction    test runners, compilers and installers, reduced to failures and summaries
     output_families     what of their outputs is noise, and what is not
     shell_state         the folder and variables that one command leaves to the next
