@@ -192,7 +192,11 @@ class Endpoint:
             return request
         answer = format_plain_answer(request, known.peer.version, begun.outcome())
         del known.begun[request.id]
-        headers = [(b"content-type", b"application/json"), (_SESSION, session)]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer)).encode()),
+            (_SESSION, session),
+        ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
         return True
