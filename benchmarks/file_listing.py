@@ -78,14 +78,18 @@ async def _measure(root: Path, fd: str) -> None:
         workspace=root,
         permissions=Permissions(allow=["Read(**)", "git_command"]),
     )
-    async with agent.session() as session:
+    session = agent.session()
+    try:
         await _compare(session, root, "file_tree", {"path": "src"}, [fd, ".", "src"])
         most = {"path": "src", "max_entries": 5000}
         await _compare(session, root, "file_tree", most, [fd, ".", "src"])
         listing = [fd, "--no-ignore", "--max-depth", "1", ".", "flat"]
         await _compare(session, root, "list_files", {"path": "flat"}, listing)
-        status = {"subcommand": "status", "args": "--short"}
+        status = {"subcommand": "status", "args": ["--short"]}
         await _compare(session, root, "git_command", status, ["git", "status", "--short"])
+    finally:
+        await session.close()
+        await agent.close()
 
 
 async def _compare(
