@@ -118,6 +118,9 @@ many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)
 
+file-listing: $(READY) ## `file_tree`, `list_files` and `git_command` on 100,000 files beside fd and git (ARGS="--fd PROGRAM")
+	$(BIN)/python benchmarks/file_listing.py $(ARGS)
+
 code-index: $(READY) ## the code index: languages, files a second, memory, freshness, and ten questions about Django beside search alone
 	test -d build/code-index/django || $(BIN)/python -m pip install --quiet --no-deps --target build/code-index 'django==5.2.19'
 	$(BIN)/python benchmarks/code_index.py build/code-index --questions
