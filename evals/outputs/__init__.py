@@ -5,5 +5,6 @@
 
 A scripted model gives each type's value in each manner. What comes out is the right value, the right
 error, or a fault; a wrong value is the worst of them. Modules: `types_asked`, `manners`, `play`; the
-same over a socket, with peers: `server`, `worker`, `peers`.
+same over a socket, with peers: `server`, `worker`, `peers`. What values cost while they arrive:
+`partial`.
 """

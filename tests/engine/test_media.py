@@ -257,6 +257,40 @@ class TestMemoryStore(ArtifactConformance):
         return MemoryArtifactStore()
 
 
+def change_bytes(folder: Path, before: bytes, after: bytes) -> None:
+    """Change what is kept, as somebody who can write to the disk would."""
+    kept = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes() == before]
+    assert len(kept) == 1
+    kept[0].chmod(0o600)
+    kept[0].write_bytes(after)
+
+
+@pytest.mark.proves("media.kept-once", "media.run-again")
+def test_bytes_that_were_changed_on_the_disk_are_neither_sent_nor_run_again(tmp_path: Path) -> None:
+    storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
+    model = Scripted([says("one"), says("two")])
+    agent = Agent(model, storage=storage)
+    whole = make_png(7, 3)
+
+    async def story() -> str:
+        session = agent.session()
+        await session.run([Image(whole)])
+        await session.close()
+        change_bytes(tmp_path / "artifacts", whole, whole[:-1] + b"!")
+        session = agent.resume(session.id)
+        await session.run("and?")
+        await session.close()
+        return session.id
+
+    records = list(agent.journal.records(asyncio.run(story())))
+    with pytest.raises(ProviderError, match="its bytes were changed"):
+        seen(model, 1, 0)
+    again = Scripted([says("a dog")], model="scripted:other")
+    with pytest.raises((ConfigError, ProviderError), match=r"changed|not those of its hash"):
+        asyncio.run(rerun(Recording.of(records), agent, model=again))
+    assert again.asks == []
+
+
 @pytest.mark.proves("media.run-again")
 def test_a_session_with_pictures_is_run_again_with_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(make_png(7, 3))
