@@ -199,8 +199,11 @@ notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)
 
-outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value
-	PYTHONPATH=evals $(BIN)/python -m outputs
+outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value; then with peers on one server (ARGS="--alone")
+	PYTHONPATH=evals $(BIN)/python -m outputs $(ARGS)
+
+partial-values: $(READY) ## what partial values of an answer of 200 KB cost, beside one validation and beside Pydantic AI's
+	PYTHONPATH=evals $(BIN)/python -m outputs.partial
 
 extract: $(READY) ## 60 small texts into flat schemas by the embedded model, by grammar and by prompt: fields right, seconds
 	$(BIN)/ferrule models pull smollm2

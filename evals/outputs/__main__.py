@@ -1,4 +1,8 @@
-"""Print the table: right ends of all output types, by manner and mode, streamed and not."""
+"""Print the tables: right ends of all output types, by manner and mode, streamed and not.
+
+The first is of a scripted model in this process. The second is of one server, which Ferrule, Pydantic
+AI and Instructor ask, each in an environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,26 @@ import click
 from ferrule.models.output_modes import OUTPUT_MODES
 
 from .manners import MANNERS
+from .peers import compare
 from .play import play
 from .types_asked import ASKED
 
 
-def main() -> int:
-    """Play every case. Return 1 if one ended otherwise than it must."""
+@click.command()
+@click.option("--alone", is_flag=True, help="Without the peers: nothing is installed.")
+@click.option("--every", default=1, help="Each n-th case of the table with the peers.")
+def main(alone: bool, every: int) -> None:
+    """Play every case. Exit with 1 if one of Ferrule's ended otherwise than it must."""
+    is_right = play_all()
+    if not alone:
+        table, ends = compare(every)
+        click.echo(f"\n{table}")
+        is_right = is_right and set(ends) == {"right"}
+    sys.exit(0 if is_right else 1)
+
+
+def play_all() -> bool:
+    """Play every case in this process. Return whether all ended as they must."""
     began = time.perf_counter()
     ends: Counter[str] = Counter()
     faults: list[str] = []
@@ -42,8 +60,8 @@ def main() -> int:
     )
     for fault in dict.fromkeys(faults):
         click.echo(fault)
-    return 1 if faults else 0
+    return not faults
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -37,6 +37,10 @@ from ferrule.cli.entry import main
 main()
 """
 SCRIPT = json.dumps([{"say": "done"}] * 20)
+PICTURES = 48 << 20
+"""The most bytes of a request where pictures come in base64."""
+UPLOADS = 33 << 20
+"""The most bytes of a form with files."""
 LISTS = json.dumps([{"call": [{"tool": "list_files", "arguments": {}}]}, {"say": "done"}] * 20)
 
 Sent = dict[str, Any]
@@ -52,6 +56,8 @@ class Interface:
     look: Callable[[], Sent]
     """A request that does nothing, and is answered with 200."""
     needs: str
+    most: int
+    """The most bytes that the body of that request may have."""
     script: str = SCRIPT
     options: tuple[str, ...] = ("--allow", "Read")
     port: int = 0
@@ -129,6 +135,7 @@ def all_interfaces() -> list[Interface]:
             lambda: posted("/playground", b"text=go", **form),
             lambda: got("/runs"),
             "jinja2",
+            UPLOADS,
             LISTS,
         ),
         Interface(
@@ -137,6 +144,7 @@ def all_interfaces() -> list[Interface]:
             lambda: said_to_agent("SendMessage", {"message": message}),
             lambda: said_to_agent("GetTask", {"id": "none"}),
             "a2a",
+            PICTURES,
         ),
         Interface(
             "ag-ui",
@@ -144,6 +152,7 @@ def all_interfaces() -> list[Interface]:
             lambda: said_in_thread("", "go"),
             lambda: said_in_thread("look"),
             "starlette",
+            8 << 20,
             LISTS,
         ),
         Interface(
@@ -152,6 +161,7 @@ def all_interfaces() -> list[Interface]:
             lambda: posted("/v1/chat/completions", chat),
             lambda: got("/v1/models"),
             "starlette",
+            PICTURES,
         ),
         Interface(
             "mcp",
@@ -159,6 +169,7 @@ def all_interfaces() -> list[Interface]:
             lambda: spoken_to("tools/call", name="list_files", arguments={}),
             lambda: spoken_to("tools/list"),
             "mcp",
+            1 << 20,
         ),
     ]
 

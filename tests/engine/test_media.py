@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.artifact_conformance import ArtifactConformance
 from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png, make_wav
+from ferrule.tools.media_types import MediaInvalid, detect_type
 
 
 @tool
@@ -153,6 +155,41 @@ def test_what_cannot_be_given_to_a_model_is_a_clear_error(part: Image, said: str
     assert model.asks == []
 
 
+def encode_picture(form: str, *, frames: int = 1) -> bytes:
+    """A picture as Pillow writes it: 64 x 48, of many colours."""
+    pillow = pytest.importorskip("PIL.Image", reason="Pillow writes these formats")
+    pictures = [pillow.effect_noise((64, 48), 50 + place) for place in range(frames)]
+    written = io.BytesIO()
+    more = {"save_all": True, "append_images": pictures[1:]} if frames > 1 else {}
+    pictures[0].save(written, format=form, **more)
+    return written.getvalue()
+
+
+@pytest.mark.proves("media.attacks")
+@pytest.mark.parametrize("form", ["JPEG", "WEBP"])
+def test_pictures_that_another_program_wrote_are_taken_whole_and_refused_cut(form: str) -> None:
+    whole = encode_picture(form)
+    found = detect_type(whole, "it")
+    assert (found.mime, found.width, found.height) == (f"image/{form.lower()}", 64, 48)
+    for length in (len(whole) // 2, len(whole) - 2):
+        with pytest.raises(MediaInvalid, match="cut off"):
+            detect_type(whole[:length], "it")
+
+
+@pytest.mark.proves("media.attacks")
+def test_a_webp_that_moves_is_refused() -> None:
+    with pytest.raises(MediaInvalid, match="animated"):
+        detect_type(encode_picture("WEBP", frames=3), "it")
+
+
+@pytest.mark.proves("media.attacks")
+def test_a_link_with_a_protected_name_is_refused_whatever_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(make_png())
+    (tmp_path / ".env").symlink_to(tmp_path / "p.png")
+    with pytest.raises(ConfigError, match="secrets"):
+        Agent(Scripted([])).run_sync([Document.from_path(tmp_path / ".env")])
+
+
 @pytest.mark.proves("media.attacks")
 def test_paths_stay_in_the_workspace_and_protected_names_are_refused(tmp_path: Path) -> None:
     inside = tmp_path / "work"
@@ -255,6 +292,40 @@ class TestMemoryStore(ArtifactConformance):
 
     def open_store(self) -> MemoryArtifactStore:
         return MemoryArtifactStore()
+
+
+def change_bytes(folder: Path, before: bytes, after: bytes) -> None:
+    """Change what is kept, as somebody who can write to the disk would."""
+    kept = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes() == before]
+    assert len(kept) == 1
+    kept[0].chmod(0o600)
+    kept[0].write_bytes(after)
+
+
+@pytest.mark.proves("media.kept-once", "media.run-again")
+def test_bytes_that_were_changed_on_the_disk_are_neither_sent_nor_run_again(tmp_path: Path) -> None:
+    storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
+    model = Scripted([says("one"), says("two")])
+    agent = Agent(model, storage=storage)
+    whole = make_png(7, 3)
+
+    async def story() -> str:
+        session = agent.session()
+        await session.run([Image(whole)])
+        await session.close()
+        change_bytes(tmp_path / "artifacts", whole, whole[:-1] + b"!")
+        session = agent.resume(session.id)
+        await session.run("and?")
+        await session.close()
+        return session.id
+
+    records = list(agent.journal.records(asyncio.run(story())))
+    with pytest.raises(ProviderError, match="its bytes were changed"):
+        seen(model, 1, 0)
+    again = Scripted([says("a dog")], model="scripted:other")
+    with pytest.raises((ConfigError, ProviderError), match=r"changed|not those of its hash"):
+        asyncio.run(rerun(Recording.of(records), agent, model=again))
+    assert again.asks == []
 
 
 @pytest.mark.proves("media.run-again")

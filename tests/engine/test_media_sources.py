@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,17 @@ def test_a_picture_is_scaled_only_where_it_was_asked_for() -> None:
     ("data", "said"),
     [
         pytest.param(
+            # Its screen has 300 x 1 pixels and its only picture 300 x 60000.
+            b"GIF89a"
+            + struct.pack("<HHBBB", 300, 1, 0x80, 0, 0)
+            + bytes(6)
+            + b","
+            + struct.pack("<HHHHB", 0, 0, 300, 60_000, 0)
+            + b"\x02\x01\x00\x00;",
+            "two different sizes",
+            id="two sizes",
+        ),
+        pytest.param(
             make_png()[:16] + b"\0\0\x22\0" * 2 + make_png()[24:], "at most 50000000", id="bomb"
         ),
         pytest.param(
@@ -227,16 +239,23 @@ def test_a_model_without_vision_gets_the_text_of_a_picture_through_the_gate(
     assert write_as_text("How much?", [shown], refusal).endswith("TOTAL 99\n</document>")
 
 
-def test_a_model_that_sees_is_shown_the_picture_itself(tmp_path: Path) -> None:
+@pytest.mark.proves("media.ocr-when-asked")
+@pytest.mark.parametrize("vision", [True, None])
+def test_a_model_that_may_see_is_shown_the_picture_itself(
+    tmp_path: Path, vision: bool | None
+) -> None:
     reader = Reader()
+    model = Scripted([says("ok")], capabilities=Capabilities(True, True, vision=vision))
     agent = Agent(
-        Scripted([says("ok")]),
+        model,
         [ocr],
         workspace=tmp_path,
         resources=[reader, MediaOptions(ocr=True)],
+        permissions=Permissions(allow=["vision::ocr"]),
     )
     agent.run_sync([Image(make_png())])
     assert reader.read == []
+    assert pictures_of(model) == [make_png()]
 
 
 def test_where_no_text_can_be_read_the_run_ends_before_the_request() -> None:

@@ -7,9 +7,10 @@ import json
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
+import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
@@ -54,6 +55,16 @@ class Row(TypedDict):
     count: int
 
 
+class Note(TypedDict):
+    text: NotRequired[str]
+    count: NotRequired[int]
+
+
+class OwnNote(typing_extensions.TypedDict, total=False):
+    text: str
+    count: typing_extensions.Required[int]
+
+
 def parts(output: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The values after each character of the text."""
     monkeypatch.setattr(partial_values, "FIRST_STEP", 1)
@@ -94,6 +105,9 @@ def test_texts_grow_and_numbers_and_choices_come_whole(monkeypatch: pytest.Monke
     [
         (Point, '{"label":"here","x":5}', Point(None, "here")),  # pyright: ignore[reportArgumentType]
         (Row, '{"count":5,"key":"a"}', {"count": 5, "key": "a"}),
+        (Note, '{"count":5,"text":"a"}', {"count": 5, "text": "a"}),
+        (OwnNote, '{"count":5,"text":"a"}', {"count": 5, "text": "a"}),
+        (list[OwnNote], '{"value":[{"count":5},{"text":"a', [{"count": 5}, {"text": "a"}]),
         (list[int], '{"value":[10,20,30]}', [10, 20]),
         (list[str], '["a","b"]', ["a", "b"]),
         (set[str], '{"value":["a","b"]}', {"a", "b"}),

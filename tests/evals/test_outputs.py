@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 from outputs.manners import MANNERS, Manner
+from outputs.peers import Case
 from outputs.play import play
+from outputs.server import ManneredServer
 from outputs.types_asked import ASKED
+from outputs.worker import Ferrule
+from outputs.worker import play as play_over_socket
 
 from ferrule.models.output_modes import OUTPUT_MODES
 
@@ -20,3 +24,17 @@ def test_no_manner_leads_to_a_wrong_value(manner: Manner) -> None:
         mode = OUTPUT_MODES[(first + number) % 4]
         end = play(asked, manner, mode, streamed=bool((first + number // 4) % 2))
         assert end == "right", f"{asked.name}, {mode}"
+
+
+@pytest.mark.proves("outputs.table")
+async def test_no_manner_of_a_model_on_a_server_leads_to_a_wrong_value() -> None:
+    modes = ("schema", "tool", "prompt", "grammar")
+    async with ManneredServer() as server:
+        library = Ferrule(server.url)
+        for manner in range(len(MANNERS)):
+            for number in range(manner % 5, len(ASKED), 5):
+                place = manner + number
+                case = Case(number, manner, modes[place % 4], stream=bool(place // 4 % 2))
+                end = await play_over_socket(library, case._asdict(), f"{manner}-{number}")
+                assert end == "right", case
+        await library.close()

@@ -6,6 +6,7 @@ import asyncio
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -217,6 +218,43 @@ def test_what_a_protocol_does_not_take_is_an_error_before_the_request(
     with pytest.raises(ProviderError) as caught:
         check_media(protocol, one)
     assert caught.value.code == code
+
+
+@pytest.mark.proves("media.results-never-end-a-run")
+def test_what_a_tool_returned_and_a_protocol_does_not_take_is_named_and_the_rest_is_sent() -> None:
+    sound = load("audio", "audio/wav", make_wav(), 4, "a.wav")
+    history: list[Message] = [
+        UserMessage("record"),
+        AssistantMessage("", (ToolCall("t00000001", "math::add", "{}"),)),
+        ToolMessage("t00000001", "math::add", "done", media=(replace(sound, in_result=True),)),
+    ]
+    sent = send(lambda url: Anthropic("claude-x", base_url=url, api_key="k"), history)
+    (result,) = sent["messages"][2]["content"]
+    done, shown = (one["text"] for one in result["content"])
+    assert done == "done"
+    assert "[not shown: [audio a.wav: audio/wav" in shown
+    assert "takes no audio/wav" in shown
+
+
+@pytest.mark.proves("media.each-protocol")
+def test_what_a_person_gave_and_a_protocol_does_not_take_ends_the_run_unsent() -> None:
+    sound = load("audio", "audio/wav", make_wav(), 6)
+    requests: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        requests.append(request)
+        return Reply(status=400, json={"error": {"message": "no"}})
+
+    async def story() -> None:
+        async with asyncio.timeout(20), HttpDouble(answer) as server:
+            client = Anthropic("claude-x", base_url=server.url, api_key="k")
+            exchange = client.open("", [], ModelOptions())
+            with pytest.raises(ProviderError, match="takes no audio/wav"):
+                await exchange.ask([UserMessage("listen", (sound,))])
+            await client.close()
+
+    asyncio.run(story())
+    assert requests == []
 
 
 def test_a_model_without_vision_is_an_error_and_nothing_is_sent() -> None:

@@ -4,7 +4,8 @@
     tool      an output tool, which the model calls with the value
     grammar   the reply is constrained by the server; where there are tools, the value is asked for
               once the model calls none any more
-    prompt    the schema is described in the system text, and the value is read out of the reply
+    prompt    the answer is described at the end of each message, and the value is read out of the
+              reply
 
 Whatever the mode, the engine checks the value: a provider's promise is not relied upon. A mode that
 the provider refuses falls to the next one, which is reported as a notice.
@@ -17,9 +18,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.core.messages import Message
+from ferrule.core.messages import Message, UserMessage
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Capabilities, Exchange, OutputModeOption, Sink, ToolSpec
 from ferrule.models.openai.strict_schema import compile_strict
@@ -29,6 +31,16 @@ OUTPUT_MODES = ("schema", "tool", "grammar", "prompt")
 
 OUTPUT_TOOL = "final_answer"
 """The name of the output tool, unless another tool has it."""
+
+_TEXT_TOO = "Text that is not JSON is a valid answer, too."
+_PLACEHOLDERS = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+}
+_MAX_CHOICES = 8
+"""Most choices that a form lists."""
 
 _REFUSALS = ("schema_unsupported", "tools_unsupported", "http_400", "http_422", "http_501")
 """Codes of a ProviderError that may mean that the provider does not know a mode."""
@@ -92,11 +104,62 @@ def describe_output(output: OutputFormat, mode: str, tool: str) -> str:
         return ""
     if mode == "tool":
         return f"When you know the answer, give it by calling the tool `{tool}`, and only then."
-    text = " Text that is not JSON is a valid answer, too." if output.takes_text else ""
+    if mode == "prompt" and write_form(output.schema):
+        # A small model repeats a schema that it reads. The form says the same at the end.
+        return ""
+    text = f" {_TEXT_TOO}" if output.takes_text else ""
     return (
         "# Answering\n\nThe answer, once you know it, is one JSON value that fits this JSON "
         f"Schema, with nothing before or after it:\n{output.schema_json}{text}"
     )
+
+
+def remind_of_output(output: OutputFormat, *, has_tools: bool) -> str:
+    """Return the line at the end of each message that says how to answer in mode `prompt`.
+
+    It is the same for every message, so that what was sent before stays a prefix of what is sent.
+    """
+    form = write_form(output.schema)
+    what = f"one JSON object of this form and nothing else: {form}"
+    if not form:
+        what = "one JSON value that fits the JSON Schema above, and nothing else."
+    start = "Once you know the answer, give it as" if has_tools else "Answer with"
+    text = f"\n{_TEXT_TOO}" if output.takes_text else ""
+    return f"{start} {what}{text}"
+
+
+def write_form(schema: Mapping[str, Any]) -> str:
+    """Return a schema as an object with a placeholder for each value, such as `{"age": <number>}`.
+
+    Return "" if that would not say all that the schema does.
+    """
+    fields = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
+    required = cast("Sequence[str]", schema.get("required") or ())
+    if schema.get("type") != "object" or set(required) != set(fields):
+        return ""
+    if not set(schema) <= {"type", "properties", "required", "additionalProperties"}:
+        return ""
+    members: list[str] = []
+    for name, field in fields.items():
+        placeholder = _write_placeholder(field)
+        if not placeholder:
+            return ""
+        members.append(f"{encode_json(name)}: <{placeholder}>")
+    return f"{{{', '.join(members)}}}" if members else ""
+
+
+def _write_placeholder(field: Mapping[str, Any]) -> str:
+    """Return what is to stand in a form for a value; "" for what a few words cannot say."""
+    if not set(field) <= {"type", "enum", "description"}:
+        return ""
+    choices = cast("Sequence[Any]", field.get("enum") or ())
+    words = _PLACEHOLDERS.get(str(field.get("type")), "")
+    if choices:
+        words = " or ".join(encode_json(one) for one in choices[:_MAX_CHOICES])
+    if not words or len(choices) > _MAX_CHOICES:
+        return ""
+    description = field.get("description")
+    return f"{words}: {description}" if description else words
 
 
 class OutputExchange:
@@ -132,6 +195,7 @@ class OutputExchange:
         self._inner: Exchange | None = None
         self._works = False
         self._strict: Mapping[str, Any] | None = None
+        self._reminded: dict[int, tuple[Message, Message]] = {}
         self.notices: list[tuple[str, str]] = []
 
     @property
@@ -185,6 +249,8 @@ class OutputExchange:
             return await inner.ask(history, tools=tools, schema=strict, sink=sink)
         if mode in ("schema", "grammar") and not self._has_tools:
             return await inner.ask(history, tools=False, schema=schema, sink=sink)
+        if mode == "prompt":
+            history = [self._remind(message) for message in history]
         answer = await inner.ask(history, tools=tools, sink=sink)
         if mode == "tool":
             return self._take_value(answer)
@@ -196,6 +262,20 @@ class OutputExchange:
         value = await inner.ask(history, tools=False, schema=schema, sink=sink)
         usage = answer.usage + value.usage
         return replace(value, text=answer.text, output=value.text, usage=usage)
+
+    def _remind(self, message: Message) -> Message:
+        """Return a person's message with the reminder; any other as it is.
+
+        The same message gives the same object, so that its encoding is used again.
+        """
+        if not isinstance(message, UserMessage):
+            return message
+        known = self._reminded.get(id(message))
+        if known is None or known[0] is not message:
+            reminder = remind_of_output(self._output, has_tools=self._has_tools)
+            known = (message, replace(message, text=f"{message.text}\n\n{reminder}"))
+            self._reminded[id(message)] = known
+        return known[1]
 
     async def _ask_for_last_answer(
         self, inner: Exchange, history: Sequence[Message], sink: Sink | None

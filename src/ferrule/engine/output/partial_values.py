@@ -14,9 +14,20 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from jiter import from_json
+from typing_extensions import ReadOnly, is_typeddict
 
 from ferrule.tools.pydantic_schemas import make_portable
 
@@ -26,7 +37,9 @@ FIRST_STEP = 32
 """Characters that must arrive before the text is parsed the first time, and between two times."""
 
 EARLY_LENGTH = 8_192
-"""Up to this length, text is parsed when it has grown by a quarter; later, when it has doubled."""
+"""Up to this length, text is parsed when it has grown by a quarter; later, when it is two and a half
+times as long.
+"""
 
 NOTHING: Any = object()
 """Stands for a value that has not arrived."""
@@ -57,7 +70,7 @@ class PartialValues:
         if self._length < self._next:
             return NOTHING
         is_early = self._length < EARLY_LENGTH
-        step = max(FIRST_STEP, self._length // 4) if is_early else self._length
+        step = max(FIRST_STEP, self._length // 4) if is_early else self._length * 3 // 2
         self._next = self._length + step
         self._text = "".join(self._pieces)
         self._pieces = [self._text]
@@ -75,9 +88,11 @@ class PartialValues:
         if self._output.is_wrapped and isinstance(found, dict):
             members = cast("dict[str, Any]", found)
             found = members.get(VALUE, NOTHING) if set(members) <= {VALUE} else members
-        if found is NOTHING or found == self._last:
+        # A long text that has grown so much shows more; comparing it would cost too much.
+        is_early = self._length < EARLY_LENGTH
+        if found is NOTHING or (is_early and found == self._last):
             return NOTHING
-        self._last = found
+        self._last = found if is_early else NOTHING
         return self._node.take(found, last=True)
 
 
@@ -205,18 +220,36 @@ class _Record:
     build: Callable[[dict[str, Any]], Any]
 
 
+_RECORDS: dict[type, _Record | None] = {}
+
+
 def _read_record(hint: Any) -> _Record | None:
-    if is_typeddict(hint):
-        return _Record(get_type_hints(hint, include_extras=True), dict)
     if not isinstance(hint, type):
         return None
+    record = cast("type[Any]", hint)
+    if record not in _RECORDS:
+        _RECORDS[record] = _describe_record(record)
+    return _RECORDS[record]
+
+
+def _describe_record(hint: type[Any]) -> _Record | None:
+    if is_typeddict(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        return _Record({name: _drop_qualifiers(one) for name, one in hints.items()}, dict)
     if dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint, include_extras=True)
         names = [one.name for one in dataclasses.fields(hint) if one.init]
         return _Record(
             {name: hints[name] for name in names}, lambda got: _make_dataclass(hint, got)
         )
-    return _read_model(cast("type", hint))
+    return _read_model(hint)
+
+
+def _drop_qualifiers(hint: Any) -> Any:
+    """Return the type of a typed dict's member, without what says whether it must be there."""
+    while get_origin(hint) in (NotRequired, Required, ReadOnly):
+        hint = get_args(hint)[0]
+    return hint
 
 
 def _read_model(hint: type) -> _Record | None:

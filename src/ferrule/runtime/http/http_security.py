@@ -9,7 +9,7 @@ An ASGI application around another one. The inner application runs only if all o
 * It carries a bearer token, except for paths that are open for reading; or, for people with
   browsers, what `sign_in.py` requires; or, inside another application, what that application's
   own sign-in says (`mounting.py`).
-* Its body has at most `most` bytes and is complete within `BODY_SECONDS`.
+* Its body has, and declares, at most `max_body` bytes and is complete within `BODY_SECONDS`.
 
 The application finds the sender in `scope["state"]["visitor"]`. All responses carry `HEADERS`: no
 page runs scripts but ours, and none can be framed. Web sockets are refused.
@@ -206,7 +206,7 @@ class HttpGuard:
             return
         scope.setdefault("state", {})["visitor"] = visitor
         most = self._most if isinstance(self._most, int) else self._most(scope["path"])
-        body = await read_body(receive, most)
+        body = await read_body(scope, receive, most)
         if isinstance(body, tuple):
             await send_text(send, *body)
         elif self._browsers is not None and not self._browsers.is_from_our_page(
@@ -290,8 +290,14 @@ def _digest(token: bytes) -> bytes:
     return sha256(token).digest()
 
 
-async def read_body(receive: Receive, most: int) -> bytes | tuple[int, str]:
-    """Read the body of a request. Return it, or a status and the reason why it is refused."""
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | tuple[int, str]:
+    """Read the body of a request. Return it, or a status and the reason why it is refused.
+
+    A body that is declared to be too large is refused before anything of it is read.
+    """
+    too_large = 413, f"the body has more than {most} bytes"
+    if any(_read_length(one) > most for one in header_values(scope, b"content-length")):
+        return too_large
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -301,11 +307,17 @@ async def read_body(receive: Receive, most: int) -> bytes | tuple[int, str]:
                     return 400, "the body ended before it was complete"
                 body += message.get("body", b"")
                 if len(body) > most:
-                    return 413, f"the body has more than {most} bytes"
+                    return too_large
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
         return 408, "the body did not arrive in time"
+
+
+def _read_length(declared: bytes) -> int:
+    """Return the length that a header declares; 0 for one that is no number, which is not ours."""
+    # Digits alone, and few enough that a number of a thousand of them costs nothing.
+    return int(declared[:20]) if declared.isdigit() else 0
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:

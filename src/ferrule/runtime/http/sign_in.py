@@ -144,7 +144,7 @@ class BrowserSignIn:
         self, whose: Callable[[bytes], Principal | None], scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Respond to `/login` and `/logout`, for anybody."""
-        body = await read_body(receive, _MOST_FORM)
+        body = await read_body(scope, receive, _MOST_FORM)
         if isinstance(body, tuple):
             await send_text(send, *body)
         elif scope["path"] == LOGIN:

@@ -37,6 +37,8 @@ from .signed_card import sign_card
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
 MAX_TASKS_KEPT = 256
+MAX_BODY = 48 * 1024 * 1024
+"""Most bytes of a request: its parts can be pictures and documents in base64."""
 
 
 _UNREAD = "[a file, which is not read]"
@@ -116,6 +118,7 @@ class A2aServer:
             token=token,
             hosts=accepted_hosts(host, port, self.url),
             open_paths=[CARD_PATH],
+            max_body=MAX_BODY,
         )
 
     async def run(self, listening: socket | None = None) -> int:

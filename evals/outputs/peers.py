@@ -1,0 +1,135 @@
+"""The same types, manners and modes for Ferrule and its peers, on one server (`server`).
+
+Peers live in environments of their own, made once by `benchmarks/peers/envs.py`. The ends are
+explained in `worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .manners import MANNERS
+from .server import ManneredServer
+from .types_asked import ASKED
+
+EVALS = Path(__file__).resolve().parents[1]
+REQUIRES = {
+    "pydantic-ai": ("pydantic-ai-slim[openai]==2.68.0",),
+    "instructor": ("instructor==1.17.0",),
+}
+MODES = ("schema", "tool", "prompt")
+ENDS = ("right", "wrong value", "value", "no value", "not taken")
+
+
+class Case(NamedTuple):
+    """A run of every library."""
+
+    type: int
+    manner: int
+    mode: str
+    stream: bool
+
+
+class Figures(NamedTuple):
+    """How often each end came in each mode, and the seconds of all runs."""
+
+    ends: Counter[tuple[str, str]]
+    faults: Counter[str]
+    seconds: float
+
+
+def list_cases(every: int = 1) -> Iterator[Case]:
+    """Yield all cases, or each `every`-th."""
+    cases = (
+        Case(number, manner, mode, stream)
+        for manner in range(len(MANNERS))
+        for number in range(len(ASKED))
+        for mode in MODES
+        for stream in (False, True)
+    )
+    for place, case in enumerate(cases):
+        if place % every == 0:
+            yield case
+
+
+def find_pythons() -> dict[str, str]:
+    """Return the interpreter of each library, in environments that are made where they lack."""
+    sys.path.insert(0, str(EVALS.parent / "benchmarks/peers"))
+    from envs import make, python
+
+    found = {"ferrule": sys.executable}
+    for name, requires in REQUIRES.items():
+        own = f"outputs-{name}"
+        make(own, list(requires), False)
+        found[name] = str(python(own))
+    return found
+
+
+async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figures:
+    """Play all cases with one library, in a process of its own."""
+    variables = {**os.environ, "PYTHONPATH": str(EVALS), "PYDANTIC_AI_NO_UPDATE_CHECK": "1"}
+    pipe = asyncio.subprocess.PIPE
+    command = (program, "-m", "outputs.worker", name, url)
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=variables)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ends: Counter[tuple[str, str]] = Counter()
+    faults: Counter[str] = Counter()
+    began = time.perf_counter()
+    try:
+        for case in cases:
+            process.stdin.write(json.dumps(case._asdict()).encode() + b"\n")
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+            if not line.startswith(b"@@"):
+                raise SystemExit(f"{name} ended at {case}: {line!r}")
+            end = str(json.loads(line[2:])["end"])
+            ends[(case.mode, end)] += 1
+            if end not in ("right", "not taken"):
+                faults[f"{end}: {MANNERS[case.manner].name}"] += 1
+    finally:
+        process.stdin.close()
+        await process.wait()
+    return Figures(ends, faults, time.perf_counter() - began)
+
+
+async def measure_all(pythons: dict[str, str], cases: list[Case]) -> dict[str, Figures]:
+    """Play all cases with all libraries, one library after the other."""
+    found: dict[str, Figures] = {}
+    for name, program in pythons.items():
+        async with ManneredServer() as server:
+            found[name] = await measure(name, program, server.url, cases)
+    return found
+
+
+def format_table(figures: dict[str, Figures]) -> str:
+    """Return the table: how runs ended, by library and mode."""
+    lines = ["| library | mode | runs | " + " | ".join(ENDS) + " |"]
+    lines.append("|---|---|" + "--:|" * (len(ENDS) + 1))
+    for name, found in figures.items():
+        for mode in MODES:
+            counts = [found.ends[(mode, end)] for end in ENDS]
+            cells = " | ".join(str(count) for count in counts)
+            lines.append(f"| {name} | {mode} | {sum(counts)} | {cells} |")
+    lines.append("")
+    for name, found in figures.items():
+        shown = ", ".join(f"{fault} {count}" for fault, count in found.faults.most_common(6))
+        lines.append(f"{name}: {found.seconds:.0f} s; most often not right: {shown or 'nothing'}")
+    return "\n".join(lines)
+
+
+def compare(every: int) -> tuple[str, dict[str, Any]]:
+    """Return the table of all libraries, and the ends of Ferrule by name."""
+    figures = asyncio.run(measure_all(find_pythons(), list(list_cases(every))))
+    ends: Counter[str] = Counter()
+    for (_, end), count in figures["ferrule"].ends.items():
+        ends[end] += count
+    return format_table(figures), dict(ends)

@@ -1,0 +1,188 @@
+"""The bytes of requests, one golden file for each client and feature.
+
+A file is what the client sends, byte for byte; each is checked by the types of the provider's own
+SDK where it has one (Ollama's is not installed here: its files are compared alone). After a change
+that is meant, `FERRULE_WRITE_GOLDEN=1` writes the files again; the checks hold all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+from test_media import history
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.messages import Message, UserMessage
+from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.bedrock.client import Bedrock
+from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.cohere.client import Cohere
+from ferrule.models.google.client import Google
+from ferrule.models.ollama.client import Ollama
+from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.responses import OpenAIResponses
+from ferrule.models.registry import PROVIDERS
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.testing.model_client_conformance import ADD, OPTIONS
+
+SAMPLING = ("temperature", "top_p", "top_k")
+GOLDEN = Path(__file__).parent / "golden" / "requests"
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+class Client(NamedTuple):
+    """A client, the check by its provider's types, and the row of its options."""
+
+    make: Callable[[str], ModelClient]
+    sdk: str
+    provider: str
+    has_pdf: bool = True
+
+
+def make_responses(url: str) -> OpenAIResponses:
+    """A client that takes the server for OpenAI's own."""
+    client = OpenAIResponses("gpt-x", base_url=url, api_key="k", strict=True)
+    client.is_openai = True
+    return client
+
+
+CLIENTS = {
+    "anthropic": Client(
+        lambda url: Anthropic("claude-x", base_url=url, api_key="k"), "anthropic", "anthropic"
+    ),
+    "bedrock": Client(
+        lambda url: Bedrock("m", region="eu-west-1", base_url=url, api_key="k"),
+        "botocore",
+        "bedrock",
+    ),
+    "chat": Client(lambda url: OpenAIChat("gpt-x", base_url=url, api_key="k"), "openai", "groq"),
+    "cohere": Client(
+        lambda url: Cohere("command-x", base_url=url, api_key="k"), "cohere", "cohere", False
+    ),
+    "google": Client(
+        lambda url: Google("gemini-3.8-flash", base_url=url, api_key="k"), "google.genai", "google"
+    ),
+    "ollama": Client(lambda url: Ollama("m", base_url=url), "", "ollama", False),
+    "responses": Client(make_responses, "openai", "openai-responses"),
+}
+FEATURES = ("text", "results-with-media", "schema-beside-tools", "schema-alone", "options")
+
+
+def send(name: str, feature: str) -> bytes:
+    """Return the body of the request that a client sends; the server then refuses it."""
+    client = CLIENTS[name]
+    options = ModelOptions()
+    if feature == "options":
+        allowed = PROVIDERS[client.provider].options
+        chosen = {key: value for key, value in OPTIONS.items() if key in allowed}
+        if "service_tier" in chosen:
+            chosen["service_tier"] = "flex"
+        options = ModelOptions(**chosen)
+    messages: list[Message] = [UserMessage("Was ist 1+2? ☃")]
+    if feature == "results-with-media":
+        messages = history(with_pdf=client.has_pdf)
+    schema = SCHEMA if feature.startswith("schema") else None
+
+    def answer(request: Request) -> Reply:
+        if request.target.endswith("/api/show"):
+            return Reply(json={"capabilities": ["completion", "tools", "vision"]})
+        return Reply(status=400, json={"error": {"message": "no"}})
+
+    async def story() -> bytes:
+        async with asyncio.timeout(20), HttpDouble(answer) as server:
+            model = client.make(server.url)
+            exchange = model.open("Be brief.", [ADD], options)
+            with pytest.raises(ProviderError):
+                await exchange.ask(messages, tools=feature != "schema-alone", schema=schema)
+            await model.close()
+            return next(one.body for one in server.requests if "show" not in one.target)
+
+    return asyncio.run(story())
+
+
+def _respell_bytes(asked: dict[str, Any]) -> dict[str, Any]:
+    """Spell base64 as the SDK writes it: the API takes both alphabets."""
+
+    def respell(value: Any) -> Any:
+        if isinstance(value, list):
+            return [respell(one) for one in cast("list[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        members = {name: respell(one) for name, one in cast("dict[str, Any]", value).items()}
+        if "mimeType" in members:
+            members["data"] = members["data"].replace("+", "-").replace("/", "_")
+        return members
+
+    return respell(asked)
+
+
+def _drop_sampling(asked: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the types of the newest SDK have no more, and what older models take."""
+    return {name: one for name, one in asked.items() if name not in SAMPLING}
+
+
+@cache
+def find_check(name: str) -> Callable[[dict[str, Any]], None]:
+    """Return the check by the types of a provider's SDK."""
+    from ferrule.testing import provider_double
+
+    if name == "bedrock":
+        from bedrock_double import check_request as of_bedrock
+
+        return of_bedrock
+    if name == "cohere":
+        from cohere_double import check_request as of_cohere
+
+        return of_cohere
+    if name == "google":
+        from google_double import check_request as of_google
+
+        return lambda asked: of_google(_respell_bytes(asked))
+    if name == "anthropic":
+        return lambda asked: provider_double.check_messages(_drop_sampling(asked))
+    checks = {
+        "chat": provider_double.check_chat,
+        "responses": provider_double.check_responses,
+    }
+    return checks.get(name, lambda asked: None)
+
+
+@pytest.mark.proves("model-client.golden-requests")
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_request_is_its_golden_file_and_fits_the_sdks_types(name: str, feature: str) -> None:
+    sdk = CLIENTS[name].sdk
+    if sdk:
+        pytest.importorskip(sdk, reason="its types say what is legal")
+    sent = send(name, feature)
+    find_check(name)(json.loads(sent))
+    path = GOLDEN / name / f"{feature}.json"
+    if os.environ.get("FERRULE_WRITE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sent)
+    assert sent == path.read_bytes()
+
+
+@pytest.mark.proves("model-client.golden-requests")
+@pytest.mark.parametrize("name", [name for name in CLIENTS if CLIENTS[name].sdk])
+def test_the_types_refuse_what_the_provider_would(name: str) -> None:
+    pytest.importorskip(CLIENTS[name].sdk, reason="its types say what is legal")
+    asked = json.loads((GOLDEN / name / "text.json").read_bytes())
+    check = find_check(name)
+    check(asked)
+    member = "contents" if "contents" in asked else "input" if "input" in asked else "messages"
+    for wrong in ({**asked, "unknown_97": 1}, {**asked, member: [{"role": "nobody"}]}):
+        with pytest.raises(Exception):  # noqa: B017  each SDK has its own kinds
+            check(wrong)
