@@ -282,7 +282,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     diagnostics = _make_diagnostics(settings, workspace, gate, confine)
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
-    shipped_tools = load_shipped_tools(settings["tools.packs"])
     shipped_tools = load_shipped_tools(settings["tools.packs"], ocr=settings["media.ocr"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
