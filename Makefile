@@ -65,6 +65,9 @@ promises: $(READY) ## what is promised, what proves it, and what is put off
 bench: $(READY) ## what Ferrule itself costs
 	$(BIN)/python benchmarks/run.py
 
+first-answer: $(READY) ## `ferrule run` of one question to a stub, from start to end (ARGS="--llm ENV/bin/llm": beside `llm`)
+	$(BIN)/python benchmarks/first_answer.py $(ARGS)
+
 bench-peers: ## what others cost, beside Ferrule, in environments of their own (an hour)
 	$(PYTHON) benchmarks/peers/envs.py
 	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
