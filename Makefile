@@ -194,6 +194,9 @@ ag-ui-client: $(READY) ## the client of AG-UI from npm, in an environment of its
 notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
 	$(BIN)/python docs/make_notebook.py
 
+axe: $(READY) ## axe-core, from npm, looks at every page of the console in Chromium, wide and narrow, light and dark
+	$(BIN)/python evals/console_axe.py
+
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)
 
