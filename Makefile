@@ -65,6 +65,9 @@ promises: $(READY) ## what is promised, what proves it, and what is put off
 bench: $(READY) ## what Ferrule itself costs
 	$(BIN)/python benchmarks/run.py
 
+first-answer: $(READY) ## `ferrule run` of one question to a stub, from start to end (ARGS="--llm ENV/bin/llm": beside `llm`)
+	$(BIN)/python benchmarks/first_answer.py $(ARGS)
+
 bench-peers: ## what others cost, beside Ferrule, in environments of their own (an hour)
 	$(PYTHON) benchmarks/peers/envs.py
 	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
@@ -195,6 +198,9 @@ ag-ui-client: $(READY) ## the client of AG-UI from npm, in an environment of its
 
 notebook: $(READY) ## execute examples/notebook.ipynb and keep its outputs
 	$(BIN)/python docs/make_notebook.py
+
+axe: $(READY) ## axe-core, from npm, looks at every page of the console in Chromium, wide and narrow, light and dark
+	$(BIN)/python evals/console_axe.py
 
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ferrule import Agent, Scripted, Storage, tool
+from ferrule.core.errors import ConfigError
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing import calls, says
 
@@ -46,5 +47,23 @@ async def test_a_session_that_never_asked_a_model_is_not_open() -> None:
     await session.call("large")
     [info] = agent.journal.sessions()
     assert (info.runs, info.state) == (0, "unused")
+    await session.close()
+    await agent.close()
+
+
+@pytest.mark.proves("sessions.unused")
+@pytest.mark.parametrize("model", ["gpt-4o", "gemini:gemini-3", "openai:gpt-5.2"])
+async def test_a_run_whose_model_cannot_be_used_has_failed_and_is_not_open(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    agent = Agent(model, [large])
+    session = agent.session()
+    with pytest.raises(ConfigError):
+        await session.run("go")
+    [info] = agent.journal.sessions()
+    assert (info.runs, info.state) == (1, "failed")
+    assert await session.resume() is None
     await session.close()
     await agent.close()

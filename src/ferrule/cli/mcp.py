@@ -229,7 +229,7 @@ def import_servers(
         added[name] = {**entry, **{key: list(value) for key, value in opened.items() if value}}
         _print(f"+ {name}, from {place}", err=True)
     if not added:
-        click.echo("nothing to import", err=True)
+        click.echo(f"nothing to import; looked into {_describe_sources(sources)}", err=True)
         return 0
     write_entries(added)
     return _approve_all(settings, yes)
@@ -257,6 +257,16 @@ def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str,
     for one in found:
         for name, entry in one.entries.items():
             yield str(one.file), name, entry
+
+
+def _describe_sources(sources: tuple[str, ...]) -> str:
+    from ferrule.connectors.mcp.other_programs import PROGRAMS, list_file_names
+
+    files = [source for source in sources if source not in PROGRAMS]
+    programs = tuple(source for source in sources if source in PROGRAMS)
+    if programs or not files:
+        files += list_file_names(programs)
+    return ", ".join(files)
 
 
 def write_entries(entries: dict[str, Any]) -> Path:

@@ -56,17 +56,21 @@ def _describe_model_in_use(settings: Settings) -> str:
 
 
 @models.command()
-@click.argument("model")
+@click.argument("model", default="")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def probe(model: str, as_json: bool) -> None:
     """Show what MODEL supports (yes, no, unknown), the source, and the tool mode it would use.
 
-    If its server does not say whether the model calls tools, a small test request is sent.
+    Without MODEL, this is the model that the settings name. If its server does not say whether the
+    model calls tools, a small test request is sent.
     """
     import asyncio
 
     from ferrule.models.tool_modes.selection import explain_tool_mode
 
+    model = model or load_settings().model
+    if not model:
+        raise click.UsageError("no model is set; name one, or choose one with `ferrule setup`")
     capabilities, tool_mode = asyncio.run(_probe_model(model))
     if as_json:
         # `way` is the name of the tool mode in this format.

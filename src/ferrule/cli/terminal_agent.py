@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.engine.registration.registration import REGISTER_AGENT, REGISTER_HOOK, REGISTER_TOOL
 from ferrule.engine.rule_names import find_tool_problem
 from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
 from ferrule.runtime.assemble import Assembly, assemble, current_user
@@ -64,7 +63,9 @@ def assemble_at_terminal(
         known = [tool.full_name for tool in assembly.agent.catalog]
         if "__" not in name and not any(fnmatchcase(one, name) for one in known):
             detail, hint = find_tool_problem(name, known)
-            if name in (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT):
+            from ferrule.engine.registration.registration import REGISTRATION_TOOLS
+
+            if name in REGISTRATION_TOOLS:
                 hint = "set `tools.register` to true in your own settings to offer it"
             raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
     parts = {part.name: getattr(assembly, part.name) for part in fields(assembly)}

@@ -37,7 +37,7 @@ from ferrule.core.commands import (
     RunCall,
     StopCall,
 )
-from ferrule.core.errors import ProviderError
+from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.machine import Machine
@@ -509,6 +509,10 @@ class Driver:
                 if ended is not None:
                     return ended or await self._ask_exchange(command)
             return self.feed(events.ModelFailed(error.code, error.detail, error.hint))
+        except ConfigError as error:
+            # A name or a key is wrong: the model was never asked, and resuming would not ask it.
+            await self._settle(events.ModelFailed(error.code, error.detail, error.hint))
+            raise
         answer = assign_call_ids(answer, self.machine.call_ids, self.machine.turn)
         if self.budgets is None:
             return self.feed(answer)
@@ -680,7 +684,9 @@ class Driver:
         )
         return command
 
-    async def _settle(self, event: events.Cancelled | events.LimitHit) -> FinishRun | None:
+    async def _settle(
+        self, event: events.Cancelled | events.LimitHit | events.ModelFailed
+    ) -> FinishRun | None:
         """End what is open, as the event says, and write it to the journal."""
         ends = (self._finish(one) for one in self.feed(event) if isinstance(one, FinishRun))
         finish = next(ends, None)

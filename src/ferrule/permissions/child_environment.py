@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .command_analysis.program_facts import word_set
@@ -32,13 +33,13 @@ PASSED_ON = word_set("""
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The value of PATH if it is not set, so that programs are always found in the same way."""
 
-_SECRET = re.compile(
+_SECRET = compile_lazily(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|SESSION_ID|PRIVATE|BEARER|_PWD$|_PAT$"
     r"|_AUTH$|^AUTH_|_HEADERS$|_DSN$|DATABASE_URL|WEBHOOK",
     re.IGNORECASE,
 )
 # Each of these makes an allowed program run something else.
-_LOADS_CODE = re.compile(
+_LOADS_CODE = compile_lazily(
     r"LD_.*|DYLD_.*|BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|PS4|SHELLOPTS|BASHOPTS|IFS"
     r"|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|PERL5DB|RUBYOPT|NODE_OPTIONS|GIT_SSH|GIT_SSH_COMMAND"
     r"|GIT_EXTERNAL_DIFF|GIT_PROXY_COMMAND|GIT_CONFIG.*|GIT_EXEC_PATH|GIT_ASKPASS|SSH_ASKPASS"

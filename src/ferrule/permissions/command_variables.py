@@ -16,6 +16,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .child_environment import filter_environment
 from .command_analysis.program_facts import word_set
 
@@ -25,7 +27,7 @@ _HARMLESS = word_set("""
     CARGO_TERM_COLOR GOOS GOARCH CGO_ENABLED LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY
     LC_NUMERIC LC_TIME""")
 
-_TAKES_ORDERS = re.compile(
+_TAKES_ORDERS = compile_lazily(
     # Prefixes of tools that read such variables.
     r"(GIT|PYTHON|PERL\d*|RUBY|GEM|BUNDLE|NODE|NPM|YARN|PNPM|BUN|DENO|PIP|UV|POETRY|CONDA|VIRTUAL"
     r"|CARGO|RUST|GO|CGO|JAVA|_JAVA|JDK|MAVEN|GRADLE|ANT|MAKE|GNUMAKE|CMAKE|NINJA|CC|CXX|CPP|LD"

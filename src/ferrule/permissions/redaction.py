@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.tools.safe_patterns import compile_regex
 
 from .child_environment import is_secret_variable
@@ -43,9 +44,9 @@ MAX_SEARCHES = 16
 MAX_JSON_DEPTH = 4
 """How many levels of JSON inside JSON text are searched as objects; below, JSON is just text."""
 
-_MARK = re.compile(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
+_MARK = compile_lazily(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
 # ASCII: a key that directly follows a letter of another script is still found.
-_FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in SECRET_FORMATS]
+_FORMS = [(form.signs, compile_lazily(form.pattern, re.ASCII)) for form in SECRET_FORMATS]
 _KEY_NAMES = (
     ("api", "key"),
     ("access", "key"),
@@ -76,7 +77,7 @@ _NAMES = (
 )
 # What follows a name in an assignment: `password: x`, `TOKEN=x`, `"api_key": "x"`, also with
 # escaped quotes.
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = compile_lazily(
     r"""\\*["']?[ \t]{0,8}[:=]>?[ \t]{0,8}(?!(?:bearer|basic|digest|token)[ \t]{1,4}\[redacted)"""
     r"""(?:(?P<quote>\\*["'])(?P<quoted>[^\n]*?)(?:(?P=quote)|$)"""
     r"""|(?:(?:bearer|basic|digest|token)[ \t]{1,4})?(?P<bare>[^\s"'`,;&<>(){}\[\]\\]{3,}+))""",

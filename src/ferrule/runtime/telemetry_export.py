@@ -20,7 +20,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine import event_bus
 
 if TYPE_CHECKING:
     from ferrule.engine.telemetry.telemetry import Telemetry
@@ -36,7 +36,7 @@ MOST_MILLISECONDS_AT_EXIT = 3_000
 
 _lock = threading.Lock()
 _started: Telemetry | None = None
-_buses: weakref.WeakSet[Bus] = weakref.WeakSet()
+_buses: weakref.WeakSet[event_bus.Bus] = weakref.WeakSet()
 
 
 def is_export_wanted() -> bool:
@@ -46,7 +46,9 @@ def is_export_wanted() -> bool:
     return any(os.environ.get(name) for name in ENDPOINTS)
 
 
-def export_from(bus: Bus, notice: Callable[[str], None], find_address: Callable[[str], str]) -> Any:
+def export_from(
+    bus: event_bus.Bus, notice: Callable[[str], None], find_address: Callable[[str], str]
+) -> Any:
     """Export what a bus publishes from now on, once for each bus.
 
     Args:

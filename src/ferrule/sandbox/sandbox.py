@@ -16,12 +16,10 @@ import atexit
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ferrule.core.identity import Identity
 
-from .backends.bubblewrap import BubblewrapBackend
-from .backends.landlock import LandlockBackend
-from .backends.namespaces import NamespaceBackend
 from .backends.probes import probe
 from .backends.selection import MissingProtections, SandboxBackend, choose_backend
 from .command import Command, CommandResult
@@ -31,6 +29,9 @@ from .network.proxy import ConnectionAttempt
 from .policy import UNCONFINED, AppliedProtections, SandboxPolicy
 from .running_command import Execution, SandboxSetupFailed
 
+if TYPE_CHECKING:
+    from .backends.namespaces import NamespaceBackend
+
 _ATTEMPTS = 3
 """How often a sandbox is set up for a command.
 
@@ -38,12 +39,22 @@ The workspace can change between the scan of it and the mount.
 """
 
 
-_BACKENDS: dict[str, type[NamespaceBackend]] = {
-    "namespaces": NamespaceBackend,
-    "bubblewrap": BubblewrapBackend,
-    "landlock": LandlockBackend,
-}
-"""Backends by name. `backends.selection` lists the same, and `none`."""
+def _load_backend(name: str) -> type[NamespaceBackend] | None:
+    """Return a backend by its name, None if there is none of this name.
+
+    `backends.selection` lists the same, and `none`. Most processes start no command: the backends
+    and all that they need are loaded with the first sandbox.
+    """
+    from .backends.bubblewrap import BubblewrapBackend
+    from .backends.landlock import LandlockBackend
+    from .backends.namespaces import NamespaceBackend
+
+    backends: dict[str, type[NamespaceBackend]] = {
+        "namespaces": NamespaceBackend,
+        "bubblewrap": BubblewrapBackend,
+        "landlock": LandlockBackend,
+    }
+    return backends.get(name)
 
 
 class Sandbox:
@@ -76,8 +87,9 @@ class Sandbox:
         if policy is not None:
             chosen = backend or choose_backend(policy, probe())
             self._applied = chosen.protections
-            if chosen.name in _BACKENDS:
-                self._confinement = _BACKENDS[chosen.name](policy, on_contact, identity)
+            backend_type = _load_backend(chosen.name)
+            if backend_type is not None:
+                self._confinement = backend_type(policy, on_contact, identity)
             elif chosen.name != "none":
                 raise MissingProtections(
                     (),

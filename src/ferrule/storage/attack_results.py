@@ -7,7 +7,7 @@ version are what they were then. What cannot be read counts as nothing shown.
 from __future__ import annotations
 
 import json
-import platform
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, cast
@@ -21,7 +21,8 @@ _FILE = "sandbox-attacks.json"
 
 def describe_machine() -> str:
     """Return what the results depend on: system, kernel, processor and Ferrule's version."""
-    return f"{sys.platform} {platform.release()} {platform.machine()}, ferrule {__version__}"
+    system = os.uname()
+    return f"{sys.platform} {system.release} {system.machine}, ferrule {__version__}"
 
 
 def read_attack_results() -> dict[str, Any]:

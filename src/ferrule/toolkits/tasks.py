@@ -23,7 +23,7 @@ _MEMORY_KEY = "ferrule.tasks"
 
 
 class Task(TypedDict):
-    """One task as it is shown. Ids are `task_1`, `task_2` ... and are never reused."""
+    """One task. Ids are `task_1`, `task_2` ... and are never reused."""
 
     id: str
     status: Status
@@ -62,9 +62,13 @@ async def add_task(
 
 
 @tool(side_effect="none", risk="safe", parallel=False)
-async def list_tasks(context: Context) -> list[Task]:
+async def list_tasks(context: Context) -> list[dict[str, str]]:
     """List all tasks with their ids and states, in the order they were added."""
-    return [task.copy() for task in _tasks(context).values()]
+    # The type is one that needs no pydantic: this tool alone made every run load it.
+    return [
+        {"id": task["id"], "status": task["status"], "content": task["content"]}
+        for task in _tasks(context).values()
+    ]
 
 
 @tool(side_effect="none", risk="safe", parallel=False, idempotent=True)

@@ -70,11 +70,14 @@ class GuardedServer:
         return Reply(json={**token, "token_type": "Bearer"})
 
 
-async def follow(url: str) -> str:
-    """Do what a browser does whose person agrees. Return what the last page says."""
+async def follow(url: str, **answered: str) -> str:
+    """Do what a browser does whose person agrees, or what the server answered instead.
+
+    Return what the last page says.
+    """
     asked = parse_qs(urlsplit(url).query)
     back = urlsplit(asked["redirect_uri"][0])
-    answer = urlencode({"code": "c-1", "state": asked["state"][0]})
+    answer = urlencode({"state": asked["state"][0], **(answered or {"code": "c-1"})})
     head = f"GET {back.path}?{answer} HTTP/1.1\r\nHost: {back.netloc}\r\n\r\n"
     return await send_to_page(url, head.encode())
 
@@ -174,6 +177,7 @@ async def test_what_else_asks_the_page_of_a_sign_in_does_not_end_it(place: Place
         for data in (
             b"GET /favicon.ico HTTP/1.1\r\nHost: x\r\n\r\n",
             b"GET /callback?error=denied HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /callback?error=access_denied&state=guessed HTTP/1.1\r\nHost: x\r\n\r\n",
             b"\x16\x03\x01\x02\x00 no HTTP\r\n\r\n",
             b"GET /callback?code=stolen HTTP/1.1\r\nHo",
             b"",
@@ -189,12 +193,39 @@ async def test_what_else_asks_the_page_of_a_sign_in_does_not_end_it(place: Place
     assert [page.split("\r\n")[0] for page in pages] == [
         "HTTP/1.1 404 ",
         "HTTP/1.1 404 ",
+        "HTTP/1.1 404 ",
         "",
         "",
         "",
         "HTTP/1.1 200 ",
     ]
     assert [form["code"] for form in guarded.forms] == [["c-1"]]
+
+
+@pytest.mark.proves("mcp.http.sign-in")
+async def test_who_refuses_in_the_browser_is_told_so_at_once(place: Place) -> None:
+    guarded = GuardedServer()
+    pages: list[str] = []
+
+    async def refuse(url: str) -> None:
+        why = "the owner said\u202e no\n\n" + "x" * 1000
+        pages.append(await follow(url, error="access_denied", error_description=why))
+
+    async with HttpDouble(guarded) as double:
+        guarded.url = double.url
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"))
+        filled = fill_variables(server)
+        with pytest.raises(SignInNeeded) as refused:
+            async with asyncio.timeout(30):
+                await sign_in(
+                    server, filled, refuse, lambda auth: probe_server(server, filled, auth)
+                )
+    said = "the sign-in to `docs` was refused: access was denied in the browser (the owner said"
+    assert refused.value.detail.startswith(said)
+    assert "\u202e" not in refused.value.detail
+    assert len(refused.value.detail) < 400
+    assert "Not signed in" in pages[0]
+    assert (guarded.granted, list_kept(place)) == ([], [])
 
 
 @pytest.mark.proves("mcp.http.sign-in")

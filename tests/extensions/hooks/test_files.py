@@ -282,3 +282,21 @@ def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path
             loaded(tmp_path)
         assert words in str(wrong.value)
         assert ".ferrule/hooks.json:1:" in str(wrong.value)
+
+
+@pytest.mark.proves("hook.file-errors")
+def test_an_invalid_file_of_a_person_is_named_where_it_lies_with_what_to_do(tmp_path: Path) -> None:
+    own = tmp_path / "config"
+    (own / "hooks").mkdir(parents=True, mode=0o700)
+    (own / "hooks.json").write_text('{"hooks": ')
+    (own / "hooks" / "bad.md").write_text("no front matter")
+    for file in (own / "hooks.json", own / "hooks" / "bad.md"):
+        file.chmod(0o600)
+    root = tmp_path / "w"
+    root.mkdir()
+    with pytest.raises(ConfigError) as wrong:
+        loaded(root, trust=False, settings_folder=own)
+    assert f"{own}/hooks/bad.md:1:1" in wrong.value.detail
+    assert f"{own}/hooks.json:" in wrong.value.detail
+    assert "not JSON" in wrong.value.detail
+    assert "may be a guard" in wrong.value.hint

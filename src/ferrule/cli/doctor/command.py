@@ -156,7 +156,11 @@ def _check_model() -> Iterable[Finding]:
     from .model_report import report_model
 
     try:
-        return list(report_model(load_settings()))
+        settings = load_settings()
+    except FerruleError:
+        return [Finding("model", "note", "not looked at: the settings are wrong, see below")]
+    try:
+        return list(report_model(settings))
     except FerruleError as error:
         hint = f"; {error.hint}" if error.hint else ""
         return [Finding("model", "bad", f"{error.detail}{hint}")]

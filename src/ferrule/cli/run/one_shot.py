@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from ferrule.cli.live_output import LiveOutput
-from ferrule.cli.setup.dialogue import offer_setup
 from ferrule.cli.terminal import encode_json
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import ErrorType, ToolResult
@@ -48,7 +47,10 @@ async def run_once(
     """
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
-    await offer_setup(options)
+    if not options.get("model"):
+        from ferrule.cli.setup.dialogue import offer_setup
+
+        await offer_setup(options)
     assembly = assemble_at_terminal(options)
     schema = options.get("schema") or options.get("schema_multi")
     if schema:

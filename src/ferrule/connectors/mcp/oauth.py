@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.invisible_characters import escape_invisible
 from ferrule.storage import paths
 
 from .spec import FilledServer, McpServer
@@ -35,6 +36,10 @@ WaitForRedirect = Callable[[], Awaitable[_Redirect]]
 """Waits for what the browser brought back: `(code, state, issuer)`."""
 _MAX_REDIRECTS = 8
 """Redirects of a browser that may wait to be read; a server may want more than one sign-in."""
+
+
+_MAX_REASON = 300
+"""Characters of what a server says of a refusal."""
 
 
 class SignInNeeded(FerruleError):
@@ -210,28 +215,46 @@ async def sign_in(
     Raises:
         FerruleError: Nobody signed in, or the server refused.
     """
-    redirects: asyncio.Queue[_Redirect] = asyncio.Queue(_MAX_REDIRECTS)
+    redirects = _Redirects()
+    refused: list[str] = []
     port = server.oauth.port if server.oauth else 0
     listener = await asyncio.start_server(
         lambda reader, writer: _serve_redirect(reader, writer, redirects), "127.0.0.1", port
     )
+
+    async def show_and_remember(url: str) -> None:
+        redirects.states.update(parse_qs(urlsplit(url).query).get("state", ()))
+        await show_sign_in(url)
+
     try:
         local_port = listener.sockets[0].getsockname()[1]
 
         async def await_redirect() -> _Redirect:
             async with asyncio.timeout(SIGN_IN_SECONDS):
-                return await redirects.get()
+                redirect = await redirects.queue.get()
+            if isinstance(redirect, str):
+                refused.append(redirect)
+                raise SignInNeeded(redirect)
+            return redirect
 
         address = f"http://127.0.0.1:{local_port}/callback"
         await send_request(
             make_auth(
                 server,
                 filled,
-                show_sign_in=show_sign_in,
+                show_sign_in=show_and_remember,
                 wait_for_redirect=await_redirect,
                 redirect_url=address,
             )
         )
+    except FerruleError as error:
+        # The protocol library may have put an error of its own around ours.
+        if refused:
+            raise SignInNeeded(
+                f"the sign-in to `{server.name}` was refused: {refused[0]}",
+                hint=f"`ferrule mcp login {server.name}` asks again",
+            ) from error
+        raise
     except TimeoutError as error:
         raise SignInNeeded(
             f"nobody signed in to `{server.name}` in {SIGN_IN_SECONDS:g} s"
@@ -241,15 +264,57 @@ async def sign_in(
         await listener.wait_closed()
 
 
+class _Redirects:
+    """What the browser brought back and nobody has read yet.
+
+    `states` are those of the addresses that the person was shown. `queue` holds redirects with a
+    code, and the reason of each refusal as a text.
+    """
+
+    def __init__(self) -> None:
+        self.states: set[str] = set()
+        self.queue: asyncio.Queue[_Redirect | str] = asyncio.Queue(_MAX_REDIRECTS)
+
+    def take(self, target: SplitResult) -> str:
+        """Take what a request brings. Return what to tell the person, "" if it is no redirect.
+
+        The library checks the state that comes with a code. A refusal (RFC 6749, 4.1.2.1) has no
+        such check behind it: one with another state would let any page end the sign-in.
+        """
+        query = parse_qs(target.query)
+        state = query.get("state", [None])[0]
+        found: _Redirect | str
+        if target.path != "/callback":
+            return ""
+        if "code" in query:
+            found = (query["code"][0], state, query.get("iss", [None])[0])
+            text = "Signed in. You can close this window."
+        elif "error" in query and state in self.states:
+            found = _describe_refusal(query)
+            text = "Not signed in. You can close this window."
+        else:
+            return ""
+        if not self.queue.full():
+            self.queue.put_nowait(found)
+        return text
+
+
+def _describe_refusal(query: Mapping[str, list[str]]) -> str:
+    """Return why a sign-in was refused: the server's own words, of bounded length and visible."""
+    code = query["error"][0]
+    if code == "access_denied":
+        code = "access was denied in the browser"
+    said = query.get("error_description", [""])[0]
+    reason = f"{code} ({said})" if said else code
+    return escape_invisible(" ".join(reason.split()))[:_MAX_REASON]
+
+
 async def _serve_redirect(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    redirects: asyncio.Queue[_Redirect],
+    redirects: _Redirects,
 ) -> None:
-    """Serve one request of the browser.
-
-    Only the registered path counts; the library checks what the redirect brings.
-    """
+    """Serve one request of the browser. Only the registered path counts."""
     import h11
 
     connection = h11.Connection(h11.SERVER)
@@ -258,15 +323,10 @@ async def _serve_redirect(
             target = await _read_target(connection, reader)
         if target is None:
             return
-        query = parse_qs(target.query)
-        is_redirect = target.path == "/callback" and "code" in query
-        text = "Signed in. You can close this window." if is_redirect else "There is nothing here."
-        writer.write(_encode_answer(connection, 200 if is_redirect else 404, text.encode()))
+        text = redirects.take(target)
+        body = text or "There is nothing here."
+        writer.write(_encode_answer(connection, 200 if text else 404, body.encode()))
         await writer.drain()
-        if is_redirect and not redirects.full():
-            redirects.put_nowait(
-                (query["code"][0], query.get("state", [None])[0], query.get("iss", [None])[0])
-            )
     except (TimeoutError, ConnectionError, ValueError, h11.RemoteProtocolError):
         return  # a browser that went away, or something else; the next request counts
     finally:

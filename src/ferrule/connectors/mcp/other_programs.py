@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -54,9 +55,7 @@ def find_foreign_servers(
     """
     found: list[ForeignServers] = []
     problems: list[str] = []
-    for program, name in _FILES:
-        if programs and program not in programs:
-            continue
+    for program, name in _files_of(programs):
         file = Path(name).expanduser() if name.startswith("~") else folder / name
         if not file.is_file():
             continue
@@ -68,6 +67,22 @@ def find_foreign_servers(
         if entries:
             found.append(ForeignServers(program, file, entries))
     return found, problems
+
+
+def list_file_names(programs: tuple[str, ...] = ()) -> list[str]:
+    """Return the files in which these programs keep servers on this system; all if none is named.
+
+    Relative names are files of a folder.
+    """
+    return [
+        name
+        for _, name in _files_of(programs)
+        if sys.platform == "darwin" or "/Library/" not in name
+    ]
+
+
+def _files_of(programs: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    return (row for row in _FILES if not programs or row[0] in programs)
 
 
 def read_foreign_file(file: Path, folder: Path) -> dict[str, Any]:

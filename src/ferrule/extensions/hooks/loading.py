@@ -53,6 +53,10 @@ from .hook_file import parse_hook, parse_hook_node
 
 _TABLES = ("hooks.json", "hooks.yaml")
 MAX_HOOKS = 200
+_INVALID_HINT = (
+    "a hook may be a guard, so nothing runs without it: correct the file, or remove it if you do "
+    "not need it"
+)
 _CLAUDE_FILE = "settings.json"
 
 
@@ -121,7 +125,10 @@ def load_hooks(
         )
 
     def load(
-        files: Mapping[str, bytes], copies: dict[str, bytes], folder: Path | None = None
+        files: Mapping[str, bytes],
+        copies: dict[str, bytes],
+        folder: Path | None = None,
+        shown_below: str = "",
     ) -> LoadedHooks:
         commands = HookCommandRunner(
             snapshot.workspace,
@@ -131,14 +138,16 @@ def load_hooks(
             variables=_variables(files),
             passed_on=passed_on,
         )
-        return _load(files, commands, tuple(hosts), pool, messages)
+        reading = _Reading(HookAccess(commands, tuple(hosts)), pool)
+        return _load(reading, files, commands, messages, shown_below)
 
     parts: list[LoadedHooks] = []
     if repository_files and is_trusted:
         parts.append(load(repository_files, _hook_folder(snapshot.files)))
     if settings_folder is not None:
         own_files = _own_files(settings_folder)
-        parts.append(load(own_files, _hook_folder(own_files)))
+        shown = f"{settings_folder}/"
+        parts.append(load(own_files, _hook_folder(own_files), shown_below=shown))
     claude_files = _claude_files(claude_folder)
     if claude_files:
         parts.append(load(claude_files, {}, claude_folder))
@@ -155,18 +164,18 @@ def load_hooks(
 
 
 def _load(
+    reading: _Reading,
     files: Mapping[str, bytes],
     commands: HookCommandRunner,
-    hosts: tuple[str, ...],
-    pool: WorkerPool | None,
     turns: CurrentMessages | None,
+    shown_below: str,
 ) -> LoadedHooks:
-    reading = _Reading(HookAccess(commands, hosts), pool)
     for name in sorted(files):
         reading.take(name, files[name])
     hooks = reading.finish(turns or CurrentMessages())
     if reading.problems:
-        raise ConfigError("\n".join(reading.problems), code="hooks")
+        problems = (f"{shown_below}{problem}" for problem in reading.problems)
+        raise ConfigError("\n".join(problems), code="hooks", hint=_INVALID_HINT)
     return LoadedHooks(
         tuple(_with_distinct_names(hooks)),
         tuple(reading.warnings),

@@ -15,14 +15,16 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .program_facts import program_name, word_set
 from .shell_words import Word
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
-_DECLARED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?(?:\+?=(?!\().*)?", re.DOTALL)
-_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
+_PLAIN_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
+_DECLARED = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?(?:\+?=(?!\().*)?", re.DOTALL)
+_NUMBERS = compile_lazily(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
 
-_GIVES_MEANING = re.compile(
+_GIVES_MEANING = compile_lazily(
     r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD|CDPATH"
 )
 """Variables that bash itself runs, expands, or uses to find commands or folders."""
@@ -86,9 +88,9 @@ def find_doubts(words: Sequence[Word]) -> Iterator[str]:
         yield from _find_meaning_changes(program, rest)
 
 
-_REPLACES = re.compile(r"-[A-Za-z0-9]*[Ii]|--rep")
+_REPLACES = compile_lazily(r"-[A-Za-z0-9]*[Ii]|--rep")
 """Options of `xargs` that put what it reads anywhere into its command."""
-_TAKES_VALUE = re.compile(r"-[A-Za-z0-9]*[aEdLnPs]|--[a-z\-]+")
+_TAKES_VALUE = compile_lazily(r"-[A-Za-z0-9]*[aEdLnPs]|--[a-z\-]+")
 """Options of `xargs` whose value may be the next word."""
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .program_facts import word_set
@@ -121,35 +122,35 @@ class Compound:
 Node = Simple | Pipeline | AndOr | Compound
 Script = tuple[Node, ...]
 
-_SKIPPED = re.compile(r"(?:[ \t]|\\\n|#[^\n]*)*")
-_JOINED_ARITHMETIC = re.compile(r"\((?:\\\n)+\(")
+_SKIPPED = compile_lazily(r"(?:[ \t]|\\\n|#[^\n]*)*")
+_JOINED_ARITHMETIC = compile_lazily(r"\((?:\\\n)+\(")
 """What bash reads as `((`: it drops joined lines before it looks for operators."""
-_BARE = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
+_BARE = compile_lazily(r"[^ \t\n;&|()<>\\'\"`$]+")
 """Characters of a word without quotes and expansions."""
-_BETWEEN_QUOTES = re.compile(r'[^"\\`$]+')
+_BETWEEN_QUOTES = compile_lazily(r'[^"\\`$]+')
 _META = " \t\n;&|()<>"
 _END = r"(?=[ \t\n;&|()<>]|\Z)"
 _RESERVED = word_set("""
     if then else elif fi do done case esac while until for select in function time coproc
     { } ! [[ ]]""")
-_RESERVED_HERE = re.compile(
+_RESERVED_HERE = compile_lazily(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|in|function|time|coproc"
     r"|\{|\}|!|\[\[)" + _END
 )
 _OPENS_EXPANSION = ("{", "(", "[")
 _CLOSING = word_set("then else elif fi do done esac }")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
-_REDIRECT = re.compile(
+_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNED = compile_lazily(r"([A-Za-z_][A-Za-z0-9_]*)(\[|\+?=)")
+_REDIRECT = compile_lazily(
     r"(\d+|\{[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]\n]*\])?\})?"
     r"(<<<|<<-|<<|<>|<&|<(?!\()|>>|>\||>&|>(?!\())|(&>>|&>)"
 )
-_PARAMETER = re.compile(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|\d+|[@*#?$!-])?")
-_DELIMITER = re.compile(r"""(?:[^\s;&|()<>'"\\$`\x00-\x1f]|'[^'\n]*'|"[^"\\$`\n]*"|\\[^\n])+""")
-_TILDE = re.compile(r"~[A-Za-z0-9_+.-]*(?=/|[ \t\n;&|()<>]|\Z)")
-_OLD_ARITHMETIC = re.compile(r"\$\[[0-9+*/% -]*\]")
+_PARAMETER = compile_lazily(r"\$\{[#!]?(?:[A-Za-z_][A-Za-z0-9_]*|\d+|[@*#?$!-])?")
+_DELIMITER = compile_lazily(r"""(?:[^\s;&|()<>'"\\$`\x00-\x1f]|'[^'\n]*'|"[^"\\$`\n]*"|\\[^\n])+""")
+_TILDE = compile_lazily(r"~[A-Za-z0-9_+.-]*(?=/|[ \t\n;&|()<>]|\Z)")
+_OLD_ARITHMETIC = compile_lazily(r"\$\[[0-9+*/% -]*\]")
 _EXTENDED = "?*+@!"
-_DUPLICATED = re.compile(r"\d*-?")
+_DUPLICATED = compile_lazily(r"\d*-?")
 _DECLARATIONS = word_set("declare typeset export readonly local")
 _OPERATORS_OF_TESTS = word_set("-v -R -eq -ne -lt -le -gt -ge")
 
@@ -1095,14 +1096,14 @@ class Parser:
             self.at += 2 if here == "\\" else 1
 
 
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_ESCAPED = compile_lazily(r"\\.", re.DOTALL)
 
 
 def _without_newline(escaped: re.Match[str]) -> str:
     return "" if escaped.group() == "\\\n" else escaped.group()
 
 
-_FUNCTION = re.compile(r"[^\s'\"\\$`]+")
+_FUNCTION = compile_lazily(r"[^\s'\"\\$`]+")
 
 
 def _build_parsed_word(builder: WordBuilder, raw: str) -> ParsedWord:
@@ -1118,11 +1119,11 @@ def _build_parsed_word(builder: WordBuilder, raw: str) -> ParsedWord:
 # where names are evaluated, a person is asked.
 
 _VALUE_NAME = r"(?:[A-Za-z_]\w*|[0-9@*#?$!_-])(?:\[(?:[0-9]+|[@*])\])?"
-_PLAIN_EXPANSION = re.compile(
+_PLAIN_EXPANSION = compile_lazily(
     rf"\$\{{#?{_VALUE_NAME}(?:(?::?[-=+?]|##?|%%?|//?|\^\^?|,,?).*|:\s?\d+(?::\d+)?)?\}}",
     re.DOTALL,
 )
-_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,;]*")
+_NUMBERS = compile_lazily(r"[\s\d()+\-*/%<>=!&|^~?:,;]*")
 
 
 def runs_values(kind: str, text: str) -> bool:

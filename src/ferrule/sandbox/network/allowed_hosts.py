@@ -25,20 +25,20 @@ server.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .ip_addresses import Address, describe_address, is_public, parse_address
 
 WEB_PORTS = frozenset({80, 443})
 
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_PORT = re.compile(r"[0-9]{1,5}")
-_AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
+_LABEL = compile_lazily(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = compile_lazily(r"[0-9]+|0x[0-9a-f]*")
+_PORT = compile_lazily(r"[0-9]{1,5}")
+_AMBIGUOUS = compile_lazily("[ßς\u200c\u200d]")
 """The two versions of IDNA write these differently: one text, two hosts."""
 
 

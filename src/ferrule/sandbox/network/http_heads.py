@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .allowed_hosts import split_authority
@@ -25,12 +26,12 @@ HEAD_LIMIT = 65_536
 FIELDS_LIMIT = 256
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_REQUEST = re.compile(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/1\.([01])")
-_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?")
-_FIELD = re.compile(rf"({_TOKEN}):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
-_LENGTH = re.compile(r"[0-9]{1,18}")
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
-_HTTP = re.compile(r"http://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
+_REQUEST = compile_lazily(rf"({_TOKEN}) ([\x21-\x7e]+) HTTP/1\.([01])")
+_STATUS = compile_lazily(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?")
+_FIELD = compile_lazily(rf"({_TOKEN}):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
+_LENGTH = compile_lazily(r"[0-9]{1,18}")
+_CHUNK = compile_lazily(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_HTTP = compile_lazily(r"http://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
 
 _HOP_BY_HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",

@@ -18,6 +18,8 @@ import base64
 import binascii
 import re
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 LIMIT = 2 * 1024 * 1024
 """Bytes. A larger file counts as secret.
 
@@ -48,16 +50,16 @@ _FORMS = {
 A private key has another form under any label.
 """
 
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)-----END \1-----")
-_SUSPICIOUS = re.compile(
+_BLOCK = compile_lazily(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)-----END \1-----")
+_SUSPICIOUS = compile_lazily(
     r"private|secret|passw|passphrase|token|api.?key|bearer|-----", re.IGNORECASE
 )
-_USUAL_COMMENT = re.compile(
+_USUAL_COMMENT = compile_lazily(
     r"=+|#+ (?:Issuer|Subject|Label|Serial): .*|#+ (?:MD5 |SHA1 |SHA256 )?Fingerprint: "
     r"[0-9a-fA-F:]+|#+ SHA(?:1|256): [0-9a-f]+"
 )
 """Lines of comments in the bundles that are in use."""
-_RANDOM = re.compile(r"(?![0-9]+(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_=-]{24,}")
+_RANDOM = compile_lazily(r"(?![0-9]+(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_=-]{24,}")
 """A long word that is no decimal number (bundles name the serial numbers of certificates)."""
 
 

@@ -98,9 +98,10 @@ def parse_yaml(data: bytes, file: str) -> Node:
         parse = cast(Callable[..., Iterator[Any]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
         return _Builder(file).build(parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
+        form = "JSON" if file.endswith(".json") else "YAML"
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise ConfigError(f"{place}: not YAML: {error.problem or error.context}") from error
+        raise ConfigError(f"{place}: not {form}: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from error
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 
 def _lines(*alternatives: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{one})" for one in alternatives))
+    return compile_lazily("|".join(f"(?:{one})" for one in alternatives))
 
 
-_NOTHING = re.compile(r"(?!)")
+_NOTHING = compile_lazily(r"(?!)")
 
 
 @frozen

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import (
     ApprovalAnswer,
@@ -44,13 +45,13 @@ _MAX_SAID = 5
 _MAX_LINES = 400
 _MAX_COMMAND = 400
 """Characters of a command that a question shows; the arguments of its call were shown before."""
-_PATHS = re.compile(r"(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+")
-_UNSEEN = re.compile(
+_PATHS = compile_lazily(r"(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+")
+_UNSEEN = compile_lazily(
     r"no such file|not found|cannot find|(?-i:\bENOENT\b)|os error 2\b", re.IGNORECASE
 )
-_UNWRITABLE = re.compile(r"read-only file system|(?-i:\bEROFS\b)|os error 30\b", re.IGNORECASE)
-_CLOSED = re.compile(r"permission denied|(?-i:\bEACCES\b)|os error 13\b", re.IGNORECASE)
-_NO_HOST = re.compile(
+_UNWRITABLE = compile_lazily(r"read-only file system|(?-i:\bEROFS\b)|os error 30\b", re.IGNORECASE)
+_CLOSED = compile_lazily(r"permission denied|(?-i:\bEACCES\b)|os error 13\b", re.IGNORECASE)
+_NO_HOST = compile_lazily(
     r"could not resolve|name resolution|name or service not known|network is unreachable|"
     r"no such host|(?-i:\bENOTFOUND|EAI_AGAIN|ENETUNREACH)\b",
     re.IGNORECASE,

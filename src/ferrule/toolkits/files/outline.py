@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from . import lines
@@ -26,21 +27,23 @@ _KEYWORDS = (
     "class|interface|struct|enum|trait|impl|type|namespace|module|mod|record|object|protocol|extension|union|"
     "func|function\\*?|fn|def|defp|defmodule|defmacro|fun|sub|proc|macro_rules!|actor|mixin"
 )
-_DEFINITION = re.compile(rf"\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?:\s+|(?=<))[\w(<&*~$:.'\"]")
-_ASSIGNED = re.compile(
+_DEFINITION = compile_lazily(
+    rf"\s*(?:(?:{_MODIFIERS})\s+)*(?:{_KEYWORDS})(?:\s+|(?=<))[\w(<&*~$:.'\"]"
+)
+_ASSIGNED = compile_lazily(
     r"\s*(?:export\s+|pub\s+)?(?:const|let|var)\s+[\w$]+\s*(?::[^=]{0,80})?=\s*"
     r"(?:(?:async\s+)?(?:function\b|(?:\([^)]{0,200}\)|[\w$]+)\s*(?::[^=]{0,80})?=>)"
     r"|(?:packed\s+|extern\s+)?(?:struct|enum|union|class)\b)"
 )
-_C_FUNCTION = re.compile(r"[A-Za-z_][\w\s*&:<>,\[\]~]{0,160}\b~?\w+\s*\([^;]{0,200}[^;]$")
-_C_STATEMENT = re.compile(
+_C_FUNCTION = compile_lazily(r"[A-Za-z_][\w\s*&:<>,\[\]~]{0,160}\b~?\w+\s*\([^;]{0,200}[^;]$")
+_C_STATEMENT = compile_lazily(
     r"\s*(?:if|else|for|while|switch|return|do|case|catch|assert|sizeof|throw|new|delete|goto)\b"
 )
-_SQL = re.compile(
+_SQL = compile_lazily(
     r"\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:unique\s+)?(?:table|view|index|function|procedure|trigger|type)\b",
     re.I,
 )
-_HEADING = re.compile(r"#{1,6}\s+\S")
+_HEADING = compile_lazily(r"#{1,6}\s+\S")
 _C_LIKE = (".c", ".h", ".cc", ".cpp", ".hpp", ".cxx", ".m", ".mm", ".java", ".cs", ".d")
 
 
