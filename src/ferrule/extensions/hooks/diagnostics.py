@@ -198,6 +198,8 @@ class _Diagnostics:
     changing: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     """Files that running calls change, by call."""
     left_out: set[str] = field(default_factory=set[str])
+    started: set[str] = field(default_factory=set[str])
+    """Checkers that have run in this session."""
 
     async def handle(self, occasion: Occasion) -> Action | None:
         """Check before and after a call that writes files it names."""
@@ -287,8 +289,8 @@ class _Diagnostics:
         argv = (_find_program(self.workspace.root, checker), *checker.argv[1:])
         if target:
             argv = (*argv, f"./{target}")
-        is_first = all(name != checker.name for name, _ in self.known)
-        seconds = self.seconds * _COLD if is_first else self.seconds
+        seconds = self.seconds if checker.name in self.started else self.seconds * _COLD
+        self.started.add(checker.name)
         try:
             ended = await self.commands.run(
                 argv, occasion, b"", output, output, seconds, _make_caches()
