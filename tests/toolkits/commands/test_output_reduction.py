@@ -73,6 +73,17 @@ CASES: dict[str, tuple[float, dict[str, int]]] = {
     "npm": (0.1, {r"^added \d+ packages.*": 1}),
     "npm_fail": (1, {r"^npm error .*": 4}),
     "apt": (0.4, {r"^0 upgraded, 10 newly installed.*": 1, r"^Need to get .*": 1}),
+    "docker_build": (
+        0.35,
+        {
+            r"^#\d+ \[\d/8\] .*": 8,
+            r"^#12 ERROR: .*": 1,
+            r"ModuleNotFoundError: .*": 1,
+            r"Successfully installed .*": 1,
+            r"^#5 .* debconf: .*": 6,
+            r"rehash: warning: .*": 1,
+        },
+    ),
     "apt_fail": (1, {r"^E: .*": 1}),
     "webpack": (1, {r"^ERROR in .*": 1, r"^Module parse failed.*": 1, r"compiled with 1 error": 1}),
 }  # fmt: skip

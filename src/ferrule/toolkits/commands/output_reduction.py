@@ -55,6 +55,8 @@ def reduce_output(text: str) -> ReducedOutput | None:
     for family in FAMILIES:
         if any(family.evidence.match(line) for line in lines):
             kept = _reduce_family(family, lines)
+            if family.step is not None:
+                kept = _drop_noise_of_steps(family.step, kept)
             if len(kept) < len(lines):
                 said.append(f"{len(lines) - len(kept)} lines of {family.name}")
             lines = kept
@@ -128,6 +130,21 @@ def _drop_noise(family: OutputFamily, lines: Sequence[str]) -> list[str]:
             continue
         kept.append(line)
     return kept
+
+
+def _drop_noise_of_steps(step: re.Pattern[str], lines: Sequence[str]) -> list[str]:
+    """Drop what installers that were run said of their progress, each line behind its step."""
+    own = {line: line[found.end() :] for line in lines if (found := step.match(line))}
+    noise = [
+        family.noise
+        for family in FAMILIES
+        if not family.names_next and any(map(family.evidence.match, own.values()))
+    ]
+    return [
+        line
+        for line in lines
+        if line not in own or not any(pattern.match(own[line]) for pattern in noise)
+    ]
 
 
 def _ends_chatter(lines: Sequence[str], index: int) -> bool:
