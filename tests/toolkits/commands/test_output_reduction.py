@@ -85,6 +85,17 @@ CASES: dict[str, tuple[float, dict[str, int]]] = {
         },
     ),
     "apt_fail": (1, {r"^E: .*": 1}),
+    "webpack_modules": (
+        0.6,
+        {
+            r"^(?:ERROR|WARNING) in .*": 3,
+            r"^Module not found: .*": 1,
+            r"^export 'missing' .*": 1,
+            r"\./src/pages/f\.js .* \[1 error\]": 1,
+            r"gone\.js.* doesn't exist": 5,
+            r"compiled with 2 errors and 1 warning": 1,
+        },
+    ),
     "webpack": (1, {r"^ERROR in .*": 1, r"^Module parse failed.*": 1, r"compiled with 1 error": 1}),
 }  # fmt: skip
 

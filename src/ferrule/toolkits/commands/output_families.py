@@ -198,6 +198,15 @@ FAMILIES: tuple[OutputFamily, ...] = (
         ),
     ),
     OutputFamily(
+        "webpack",
+        evidence=_lines(r"webpack \d+\.\d+\.\d+ compiled "),
+        noise=_lines(
+            r"\s+\./.* [\d.]+ (?:bytes|[KMG]iB)"
+            r"(?: \[(?:built|cached|code generated|optional|not cacheable)\])+$",
+            r"\s+Field '\w+' doesn't contain a valid alias configuration$",
+        ),
+    ),
+    OutputFamily(
         "docker build",
         evidence=_lines(r"#\d+ (?:\[[^\]]+\] |sha256:|DONE )"),
         noise=_lines(
