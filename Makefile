@@ -118,9 +118,8 @@ many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)
 
-code-index: $(READY) ## the code index: languages, files a second, memory, freshness, and ten questions about Django beside search alone
-	test -d build/code-index/django || $(BIN)/python -m pip install --quiet --no-deps --target build/code-index 'django==5.2.19'
-	$(BIN)/python benchmarks/code_index.py build/code-index --questions
+code-index: $(READY) ## the code index on more than 10,000 files: files a second, memory, turns beside it, freshness, and ten questions about Django
+	$(BIN)/python benchmarks/code_index.py build/code-index --install --questions build/code-index/python/django $(ARGS)
 
 files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000 cases of each property
 	FERRULE_FILE_CASES=100000 FERRULE_FUZZ=100000 $(BIN)/pytest -p no:cacheprovider tests/extensions/test_front_matter.py \
@@ -172,6 +171,9 @@ eval-cases: $(READY) ## thirty cases by the local model and by a script, then wi
 
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)
+
+checkers: $(READY) ## mypy, pyright, tsc, eslint, go vet, cargo check, gcc and ruff after real edits (ARGS="mypy cargo")
+	$(BIN)/python evals/checkers.py $(ARGS)
 
 commands: $(READY) ## 219 commands as agents write them, after one approval of the folder: which ran, asked, were refused (ARGS="--only xargs")
 	PYTHONPATH=evals $(BIN)/python -m agent_commands $(ARGS)

@@ -1,10 +1,12 @@
 """What the code index costs, and ten questions answered with it and with search alone.
 
-    python benchmarks/code_index.py FOLDER [--questions]
+    make code-index                                  # installs the sources below build/code-index
+    python benchmarks/code_index.py FOLDER --questions FOLDER/python/django --page
 
-The first part makes an index of a folder: files by language, files a second, memory, what a busy
-event loop notices of it, and how long an answer takes after a file was changed. The second asks ten
-questions about Django (FOLDER holds the package `django`), each by two fixed procedures:
+The first part makes an index of a folder: files by language, files a second, memory, what turns of
+a session take meanwhile, and how long an answer takes after a file was changed (the files are
+changed where they lie, and put back). The second asks ten questions about Django, each by two fixed
+procedures:
 
     definition   "show me the whole of X"
         index    find_symbol(X, show_source)
@@ -25,9 +27,14 @@ import argparse
 import ast
 import asyncio
 import json
+import os
 import re
 import resource
+import shutil
 import statistics
+import subprocess
+import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -40,12 +47,28 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
 from ferrule.engine.context.compaction_plan import estimate_text_tokens
 from ferrule.engine.session import Session
-from ferrule.models.scripted import Scripted
+from ferrule.models.scripted import Scripted, calls, says
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits import BROWSE_TOOLS, FILE_TOOLS, SEARCH_TOOLS
 from ferrule.toolkits.code_index.index import CodeIndex
 from ferrule.toolkits.code_index.tools import TOOLS
 
+PAGE = Path(__file__).resolve().parents[1] / "docs/code-index.md"
+MARK = "<!-- figures of `make code-index` -->"
+PIP_PACKAGES = (
+    "django==5.2.19",
+    "sympy==1.14.0",
+    "transformers==4.57.1",
+    "langchain-community==0.3.31",
+    "kubernetes==34.1.0",
+    "pandas==2.3.3",
+    "sqlalchemy==2.0.44",
+    "ansible-core==2.19.4",
+    "scikit-learn==1.7.2",
+)
+NPM_PACKAGES = ("three@0.187.0", "react-native@0.86.3")
+QUIET_TURNS = 40
+MOST_TURNS = 20_000
 STEP = 60
 """Lines that the search procedure reads at a time."""
 EDITS = 20
@@ -64,99 +87,160 @@ QUESTIONS = (
 
 
 def main() -> None:
-    """Print both parts."""
+    """Install what is missing, and print both parts."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    parser.add_argument("--questions", action="store_true")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--install", action="store_true", help="put the sources into the folder")
+    parser.add_argument("--questions", type=Path, help="the folder of Django")
+    parser.add_argument("--page", action="store_true", help="write the figures into the page")
     given = parser.parse_args()
-    root = Path(given.folder).resolve()
-    _measure_index(root)
+    if given.install:
+        install_sources(given.folder)
+    load = os.getloadavg()[0]
+    lines = [f"{os.cpu_count()} cores, {load:.0f} processes wanted them when it began"]
+    lines += _measure_index(given.folder.resolve())
+    print("\n".join(lines), flush=True)
     if given.questions:
-        asyncio.run(_ask_questions(root))
+        rows = asyncio.run(_ask_questions(given.questions.resolve()))
+        print("\n".join(rows))
+        lines += ["", *rows]
+    if given.page:
+        head, _, rest = PAGE.read_text().partition(f"{MARK}\n")
+        tail = rest.partition("\n```\n")[2]
+        block = "\n".join(lines)
+        PAGE.write_text(f"{head}{MARK}\n```text\n{block}\n```\n{tail}")
+
+
+def install_sources(folder: Path) -> None:
+    """Install packages whose sources are more than 10,000 files. Nothing of them is run."""
+    python = folder / "python"
+    if not python.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        subprocess.run([*pip, "--target", python, *PIP_PACKAGES], check=True)
+    script = folder / "npm"
+    if shutil.which("npm") and not script.exists():
+        script.mkdir()
+        for package in NPM_PACKAGES:
+            name = package.partition("@")[0]
+            packed = subprocess.run(
+                ["npm", "pack", "--silent", package], cwd=script, check=True, capture_output=True
+            )
+            archive = script / packed.stdout.decode().split()[-1]
+            with tarfile.open(archive) as tar:
+                tar.extractall(script / name, filter="data")
+            archive.unlink()
 
 
 # What it costs
 
 
-def _measure_index(root: Path) -> None:
+def _measure_index(root: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         index = CodeIndex(Path(folder) / "index.db")
         workspace = Workspace(root)
-        quiet = asyncio.run(_measure_delays(lambda: time.sleep(3)))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         watch = _ParserWatch()
-        begun = time.perf_counter()
-        busy = asyncio.run(_measure_delays(lambda: index.refresh(workspace, 3600)))
-        seconds = time.perf_counter() - begun
+        quiet, busy, seconds = asyncio.run(_measure_turns(root, index, workspace))
         watch.stop()
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         files = index.store.files().values()
         languages = Counter(file.language for file in files if not file.problem)
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
-        print(f"{root.name}: {len(files)} source files, {sum(languages.values())} parsed")
-        print(
-            "  languages:", ", ".join(f"{name} {count}" for name, count in languages.most_common())
-        )
+        yield f"{len(files):,} source files, {sum(languages.values()):,} of them parsed"
+        yield "  " + ", ".join(f"{name} {count:,}" for name, count in languages.most_common())
         bytes_read = sum(file.size for file in files)
-        print(
-            f"  first reading: {seconds:.1f} s, {len(files) / seconds:.0f} files/s, "
-            f"{bytes_read / seconds / 1e6:.1f} MB/s"
+        yield (
+            f"first reading       {seconds:.0f} s beside turns of a session: "
+            f"{len(files) / seconds:.0f} files/s, {bytes_read / seconds / 1e6:.1f} MB/s"
         )
-        print(
-            f"  memory: this process {(after - before) / 1024:.0f} MiB more at its peak, "
-            f"the parser {watch.peak / 1024:.0f} MiB, the file {size / 1e6:.1f} MB"
+        yield (
+            f"memory              this process {(after - before) / 1024:.0f} MiB more at its peak, "
+            f"the parser {watch.peak / 1024:.0f} MiB, the file {size / 1e6:.0f} MB"
         )
-        print(
-            "  an event loop that wakes every 5 ms is late by "
-            f"{quiet[0]:.1f} ms (p50), {quiet[1]:.1f} ms (p99) without, "
-            f"{busy[0]:.1f} and {busy[1]:.1f} ms during the first reading"
-        )
+        yield f"a turn without it   {_describe_times(quiet)}"
+        yield f"a turn beside it    {_describe_times(busy)}"
         begun = time.perf_counter()
+        worked = time.process_time()
         index.refresh(workspace, 600)
-        print(f"  comparison when nothing changed: {1000 * (time.perf_counter() - begun):.0f} ms")
+        worked = 1000 * (time.process_time() - worked)
+        waited = 1000 * (time.perf_counter() - begun)
+        yield f"nothing changed     compared in {waited:.0f} ms, {worked:.0f} ms of it our processor time"
+        yield _measure_freshness(root, index, workspace)
         index.close()
         workspace.close()
-    _measure_freshness(root)
 
 
-def _measure_freshness(root: Path) -> None:
-    """Change a copy of some files in turn, and ask for what is new each time."""
-    with tempfile.TemporaryDirectory() as folder:
-        copies = Path(folder)
-        for number, path in enumerate(sorted(root.rglob("*.py"))[:200]):
-            (copies / f"m{number}.py").write_bytes(path.read_bytes())
-        index = CodeIndex()
-        workspace = Workspace(copies)
-        index.refresh(workspace, 600)
-        times: list[float] = []
-        right = 0
-        for number in range(EDITS):
-            with (copies / f"m{number}.py").open("a") as file:
-                file.write(f"\n\ndef added_by_edit_{number}(): ...\n")
+def _describe_times(seconds: list[float]) -> str:
+    ordered = sorted(1000 * one for one in seconds)
+    high = ordered[int(len(ordered) * 0.95)]
+    median = statistics.median(ordered)
+    return f"{median:.0f} ms median, {high:.0f} ms p95 ({len(ordered)} turns)"
+
+
+def _measure_freshness(root: Path, index: CodeIndex, workspace: Workspace) -> str:
+    """Change files in turn, ask for what is new each time, and put them back."""
+    times: list[float] = []
+    worked: list[float] = []
+    right = 0
+    for number, path in enumerate(sorted(root.rglob("*.py"))[::500][:EDITS]):
+        content = path.read_bytes()
+        name = f"added_by_edit_{number}"
+        try:
+            path.write_bytes(content + f"\n\ndef {name}(): ...\n".encode())
             begun = time.perf_counter()
+            before = time.process_time()
             index.refresh(workspace, 60)
-            found = index.store.find_definitions(f"added_by_edit_{number}", limit=5)
+            found = index.store.find_definitions(name, limit=5)
             times.append(time.perf_counter() - begun)
+            worked.append(time.process_time() - before)
             right += len(found) == 1
-        print(
-            f"  after an edit: {right} of {EDITS} answers have it, "
-            f"median {1000 * statistics.median(times):.0f} ms"
-        )
-        index.close()
-        workspace.close()
+        finally:
+            path.write_bytes(content)
+    median = 1000 * statistics.median(times)
+    ours = 1000 * statistics.median(worked)
+    return (
+        f"after an edit       {right} of {len(times)} answers have it, median {median:.0f} ms, "
+        f"{ours:.0f} ms of it our processor time"
+    )
 
 
-async def _measure_delays(work: Any) -> tuple[float, float]:
-    """Return by how many ms a loop is late while something works in a thread: median and p99."""
-    task = asyncio.create_task(asyncio.to_thread(work))
-    late: list[float] = []
-    while not task.done():
+async def _measure_turns(
+    root: Path, index: CodeIndex, workspace: Workspace
+) -> tuple[list[float], list[float], float]:
+    """Return the seconds of turns without the index and while it is made, and what that took."""
+    path = str(next(root.rglob("query.py")).relative_to(root))
+    reads = calls(
+        ("read_file", {"path": path, "line_start": 1, "line_end": 200}),
+        ("search_files", {"pattern": "def __init__", "path": str(Path(path).parent)}),
+    )
+    agent = Agent(
+        Scripted([step for _ in range(MOST_TURNS) for step in (reads, says("done"))]),
+        [*FILE_TOOLS, *SEARCH_TOOLS],
+        workspace=root,
+        permissions=Permissions(allow=["Read"]),
+    )
+    session = agent.session()
+
+    async def take_turn() -> float:
         begun = time.perf_counter()
-        await asyncio.sleep(0.005)
-        late.append(1000 * (time.perf_counter() - begun) - 5)
-    await task
-    late.sort()
-    return late[len(late) // 2], late[int(len(late) * 0.99)]
+        result = await session.run("go")
+        assert all(one.success for one in result.results)
+        # A person reads, a model thinks: turns do not follow each other without a pause.
+        seconds = time.perf_counter() - begun
+        await asyncio.sleep(0.05)
+        return seconds
+
+    await take_turn()
+    quiet = [await take_turn() for _ in range(QUIET_TURNS)]
+    begun = time.perf_counter()
+    number = index.start(workspace)
+    busy: list[float] = []
+    while not index.wait(number, 0).complete:
+        busy.append(await take_turn())
+    seconds = time.perf_counter() - begun
+    await session.close()
+    agent.journal.close()
+    return quiet, busy, seconds
 
 
 class _ParserWatch:
@@ -204,7 +288,7 @@ class Procedure:
         return text
 
 
-async def _ask_questions(root: Path) -> None:
+async def _ask_questions(root: Path) -> list[str]:
     agent = Agent(
         Scripted([]),
         [*TOOLS, *SEARCH_TOOLS, *FILE_TOOLS, *BROWSE_TOOLS],
@@ -218,9 +302,11 @@ async def _ask_questions(root: Path) -> None:
             break
     truth = _Truth(root)
     total = [0, 0, 0, 0]
-    row = "  {:<34} {:>6} {:>8}  {:<6} {:>6} {:>8}  {}"
-    print(row.format("question", "calls", "tokens", "right", "calls", "tokens", "right"))
-    print(row.format("", "index", "", "", "search", "", ""))
+    row = "{:<34} {:>6} {:>8}  {:<6} {:>6} {:>8}  {}"
+    rows = [
+        row.format("question", "calls", "tokens", "right", "calls", "tokens", "right"),
+        row.format("", "index", "", "", "search", "", ""),
+    ]
     for kind, name in QUESTIONS:
         indexed = Procedure(session)
         searched = Procedure(session)
@@ -232,15 +318,16 @@ async def _ask_questions(root: Path) -> None:
             second = await _use_by_search(searched, name, truth)
         counts = (indexed.calls, indexed.tokens, searched.calls, searched.tokens)
         total = [old + new for old, new in zip(total, counts, strict=True)]
-        print(
+        rows.append(
             row.format(
                 f"{kind} {name}", indexed.calls, indexed.tokens, first, searched.calls,
                 searched.tokens, second,
             )
         )  # fmt: skip
-    print(row.format("all", total[0], total[1], "", total[2], total[3], ""))
+    rows.append(row.format("all", total[0], total[1], "", total[2], total[3], ""))
     await session.close()
     await agent.close()
+    return [line.rstrip() for line in rows]
 
 
 class _Truth:

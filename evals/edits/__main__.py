@@ -1,6 +1,6 @@
 """Sends real changes as edits and patches, with the mistakes of models, and prints what came of them.
 
-    make edits                              # 1,500 of the history, 1,500 of fifty packages: hours
+    make edits                              # 1,500 of the history, 1,500 of fifty packages
     make edits ARGS="--each 2"              # with two mistakes for each change, by turns
     make edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
     make edits ARGS="--peers 100 --page"    # beside others' editors; into the page
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import click
 
-from .changes import Change, save_changes
-from .forms import FORMS
+from .changes import Change, save_changes, split_change
+from .forms import FORMS, ONE_BY_ONE
 from .mistakes import MISTAKES, Mistake
 from .peers import OUTCOMES as PEER_OUTCOMES
 from .peers import PEERS, make_environment, send_all
@@ -72,6 +72,7 @@ def main() -> int:
     edits = sum(len(change.edits) for change in changes)
     each = f", each plain and with {options.each} of the mistakes" if options.each else ""
     lines = [f"{len(changes):,} changes, {edits:,} edits{each}."]
+    parts = [part for change in changes for part in split_change(change)]
     started = time.monotonic()
     mistakes = [each for each in MISTAKES if options.only in (None, each.name)]
     tables: dict[str, Table] = {form: {} for form in FORMS if options.form in (None, form)}
@@ -81,6 +82,7 @@ def main() -> int:
             MISTAKES.index(mistake),
             options.seed,
             _choose(mistake, changes, options),
+            _choose(mistake, parts, options),
             tuple(tables),
             options.show,
         )
@@ -97,7 +99,7 @@ def main() -> int:
             seconds = time.monotonic() - started
             click.echo(f"{mistake.name}: {len(sent.cases)} cases, {seconds:.0f} s")
     for form, table in tables.items():
-        lines += ["", f"### As {form}", "", *_format_table(mistakes, table, OUTCOMES, TITLES)]
+        lines += ["", f"### Sent as: {form}", "", *_format_table(mistakes, table, OUTCOMES, TITLES)]
     for peer in PEERS if options.peers else ():
         title = f"### `{peer.package}` {peer.version}, sent as {peer.form}"
         python = make_environment(peer, options.packages / "envs")
@@ -123,18 +125,26 @@ class _Sent:
     counts: dict[str, Counter[str]]
 
 
-def _send_all(work: tuple[int, int, list[Change], tuple[str, ...], str | None]) -> _Sent:
-    index, seed, changes, forms, shown = work
-    made = (make_case(MISTAKES[index], change, seed) for change in changes)
-    cases = [case for case in made if case is not None]
+def _send_all(
+    work: tuple[int, int, list[Change], list[Change], tuple[str, ...], str | None],
+) -> _Sent:
+    index, seed, changes, parts, forms, shown = work
+    cases = _make_cases(MISTAKES[index], changes, seed)
+    cases_of_parts = _make_cases(MISTAKES[index], parts, seed)
     counts: dict[str, Counter[str]] = {}
     for form in forms:
-        outcomes = [send_case(case, form) for case in cases]
+        sent = cases_of_parts if form == ONE_BY_ONE else cases
+        outcomes = [send_case(case, form) for case in sent]
         counts[form] = Counter(outcome.kind for outcome in outcomes)
         for outcome in outcomes:
             if outcome.kind == shown:
                 _show(outcome)
     return _Sent(cases, counts)
+
+
+def _make_cases(mistake: Mistake, changes: list[Change], seed: int) -> list[Change]:
+    made = (make_case(mistake, change, seed) for change in changes)
+    return [case for case in made if case is not None]
 
 
 def _choose(mistake: Mistake, changes: list[Change], options: argparse.Namespace) -> list[Change]:

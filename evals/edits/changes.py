@@ -71,6 +71,23 @@ def make_after(before: str, edits: Iterable[Edit]) -> str:
     return before
 
 
+def split_change(change: Change) -> list[Change]:
+    """Return each edit of a change as one of its own, of the file as the edits before left it."""
+    if len(change.edits) == 1:
+        return [change]
+    parts: list[Change] = []
+    before = change.before
+    for number, edit in enumerate(change.edits, 1):
+        # What an earlier edit wrote may hold the old text of this one: then it is another request.
+        if before.count(edit.old) != 1:
+            continue
+        after = before.replace(edit.old, edit.new)
+        found = find_lines(before, [edit.old])
+        parts.append(Change(f"{change.source} edit {number}", before, after, (edit,), found))
+        before = after
+    return parts
+
+
 def find_changes(source: str, before: str, after: str) -> Iterator[Change]:
     """Yield each hunk of a difference as a change of its own, then up to five together."""
     old = before.splitlines(keepends=True)

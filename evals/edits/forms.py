@@ -12,7 +12,7 @@ from ferrule.toolkits.files.patch import find_edits, parse_patch
 
 
 def apply_as_edits(before: str, given: Sequence[Edit]) -> str:
-    """Return what `edit_file` makes of a text. Raises ToolFailed."""
+    """Return what one call of `edit_file` makes of a text. Raises ToolFailed."""
     return apply_edits(before, tuple(given), "`f`").text
 
 
@@ -26,12 +26,14 @@ def apply_as_unified(before: str, given: Sequence[Edit]) -> str:
     return _apply_patch(before, make_unified(given))
 
 
+ONE_BY_ONE = "one edit a call"
 FORMS: dict[str, Callable[[str, Sequence[Edit]], str]] = {
-    "edits": apply_as_edits,
+    ONE_BY_ONE: apply_as_edits,
+    "all edits in one call": apply_as_edits,
     "V4A patch": apply_as_v4a,
     "unified diff": apply_as_unified,
 }
-"""How each form is made to a text. Several edits are sent in one call, several hunks in one patch."""
+"""How each form is made to a text. `ONE_BY_ONE` gets the changes of `split_change`."""
 
 
 def _apply_patch(before: str, text: str) -> str:

@@ -36,13 +36,15 @@ def make_case(mistake: Mistake, change: Change, seed: int) -> Change | None:
     return spoiled
 
 
-def send(mistake: Mistake, change: Change, seed: int, form: str = "edits") -> Outcome | None:
+def send(
+    mistake: Mistake, change: Change, seed: int, form: str = "all edits in one call"
+) -> Outcome | None:
     """Return what came of a change with a mistake; None where the mistake cannot be made."""
     spoiled = make_case(mistake, change, seed)
     return None if spoiled is None else send_case(spoiled, form)
 
 
-def send_case(spoiled: Change, form: str = "edits") -> Outcome:
+def send_case(spoiled: Change, form: str = "all edits in one call") -> Outcome:
     """Return what came of a change that has its mistake, in one of `FORMS`."""
     try:
         text = FORMS[form](spoiled.before, spoiled.edits)

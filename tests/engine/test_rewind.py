@@ -438,6 +438,8 @@ def test_the_command_line_asks_before_it_puts_files_back(
     session = json.loads(capsys.readouterr().out)["session"]
     assert ferrule(["sessions", "rewind", session, "--run", "0", "--dry-run"]) == 0
     assert capsys.readouterr().out.split() == ["restore", "a.txt"]
+    assert ferrule(["sessions", "rewind", session, "--run", "0", "--diff"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["-before", "+after"]
     assert ferrule(["sessions", "rewind", session, "--run", "0"]) == 7
     assert (folder / "a.txt").read_text() == "after\n"
     assert ferrule(["sessions", "rewind", session, "--run", "0", "--yes"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,12 @@ def list_seen(session: Session) -> list[FilesSeen]:
 async def test_a_run_that_edited_deleted_renamed_formatted_and_ran_a_script_is_undone(
     folder: Path,
 ) -> None:
+    (folder / "tidy.sh").write_text("for f in src/*.py; do echo '# seen' >> $f; done\n")
+    (folder / "src" / "wide.py").write_text("def f( a,b ):\n  return {'a':a,\n 'b':b}\n")
     before = read_tree(folder)
-    (folder / "tidy.sh").write_text("for f in src/*.py; do sed -i 's/x=1/x = 1/' $f; done\n")
-    before = read_tree(folder)
+    formatter = f"{sys.executable} -m ruff format --quiet --isolated --no-cache src/wide.py"
     command = (
-        "sh tidy.sh; rm src/deep/b.txt; rmdir src/deep empty; mv run.sh go.sh; chmod -x go.sh; "
+        f"{formatter}; chmod +x src/wide.py; sh tidy.sh; rm src/deep/b.txt; rmdir src/deep empty; mv run.sh go.sh; chmod -x go.sh; "
         "mkdir -p new/below; echo n > new/below/n.txt; chmod +x src/a.py; printf '\\0' >> tidy.sh"
     )
     steps = [
@@ -114,7 +116,8 @@ async def test_a_run_that_edited_deleted_renamed_formatted_and_ran_a_script_is_u
     assert read_tree(folder) != before
     diff, uncovered = session.diff_files()
     assert uncovered == 0
-    assert "+++ b/notes.md" in diff and "+++ b/src/copy.md" in diff
+    assert {"+++ b/notes.md", "+++ b/src/copy.md", "+def f(a, b):"} <= set(diff)
+    assert "src/wide.py: can be run" in diff
     report = session.rewind(0)
     assert report.left_alone == {}
     assert read_tree(folder) == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -67,19 +67,8 @@ def assemble_at_terminal(
             if name in (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT):
                 hint = "set `tools.register` to true in your own settings to offer it"
             raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
-    return TerminalAssembly(
-        assembly.agent,
-        assembly.settings,
-        notice,
-        assembly.extensions,
-        assembly.servers,
-        assembly.peers,
-        index=assembly.index,
-        diagnostics=assembly.diagnostics,
-        signer=assembly.signer,
-        attended=assembly.attended,
-        terminal=terminal,
-    )
+    parts = {part.name: getattr(assembly, part.name) for part in fields(assembly)}
+    return TerminalAssembly(**parts, terminal=terminal)
 
 
 def _is_attended() -> bool:

@@ -70,6 +70,10 @@ MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
 
 
+CheckAgain = Callable[[str], Awaitable[events.OutputChecked]]
+"""Checks another text in place of a model's answer, as that one was checked."""
+
+
 class DriverExtension:
     """What is added to a session: hooks, delegation, registration. Every method does nothing.
 
@@ -154,8 +158,16 @@ class DriverExtension:
         """Return what to do after the model's answer."""
         return commands
 
-    async def after_output(self, checked: events.OutputChecked, check: Any) -> events.OutputChecked:
-        """Return what came of the check of a typed answer, perhaps changed."""
+    async def after_output(
+        self, checked: events.OutputChecked, check_again: CheckAgain, *, is_final: bool
+    ) -> events.OutputChecked:
+        """Return what came of the check of a typed answer, perhaps changed.
+
+        Args:
+            checked: What came of it.
+            check_again: Checks another text in its place.
+            is_final: Whether the check had effects: then no other text can take its place.
+        """
         return checked
 
     def hold_approval_lock(self) -> AbstractAsyncContextManager[object]:
@@ -533,11 +545,14 @@ class Driver:
         check = self._find_output_check(request)
         if check.output.has_effects:
             await self.log.flush_together()
-        checked = await check.run(command.text, self.build_run_context(self.log.identity))
+        context = self.build_run_context(self.log.identity)
+        checked = await check.run(command.text, context)
         if check.repairs and not checked.problems:
             self.log.notice("output", "; ".join(check.repairs))
         for extension in self.extensions:
-            checked = await extension.after_output(checked, check)
+            checked = await extension.after_output(
+                checked, partial(check.run, context=context), is_final=check.output.has_effects
+            )
         return self.feed(checked)
 
     def _find_output_check(self, request: OutputRequest) -> OutputCheck:

@@ -16,7 +16,7 @@ from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.media import MediaOptions
 from ferrule.core.vocabulary import ResultForm
-from ferrule.engine import event_bus
+from ferrule.engine import event_bus, hooks
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
@@ -106,6 +106,14 @@ class Reloader(Protocol):
     async def close(self) -> None: ...
 
 
+class Service(Protocol):
+    """Works beside the sessions of an assembly. `hook` tells it what happens in them."""
+
+    @property
+    def hook(self) -> hooks.EventHook: ...
+    async def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Assembly:
     """An agent, the settings it was made from, and what must be closed with it.
@@ -119,10 +127,8 @@ class Assembly:
     extensions: file_extensions.Extensions | None = None
     servers: connectors.McpServers | None = None
     peers: connectors.A2aPeers | None = None
-    index: Any = None
-    """The `RunIndex`, if the pack `index` is on; its module is loaded only then."""
-    diagnostics: Any = None
-    """The `RunDiagnostics`, if checkers are on; their module is loaded only then."""
+    services: tuple[Service, ...] = ()
+    """What works beside the sessions where it is switched on: code index, diagnostics."""
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
@@ -199,18 +205,17 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for resource in (
-                self.extensions,
-                self.servers,
-                self.peers,
-                self.index,
-                self.diagnostics,
-                self.reloader,
-            ):
-                if resource is not None:
-                    await resource.close()
+            await self.close_sources()
+            if self.reloader is not None:
+                await self.reloader.close()
             if self.owns_journal:
                 self.agent.journal.close()
+
+    async def close_sources(self) -> None:
+        """Close where tools and hooks come from, and the services."""
+        for source in (self.extensions, self.servers, self.peers, *self.services):
+            if source is not None:
+                await source.close()
 
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.is_recorded:
@@ -280,9 +285,9 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
     diagnostics = _make_diagnostics(settings, workspace, gate, confine)
+    services = tuple(service for service in (index, diagnostics) if service is not None)
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
-    shipped_tools = load_shipped_tools(settings["tools.packs"])
     shipped_tools = load_shipped_tools(settings["tools.packs"], ocr=settings["media.ocr"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
@@ -335,7 +340,10 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
-        hooks=_collect_hooks(extensions, index, diagnostics),
+        hooks=[
+            *(() if extensions is None else extensions.hooks),
+            *(service.hook for service in services),
+        ],
         agents=(extensions.agents or None) if extensions is not None else None,
         registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
@@ -366,8 +374,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         extensions,
         servers,
         peers,
-        index,
-        diagnostics,
+        services,
         signer,
         owns_journal=journal is None,
         attended=attended,
@@ -400,16 +407,6 @@ def _make_diagnostics(
 
     readable = workspace.restrict(gate.find_refusal, gate.path_denials)
     return RunDiagnostics(settings, readable, replace(confine, network=()))
-
-
-def _collect_hooks(
-    extensions: file_extensions.Extensions | None,
-    index: RunIndex | None,
-    diagnostics: RunDiagnostics | None,
-) -> list[Any]:
-    hooks: list[Any] = [] if extensions is None else [*extensions.hooks]
-    hooks += [one.hook for one in (index, diagnostics) if one is not None]
-    return hooks
 
 
 def _describe_surroundings(

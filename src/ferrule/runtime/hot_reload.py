@@ -228,7 +228,7 @@ class HotReloader:
         )
         broken = _find_newly_invalid(before, made)
         if broken:
-            await _close_sources(made)
+            await made.close_sources()
             details = "\n".join(file.detail for file in broken)
             raise ConfigError(details, hint=broken[0].hint)
         for text in notices:
@@ -251,8 +251,7 @@ class HotReloader:
         now.extensions = made.extensions
         now.servers = made.servers
         now.peers = made.peers
-        now.index = made.index
-        now.diagnostics = made.diagnostics
+        now.services = made.services
         now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)
@@ -297,19 +296,7 @@ class HotReloader:
                 await before.agent.disconnect()
             elif before.agent.sub_agents is not None:
                 await before.agent.sub_agents.disconnect()
-            await _close_sources(before)
-
-
-async def _close_sources(assembly: Assembly) -> None:
-    for source in (
-        assembly.extensions,
-        assembly.servers,
-        assembly.peers,
-        assembly.index,
-        assembly.diagnostics,
-    ):
-        if source is not None:
-            await source.close()
+            await before.close_sources()
 
 
 def _find_newly_invalid(before: Assembly, made: Assembly) -> list[InvalidFile]:

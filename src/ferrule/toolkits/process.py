@@ -1,4 +1,4 @@
-"""Runs a program that a tool chose itself, and ends it with all its children when the call is over.
+"""Runs programs and scripts that tools chose themselves, and ends them with all their children.
 
 Not for commands of a model: those use the session's own sandbox. Here nothing is confined except by
 the `landlock` that a caller gives, only ended (`sandbox.sandbox.unconfined_sandbox`). The rules:
@@ -17,6 +17,8 @@ Linux only (pidfd, /proc, subreaper). Not protected: what the program asks anoth
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from ferrule.sandbox.command import Command, CommandResult
@@ -33,6 +35,58 @@ async def run_process(command: Command) -> CommandResult:
         ToolFailed: The program cannot be started.
     """
     return await unconfined_sandbox().run(command)
+
+
+async def run_script(
+    script: Path,
+    pieces: Iterable[bytes],
+    *,
+    directory: int,
+    timeout: float,
+    max_output: int | None = None,
+) -> tuple[list[bytes], CommandResult]:
+    """Run a Python script of ours, which answers line by line and may be ended in between.
+
+    It gets no environment, no packages and no folder of ours: what it works on comes as `pieces`.
+
+    Args:
+        script: The file, one without imports beyond the standard library.
+        pieces: What it reads from standard input.
+        directory: Descriptor of the folder that it runs in.
+        timeout: Seconds after which it is ended.
+        max_output: Bytes after which it is ended.
+
+    Returns:
+        The lines that it completed, without their ends, and how it ended.
+
+    Raises:
+        ToolFailed: It cannot be started.
+    """
+    answer = bytearray()
+
+    def keep(data: bytes) -> bool:
+        answer.extend(data)
+        return max_output is None or len(answer) <= max_output
+
+    ended = await run_process(
+        Command(
+            (script.stem, "-I", "-S", "-W", "ignore", str(script)),
+            program=sys.executable,
+            directory=directory,
+            environment={},
+            output=keep,
+            errors=lambda data: True,
+            stdin=b"".join(pieces),
+            timeout=timeout,
+            grace=0.0,
+        )
+    )
+    return bytes(answer).split(b"\n")[:-1], ended
+
+
+def frame(data: bytes) -> bytes:
+    """Return data behind its length in four bytes, as scripts read it."""
+    return len(data).to_bytes(4, "big") + data
 
 
 def find_program(name: str, path: str, *, outside: str = "") -> str | None:

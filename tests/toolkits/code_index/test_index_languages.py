@@ -106,7 +106,7 @@ def test_a_source_that_ends_the_parser_is_named_and_the_rest_is_parsed(
             "        while b'HANG' in content:\n            pass\n        found = _find(",
         ).replace("SECONDS_PER_FILE = 5.0", "SECONDS_PER_FILE = 0.3")
     )
-    monkeypatch.setattr(parser_process, "_PARSER", str(broken))
+    monkeypatch.setattr(parser_process, "_PARSER", broken)
     found = parse(
         tmp_path,
         ("python", b"a = 1"),

@@ -257,13 +257,13 @@ async def test_the_pack_switches_it_on_and_the_index_is_kept_outside_the_workspa
     names = {tool.full_name for tool in TOOLS}
     plain = assemble({"workspace": str(root), "model": "scripted:x"}, notice=print)
     assert not names & {tool.full_name for tool in plain.agent.catalog}
-    assert plain.index is None
+    assert plain.services == ()
     await plain.close()
     options = {"workspace": str(root), "model": "scripted:x", "tools__packs": ("index",)}
     monkeypatch.setenv("FERRULE_INDEX_OUTLINE", "300")
     monkeypatch.setattr("ferrule.runtime.code_index._OUTLINE_SECONDS", 30.0)
     assembly = assemble(options, notice=print, attended=True)
-    assert assembly.index is not None
+    assert [service.hook.name for service in assembly.services] == ["code_index"]
     assert names <= {tool.full_name for tool in assembly.agent.catalog}
     model = Scripted([says("done")])
     assembly.agent.change_model(model)

@@ -20,6 +20,7 @@ from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.storage.locations import create_artifact_store
 from ferrule.toolkits.commands import CommandPolicy, run_command
+from ferrule.toolkits.commands.equal_diagnostics import merge_equal
 from ferrule.toolkits.commands.output_folding import fold_output
 from ferrule.toolkits.commands.output_reduction import reduce_output
 from ferrule.tools.context import Context
@@ -61,9 +62,9 @@ CASES: dict[str, tuple[float, dict[str, int]]] = {
     ),
     "cargo_build": (1, {r"^error.*": 3, r"--> .*": 2, r"expected .*": 2}),
     "ruff": (0.4, {r"^[A-Z]+\d+ .*": 251, r"--> .*": 251, r"^Found \d+ errors\.": 1}),
-    "mypy": (1, {r".*: error: .*": 123, r"^Found .*": 1}),
-    "pyright": (1, {r".* - error: .*": 123, r"^\d+ errors, .*": 1}),
-    "tsc_pretty": (0.5, {r"\S+:\d+:\d+ - error TS\d+: .*": 80, r"^Found 80 errors": 1}),
+    "mypy": (0.1, {r".*: error: .*": 123, r"^Found .*": 1}),
+    "pyright": (0.15, {r".* - error: .*": 123, r"^\d+ errors, .*": 1}),
+    "tsc_pretty": (0.35, {r"\S+:\d+:\d+ - error TS\d+: .*": 80, r"^Found 80 errors": 1}),
     "gcc": (0.6, {r"^\S+:\d+:\d+: (?:error|warning): .*": 60}),
     "gxx": (0.7, {r"^\S+:\d+:\d+: (?:error|warning): .*": 26, r"^\S+:\d+:\d+: note: .*": 1}),
     "make": (0.4, {r"^\S+:\d+:\d+: error: .*": 15, r"^make: \*\*\* .*": 1, r"^cc .* bad\.o$": 1}),
@@ -72,13 +73,48 @@ CASES: dict[str, tuple[float, dict[str, int]]] = {
     "npm": (0.1, {r"^added \d+ packages.*": 1}),
     "npm_fail": (1, {r"^npm error .*": 4}),
     "apt": (0.4, {r"^0 upgraded, 10 newly installed.*": 1, r"^Need to get .*": 1}),
+    "docker_build": (
+        0.35,
+        {
+            r"^#\d+ \[\d/8\] .*": 8,
+            r"^#12 ERROR: .*": 1,
+            r"ModuleNotFoundError: .*": 1,
+            r"Successfully installed .*": 1,
+            r"^#5 .* debconf: .*": 6,
+            r"rehash: warning: .*": 1,
+        },
+    ),
     "apt_fail": (1, {r"^E: .*": 1}),
+    "webpack_modules": (
+        0.6,
+        {
+            r"^(?:ERROR|WARNING) in .*": 3,
+            r"^Module not found: .*": 1,
+            r"^export 'missing' .*": 1,
+            r"\./src/pages/f\.js .* \[1 error\]": 1,
+            r"gone\.js.* doesn't exist": 5,
+            r"compiled with 2 errors and 1 warning": 1,
+        },
+    ),
     "webpack": (1, {r"^ERROR in .*": 1, r"^Module parse failed.*": 1, r"compiled with 1 error": 1}),
 }  # fmt: skip
 
 
 def squeeze(text: str) -> str:
     return re.sub(r"[ \t]+", " ", text)
+
+
+def name_each_place(text: str) -> str:
+    """Write a complaint that is said once for each of its places."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        said = re.fullmatch(r"(.*) \[also at (.*)\]", line)
+        lines.append(said[1] if said else line)
+        place = re.search(r"\d+:\d+(?= )|\d+,\d+(?=\))|\d+(?=: )", said[1]) if said else None
+        if said and place:
+            head, tail = said[1][: place.start()], said[1][place.end() :]
+            lines += [f"{head}{other}{tail}" for other in said[2].split(", ")]
+    return "\n".join(lines)
 
 
 def shorten(name: str) -> tuple[str, str]:
@@ -93,7 +129,7 @@ def test_messages_places_and_counts_of_failures_stay(name: str) -> None:
     whole, short = shorten(name)
     most, wanted = CASES[name]
     assert len(short) <= len(whole) * most
-    found = squeeze(short)
+    found = squeeze(name_each_place(short))
     for pattern, least in wanted.items():
         fits = Counter(
             squeeze(fit.group(0)).strip() for fit in re.finditer(pattern, whole, re.MULTILINE)
@@ -118,6 +154,36 @@ def test_every_output_has_a_case() -> None:
 )
 def test_what_no_family_has_written_stays_as_it_is(text: str) -> None:
     assert reduce_output(text) is None
+
+
+CHECKED = (
+    "".join(f'src/a.py:{n}: error: Name "x" is not defined  [name-defined]\n' for n in range(40)),
+    "".join(f"src/a.ts({n},3): error TS2304: Cannot find name 'x'.\n" for n in range(40)),
+    "/w/a.js\n"
+    + "".join(f"  {n}:3  error  'x' is not defined  no-undef\n" for n in range(50))
+    + "\n✖ 50 problems (50 errors, 0 warnings)\n",
+)
+
+
+@pytest.mark.proves("command.output-reduced")
+@pytest.mark.parametrize("text", CHECKED, ids=["mypy", "tsc", "eslint"])
+def test_what_a_checker_says_of_many_places_is_said_once_with_all_places(text: str) -> None:
+    reduced = reduce_output(text)
+    assert reduced is not None
+    assert len(reduced.text) < len(text) / 3
+    assert name_each_place(reduced.text) == text
+    assert "lines that differ only in their place" in reduced.left_out
+
+
+def test_other_files_other_words_and_lines_between_are_not_merged() -> None:
+    lines = [f"{name}.py:{n}: error: {words}" for n in (1, 2) for name in "ab" for words in "xy"]
+    assert merge_equal(lines) == lines
+    shown = [f"/w/{name}.js\n  1:1  error  no\n  2:1  error  no" for name in "abc"]
+    rows = "\n".join(shown).split("\n")
+    assert merge_equal(rows) == rows
+    told = [f"a.py:{n}: error: bad\n    because of {n}" for n in range(5)]
+    rows = "\n".join(told).split("\n")
+    assert merge_equal(rows) == rows
 
 
 def test_a_failure_without_a_known_message_stays_whole() -> None:

@@ -68,14 +68,17 @@ def fork(session: str, run: int | None) -> int:
     help="Go back to the end of this run; 0 is before the first.",
 )
 @click.option("--dry-run", "dry", is_flag=True, help="Only list what would be restored.")
+@click.option("--diff", "shows_diff", is_flag=True, help="Only show the changes, as one diff.")
 @click.option("--force", is_flag=True, help="Also restore files that something else has changed.")
 @click.option("--yes", is_flag=True, help="Restore without asking.")
-def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
-    """Restore the files that a session's tools changed since a run, and fork the session there.
+def rewind(
+    session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes: bool
+) -> int:
+    """Restore the files that a session's tools and commands changed since a run, and fork it there.
 
-    Changes made by commands are not recorded and not restored. Files that no tool may touch stay as
-    they are. Exit code 3: some files were left alone.
+    Files that no tool may touch stay as they are. Exit code 3: some files were left alone.
     """
+    from ferrule.engine.rewind.changes import diff_files
     from ferrule.engine.rewind.rewind import fork as forked
     from ferrule.engine.rewind.rewind import plan_rewind, restore_files
     from ferrule.runtime.assemble import open_journal
@@ -85,7 +88,7 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
         info = store.find(session)
         found = info.session
         scope = Scope(info.tenant, info.user, info.session)
-        if not dry:
+        if not (dry or shows_diff):
             # Nobody else may run this session meanwhile.
             store.lease(found)
         point = plan_rewind(store.records(found), run)
@@ -94,6 +97,10 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
             click.echo(f"nothing was done: the session's folder `{folder}` is missing", err=True)
             return 1
         with closing(_open_workspace(folder)) as workspace:
+            if shows_diff:
+                for line in diff_files(point, workspace, artifacts, scope):
+                    click.echo(escape_invisible(line))
+                return 0
             plan = restore_files(point, workspace, artifacts, scope, force=force, dry=True)
             _print_plan(point, plan)
             if dry:

@@ -9,13 +9,13 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.core.vocabulary import PermissionMode, SideEffect
-from ferrule.engine.driver import Driver, DriverExtension
+from ferrule.engine.driver import CheckAgain, Driver, DriverExtension
 from ferrule.models.client import Exchange
 
 from .call_adapter import order_call_hooks
@@ -32,9 +32,6 @@ from .events import (
     TurnStart,
 )
 from .exchange import HookedExchange
-
-if TYPE_CHECKING:
-    pass
 
 
 class SessionHooks(DriverExtension):
@@ -176,7 +173,9 @@ class SessionHooks(DriverExtension):
             rest += self.driver.feed(_refusal(call, reason))
         return rest
 
-    async def after_output(self, checked: events.OutputChecked, check: Any) -> events.OutputChecked:
+    async def after_output(
+        self, checked: events.OutputChecked, check_again: CheckAgain, *, is_final: bool
+    ) -> events.OutputChecked:
         """Fire `output` for a typed answer that fits."""
         if checked.problems or not self.hooks.for_event("output"):
             return checked
@@ -185,16 +184,14 @@ class SessionHooks(DriverExtension):
         self._add_context(outcome)
         payload = outcome.payload
         assert isinstance(payload, OutputPost)
-        is_too_late = check.output.has_effects
         if outcome.blocked:
-            return events.OutputChecked(problems=(outcome.blocked,), final=is_too_late)
+            return events.OutputChecked(problems=(outcome.blocked,), final=is_final)
         if payload.value == value:
             return checked
-        if is_too_late:
+        if is_final:
             problem = "a hook changed what an output function had returned"
             return events.OutputChecked(problems=(problem,), final=True)
-        context = self.driver.build_run_context(self.driver.log.identity)
-        return await check.run(encode_json(payload.value), context)
+        return await check_again(encode_json(payload.value))
 
     # ---- texts of hooks
 

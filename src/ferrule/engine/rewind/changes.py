@@ -38,6 +38,9 @@ def diff_files(
         yield from difflib.unified_diff(
             old.splitlines(), new.splitlines(), names[0], names[1], lineterm=""
         )
+        was, is_now = parse_content(before), parse_content(now)
+        if was and is_now and was[1] != is_now[1]:
+            yield f"{path}: can {'' if is_now[1] else 'no longer '}be run"
 
 
 def _read_copy(state: str, store: ArtifactStore, scope: Scope) -> str:

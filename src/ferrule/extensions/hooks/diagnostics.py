@@ -36,6 +36,8 @@ MAX_TEXT = 300
 _MAX_OUTPUT = 1 << 20
 _MAX_CALLS = 100
 _CONFIGURATION_LIMIT = 1 << 20
+_COLD = 3
+"""How much longer a checker may take the first time in a session, when its caches are empty."""
 _PRIORITY = 200
 """After other hooks: they may still block the call."""
 
@@ -124,6 +126,12 @@ CHECKERS: tuple[Checker, ...] = (
         files=("Cargo.toml",),
         whole=True,
     ),
+    Checker(
+        "gcc",
+        (".c", ".cc", ".cpp", ".cxx"),
+        ("gcc", "-fsyntax-only", "-fdiagnostics-color=never", "@compile_flags.txt"),
+        files=("compile_flags.txt",),
+    ),
 )
 NAMES = tuple(checker.name for checker in CHECKERS)
 
@@ -154,7 +162,7 @@ def diagnose_changes(
         checkers: Names of `CHECKERS`, or `auto` for all that the project has configured.
         workspace: Where changed files and configurations are read.
         commands: What runs the checkers.
-        seconds: Time for one run of one checker.
+        seconds: Time for one run of one checker; the first in a session may take three times that.
 
     Raises:
         ConfigError: There is no such checker.
@@ -171,7 +179,7 @@ def diagnose_changes(
         events=("tool.pre", "tool.post"),
         run=run.handle,
         priority=_PRIORITY,
-        timeout=len(CHECKERS) * seconds + 10,
+        timeout=_COLD * len(CHECKERS) * seconds + 10,
         on_error="allow",
         source="shipped",
     )
@@ -190,6 +198,8 @@ class _Diagnostics:
     changing: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     """Files that running calls change, by call."""
     left_out: set[str] = field(default_factory=set[str])
+    started: set[str] = field(default_factory=set[str])
+    """Checkers that have run in this session."""
 
     async def handle(self, occasion: Occasion) -> Action | None:
         """Check before and after a call that writes files it names."""
@@ -279,15 +289,17 @@ class _Diagnostics:
         argv = (_find_program(self.workspace.root, checker), *checker.argv[1:])
         if target:
             argv = (*argv, f"./{target}")
+        seconds = self.seconds if checker.name in self.started else self.seconds * _COLD
+        self.started.add(checker.name)
         try:
             ended = await self.commands.run(
-                argv, occasion, b"", output, output, self.seconds, _make_caches()
+                argv, occasion, b"", output, output, seconds, _make_caches()
             )
         except (ToolFailed, FerruleError) as error:
             self._leave_out(checker, str(error), notes)
             return None
         if ended.timed_out:
-            self._leave_out(checker, f"it took longer than {self.seconds:g} s", notes)
+            self._leave_out(checker, f"it took longer than {seconds:g} s", notes)
             return None
         found = _read_output(checker, output.text(), self.workspace.root)
         if not found and ended.exit_code not in (0, None):

@@ -380,7 +380,7 @@ SETTINGS: tuple[Setting, ...] = (
         short=(
             "Linters and type checkers that check a file after a tool changed it: `auto` for those "
             "that the project has configured, or some of `ruff`, `mypy`, `pyright`, `tsc`, "
-            "`eslint`, `go`, `cargo`. What is new goes with the result of the change."
+            "`eslint`, `go`, `cargo`, `gcc`. What is new goes with the result of the change."
         ),
         long=(
             "They run as commands of hooks, confined and without a network. They may run code of "

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.value_class import frozen
-from ferrule.sandbox.command import Command
-from ferrule.toolkits.process import run_process
+from ferrule.toolkits.process import frame, run_script
 
 from . import languages
 
-_PARSER = str(Path(__file__).with_name("parser.py"))
+_PARSER = Path(__file__).with_name("parser.py")
 _SECONDS = 60.0
 """Time for one batch."""
 _MAX_OUTPUT = 256 << 20
@@ -71,32 +69,15 @@ async def _run_parser(
 ) -> tuple[list[FileSymbols], str]:
     names = sorted({language for language, _ in contents})
     header = json.dumps({**languages.describe_languages(names), "nice": nice}).encode()
-    pieces = [len(header).to_bytes(4, "big"), header]
+    pieces = [frame(header)]
     for language, content in contents:
         name = language.encode()
-        pieces += (bytes([len(name)]), name, len(content).to_bytes(4, "big"), content)
-    answer = bytearray()
-
-    def keep(data: bytes) -> bool:
-        answer.extend(data)
-        return len(answer) <= _MAX_OUTPUT
-
-    ended = await run_process(
-        Command(
-            ("parser", "-I", "-S", "-W", "ignore", _PARSER),
-            program=sys.executable,
-            directory=directory,
-            environment={},
-            output=keep,
-            errors=lambda data: True,
-            stdin=b"".join(pieces),
-            timeout=_SECONDS,
-            grace=0.0,
-        )
+        pieces += (bytes([len(name)]), name, frame(content))
+    lines, ended = await run_script(
+        _PARSER, pieces, directory=directory, timeout=_SECONDS, max_output=_MAX_OUTPUT
     )
     how = "it took too long" if ended.timed_out else ended.signal or f"status {ended.exit_code}"
-    complete = bytes(answer).split(b"\n")[:-1]
-    return [_read_answer(line) for line in complete[: len(contents)]], how
+    return [_read_answer(line) for line in lines[: len(contents)]], how
 
 
 def _read_answer(line: bytes) -> FileSymbols:

@@ -37,6 +37,7 @@ class OutputFamily:
         detail: Lines of a failure that may go.
         location: Lines that say where, kept with `essential`; alone they are no message.
         names_next: Whether a line of noise names what the line behind it is about, and stays there.
+        step: What stands before each line of the programs that this one runs.
     """
 
     name: str
@@ -49,6 +50,7 @@ class OutputFamily:
     location: re.Pattern[str] = _NOTHING
     detail: re.Pattern[str] = _NOTHING
     names_next: bool = False
+    step: re.Pattern[str] | None = None
 
 
 _FRAME = r"\s*>?\s*\d*\s*\|[\s^~_|/\\+-]*$"
@@ -196,9 +198,22 @@ FAMILIES: tuple[OutputFamily, ...] = (
         ),
     ),
     OutputFamily(
+        "webpack",
+        evidence=_lines(r"webpack \d+\.\d+\.\d+ compiled "),
+        noise=_lines(
+            r"\s+\./.* [\d.]+ (?:bytes|[KMG]iB)"
+            r"(?: \[(?:built|cached|code generated|optional|not cacheable)\])+$",
+            r"\s+Field '\w+' doesn't contain a valid alias configuration$",
+        ),
+    ),
+    OutputFamily(
         "docker build",
         evidence=_lines(r"#\d+ (?:\[[^\]]+\] |sha256:|DONE )"),
-        noise=_lines(r"#\d+ (?:sha256:\S+ [\d.]+|extracting sha256:|resolve |transferring |DONE )"),
+        noise=_lines(
+            r"#\d+ sha256:\S+(?: [\d.]+.*)?$",
+            r"#\d+ (?:extracting sha256:|resolve |transferring |DONE )",
+        ),
+        step=re.compile(r"#\d+ \d+\.\d+ "),
     ),
 )
 """The order is that of the note; an output may be of several families (make and a compiler)."""

@@ -3,7 +3,8 @@
     reduce_output(text)   -> a `ReducedOutput`, or None where nothing worth it could go
 
 What goes are lines that `output_families` knows as noise, the details of failures after the first
-`WHOLE_FAILURES`, and the middle of very long lines. Messages, locations, counts and summaries stay.
+`WHOLE_FAILURES`, and the middle of very long lines; what a checker says of many places is said once
+(`equal_diagnostics`). Messages, locations, counts and summaries stay.
 The whole is stored as an artifact by the caller; without an artifact nothing is reduced.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from ferrule.core.value_class import frozen
 
+from .equal_diagnostics import merge_equal
 from .output_families import FAMILIES, OutputFamily
 
 MIN_REDUCED = 1500
@@ -53,10 +55,15 @@ def reduce_output(text: str) -> ReducedOutput | None:
     for family in FAMILIES:
         if any(family.evidence.match(line) for line in lines):
             kept = _reduce_family(family, lines)
+            if family.step is not None:
+                kept = _drop_noise_of_steps(family.step, kept)
             if len(kept) < len(lines):
                 said.append(f"{len(lines) - len(kept)} lines of {family.name}")
             lines = kept
-    lines, cut = _cut_long_lines(lines)
+    merged = merge_equal(lines)
+    if len(merged) < len(lines):
+        said.append(f"{len(lines) - len(merged)} lines that differ only in their place")
+    lines, cut = _cut_long_lines(merged)
     if cut:
         said.append(f"the middle of {cut} long line{'' if cut == 1 else 's'}")
     lines, missing = _drop_middle(lines)
@@ -123,6 +130,21 @@ def _drop_noise(family: OutputFamily, lines: Sequence[str]) -> list[str]:
             continue
         kept.append(line)
     return kept
+
+
+def _drop_noise_of_steps(step: re.Pattern[str], lines: Sequence[str]) -> list[str]:
+    """Drop what installers that were run said of their progress, each line behind its step."""
+    own = {line: line[found.end() :] for line in lines if (found := step.match(line))}
+    noise = [
+        family.noise
+        for family in FAMILIES
+        if not family.names_next and any(map(family.evidence.match, own.values()))
+    ]
+    return [
+        line
+        for line in lines
+        if line not in own or not any(pattern.match(own[line]) for pattern in noise)
+    ]
 
 
 def _ends_chatter(lines: Sequence[str], index: int) -> bool:

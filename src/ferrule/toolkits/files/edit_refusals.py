@@ -201,6 +201,9 @@ def _escape_hint(text: str, old: str) -> str:
             "write their backslashes twice, in `new_string` too"
         )
     simple = _SIMPLE_ESCAPE.sub(lambda match: _SIMPLE_ESCAPES[match[0]], old)
+    if old.endswith(("\\n", "\\n\n")):
+        # A line of a patch ends by itself, behind the newline that it spells.
+        simple = simple.rstrip("\n")
     found = find_matches(text, Edit(simple, "")) if simple != old and simple.strip() else []
     if found:
         return (

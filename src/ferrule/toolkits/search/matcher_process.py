@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.sandbox.command import Command
-from ferrule.toolkits.process import run_process
+from ferrule.toolkits.process import frame, run_script
 
 from .matcher import EXIT_STUCK
 from .pattern import Pattern
 
-_MATCHER = str(Path(__file__).with_name("matcher.py"))
+_MATCHER = Path(__file__).with_name("matcher.py")
 
 
 @frozen
@@ -42,40 +40,19 @@ async def match_contents(
         The hits by content. Shorter than `contents` if time ran out, or one line took more than
         `matcher.SECONDS_PER_LINE`: then the next content is the one that took too long.
     """
-    expression = pattern.expression.encode()
     pieces = [
-        len(expression).to_bytes(4, "big"),
-        expression,
+        frame(pattern.expression.encode()),
         b"i" if pattern.ignore_case else b"-",
         wanted.to_bytes(4, "big"),
+        *map(frame, contents),
     ]
-    for content in contents:
-        pieces += (len(content).to_bytes(4, "big"), content)
-    answer = bytearray()
-
-    def keep(data: bytes) -> bool:
-        answer.extend(data)
-        return True
-
-    command = Command(
-        ("matcher", "-I", "-S", "-W", "ignore", _MATCHER),
-        program=sys.executable,
-        directory=directory,
-        environment={},
-        output=keep,
-        errors=lambda data: True,
-        stdin=b"".join(pieces),
-        timeout=timeout,
-        grace=0.0,
-    )
-    ended = await run_process(command)
-    complete = bytes(answer).split(b"\n")[:-1]
+    lines, ended = await run_script(_MATCHER, pieces, directory=directory, timeout=timeout)
     if ended.exit_code not in (0, EXIT_STUCK) and not ended.timed_out:
         how = ended.signal or ended.exit_code
         raise ToolFailed(
             ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})"
         )
-    return [[_hit(word) for word in line.split()] for line in complete]
+    return [[_hit(word) for word in line.split()] for line in lines]
 
 
 def _hit(word: bytes) -> Hit:

@@ -1,7 +1,8 @@
 """The tools of Gemini CLI, under its names and with its parameters (version 0.20 and later).
 
 Google's API has no types for them: what Gemini's models know are these names. Fields: the tool
-declarations of Gemini CLI (`base-declarations.ts`).
+declarations of Gemini CLI (`base-declarations.ts`). Qwen Code began as a copy of it: what still
+differs in names alone is taken from there.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from typing import Annotated, Any
 
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import READS, Tool
+from ferrule.tools.definition import Tool
 
+from . import qwen
 from .calls import ShapeCalls
-from .found_files import find_names, read_each
+from .found_files import read_each
+from .qwen import REPLACED
+from .renamed_arguments import rename_parameters
 
-REPLACED = ("run_command", "list_files", "search_files", "edit_file")
-"""Tools whose place these take."""
+__all__ = ["RENAMED", "REPLACED", "SHAPES"]
 
 _CALLS = ShapeCalls(
     {
@@ -81,45 +84,6 @@ async def run_shell_command(
     return await _CALLS.run_command(context, arguments)
 
 
-@tool(side_effect="none", risk="safe")
-async def grep_search(
-    context: Context,
-    pattern: Annotated[str, "A regular expression."],
-    dir_path: Annotated[str, "The folder or file to search."] = ".",
-    include_pattern: Annotated[str | None, "Only files that match this glob."] = None,
-    total_max_matches: Annotated[int, "Stop after this many matches."] = 100,
-) -> str:
-    """Search the files of a folder for text. Returns rows `file:line:text`."""
-    return await _CALLS.call(
-        context,
-        "search_files",
-        {
-            "pattern": pattern,
-            "path": dir_path,
-            "file_filter": include_pattern,
-            "max_results": total_max_matches,
-        },
-    )
-
-
-@tool(side_effect="read", risk="low")
-def glob(
-    context: Context,
-    pattern: Annotated[str, "`**/*.py`, `docs/*.md`."],
-    dir_path: Annotated[str, READS, "The folder to look in."] = ".",
-) -> str:
-    """Find files by their names, the last changed first."""
-    return find_names(context, pattern, dir_path)
-
-
-@tool(side_effect="none", risk="safe")
-async def list_directory(
-    context: Context, dir_path: Annotated[str, "The folder to list."] = "."
-) -> str:
-    """List a folder."""
-    return await _CALLS.call(context, "list_files", {"path": dir_path})
-
-
 RENAMED = {
     "read_file": {"path": "file_path", "line_start": "start_line", "line_end": "end_line"},
     "write_file": {"path": "file_path"},
@@ -130,7 +94,10 @@ SHAPES: tuple[Tool, ...] = (
     read_many_files,
     replace(replace_text, name="replace"),
     run_shell_command,
-    grep_search,
-    glob,
-    list_directory,
+    rename_parameters(
+        qwen.grep_search,
+        {"path": "dir_path", "glob": "include_pattern", "limit": "total_max_matches"},
+    ),
+    rename_parameters(qwen.glob, {"path": "dir_path"}),
+    rename_parameters(qwen.list_directory, {"path": "dir_path"}),
 )

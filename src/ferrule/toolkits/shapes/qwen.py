@@ -10,9 +10,9 @@ from ferrule.tools.definition import READS, Tool
 
 from .calls import ShapeCalls
 from .found_files import find_names
-from .gemini import REPLACED
 
-__all__ = ["RENAMED", "REPLACED", "SHAPES"]
+REPLACED = ("run_command", "list_files", "search_files", "edit_file")
+"""Tools whose place these take."""
 
 _CALLS = ShapeCalls(
     {
