@@ -39,7 +39,7 @@ def main() -> int:
         print("ripgrep is not installed: pip install 'ferrule[cli]'")
         return 1
     gate = PermissionGate(RuleSet.parse(), root=root)
-    workspace = Workspace(root).restrict(gate.find_refusal)
+    workspace = Workspace(root).restrict(gate.find_refusal, lists=gate.only_lists)
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     ours: list[float] = []
     theirs: list[float] = []

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.permissions import protected_names as reserved
+from ferrule.permissions.path_denials import NamesAndDenyRules
 from ferrule.permissions.protected_names import (
     DEFAULT_NAMES,
     PROTECTED,
@@ -391,3 +392,37 @@ def test_the_check_of_walks_says_what_the_whole_check_says(
         RuleSet.parse(deny=["Read(//nowhere/at/all)"]), root="/work", home="/home/p", names=names
     )
     assert gate.find_refusal(name, write) == slow.find_refusal(name, write)
+
+
+@pytest.mark.proves("reserved.walks-agree")
+@settings(max_examples=400)
+@given(
+    above=st.lists(COMPONENTS, max_size=3),
+    inside=st.lists(COMPONENTS, max_size=6, unique=True),
+    names=st.sampled_from(LISTS),
+    others=st.sampled_from(LISTS),
+)
+def test_a_walk_skips_the_check_only_of_names_that_it_would_let_pass(
+    above: list[str], inside: list[str], names: ProtectedNames, others: ProtectedNames
+) -> None:
+    folder = "/".join(above)
+    gate = PermissionGate(RuleSet.parse(), root="/work", home="/home/p", names=others)
+    ruled = NamesAndDenyRules(
+        names.reserved,
+        names.secret,
+        names.protected,
+        gate.find_refusal,
+        lists=gate.only_lists,
+    )
+    if folder and ruled.check(folder, write=False):
+        return  # a walk does not enter it
+    suspicious = ruled.select_suspicious(folder, inside)
+    for name in inside:
+        if name not in suspicious:
+            assert ruled.check("/".join([*above, name]), write=False) is None
+
+
+def test_names_are_all_checked_where_a_deny_rule_is_about_paths() -> None:
+    gate = PermissionGate(RuleSet.parse(deny=["Read(private/**)"]), root="/work", home="/home/p")
+    ruled = NamesAndDenyRules(find_refusal=gate.find_refusal, lists=gate.only_lists)
+    assert ruled.select_suspicious("src", ["private", "a.py"]) == ["private", "a.py"]

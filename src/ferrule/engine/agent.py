@@ -246,7 +246,9 @@ class Agent(Generic[DepsT, OutputT]):
         if workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it
             # opens files.
-            self.workspace = workspace.restrict(gate.find_refusal, gate.path_denials)
+            self.workspace = workspace.restrict(
+                gate.find_refusal, gate.path_denials, lists=gate.only_lists
+            )
             self.resources[Workspace] = self.workspace
         self.registration = registration
         self.sub_agents: delegation.SubAgentRegistry | None = None

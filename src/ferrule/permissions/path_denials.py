@@ -8,7 +8,7 @@ sandbox of commands those of `PathDenials`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ferrule.core.value_class import frozen
@@ -26,11 +26,22 @@ class NamesAndDenyRules(ProtectedNames):
     """The lists of names and the deny rules for paths.
 
     `find_refusal` applies the rules. `creation_patterns` are patterns, in the language of the
-    lists, for names that the rules forbid to create.
+    lists, for names that the rules forbid to create. `lists` are the lists that `find_refusal` goes
+    by if it goes by nothing else; None if it may refuse any name.
     """
 
     find_refusal: FindRefusal = lambda path, write: ""
     creation_patterns: tuple[str, ...] = ()
+    lists: ProtectedNames | None = None
+
+    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        if self.lists is None:
+            return names
+        suspicious = ProtectedNames.select_suspicious(self, folder, names)
+        if (self.lists.reserved, self.lists.secret) == (self.reserved, self.secret):
+            return suspicious
+        others = self.lists.select_suspicious(folder, names)
+        return list(dict.fromkeys((*suspicious, *others)))
 
     def check(self, name: str, *, write: bool) -> str | None:
         # Not `super()`, which does not work in a dataclass with slots.

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -226,6 +227,28 @@ class ProtectedNames:
         """
         return None if _is_plain(self, name, write) else _check(self, name, write)
 
+    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Return those of the names in a folder that may not be read, and perhaps a few more.
+
+        For walks: what is not returned may be read; `check` decides about the others.
+
+        Args:
+            folder: A path relative to the workspace; empty for the workspace itself.
+            names: Names in it, each a single component.
+        """
+        known = _known_components(self.reserved, self.secret)
+        is_known = not folder or known.issuperset(folder.split("/"))
+        if not is_known and not _is_plain_folder(self, folder, False):
+            return names
+        new = [name for name in names if name not in known]
+        if not new:
+            return new
+        plain = {name for name in new if _is_plain_component(self, name, False)}
+        known.update(plain)
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        return [name for name in new if name not in plain]
+
     def extend(
         self,
         *,
@@ -264,6 +287,16 @@ def _is_plain(names: ProtectedNames, name: str, write: bool) -> bool:
 @lru_cache(maxsize=16_384)
 def _is_plain_folder(names: ProtectedNames, folder: str, write: bool) -> bool:
     return all(_is_plain_component(names, part, write) for part in folder.split("/"))
+
+
+_MOST_KNOWN = 200_000
+"""The most names without a match that are remembered for each set of lists."""
+
+
+@lru_cache(maxsize=8)
+def _known_components(reserved: tuple[str, ...], secret: tuple[str, ...]) -> set[str]:
+    """Return the components that are known to be plain for reading, as a set to add to."""
+    return set()
 
 
 @lru_cache(maxsize=65_536)

@@ -342,6 +342,11 @@ class PermissionGate:
             self.find_denied_path_rule, make_creation_patterns(rules, around.root, around.home)
         )
 
+    @property
+    def only_lists(self) -> ProtectedNames | None:
+        """The lists of names, if `find_refusal` goes by nothing else below the root; else None."""
+        return None if self._path_denials else self.context.names
+
     def find_refusal(self, path: str, write: bool) -> str:
         """Return what `find_path_refusal` returns. The form that a workspace calls."""
         return self.find_path_refusal(path, write=write)

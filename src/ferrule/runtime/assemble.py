@@ -279,7 +279,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     )
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names, attended=attended)
-    readable = workspace.restrict(gate.find_refusal, gate.path_denials)
+    readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
     command_names = readable.names_for_commands()
     index = _open_code_index(settings, readable)
     apply_attack_results()
@@ -405,7 +405,7 @@ def _make_diagnostics(
         return None
     from .diagnostics import RunDiagnostics
 
-    readable = workspace.restrict(gate.find_refusal, gate.path_denials)
+    readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
     return RunDiagnostics(settings, readable, replace(confine, network=()))
 
 

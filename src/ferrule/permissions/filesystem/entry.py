@@ -36,7 +36,7 @@ class FileEntry:
     @staticmethod
     def from_stat(path: str, status: os.stat_result) -> FileEntry:
         """Return the entry for a stat that did not follow links."""
-        shown = os.fsencode(path).decode(errors="replace")
+        shown = show_path(path)
         return FileEntry(
             path=shown,
             name=shown.rpartition("/")[2] or ".",
@@ -46,6 +46,11 @@ class FileEntry:
             mode=stat.S_IMODE(status.st_mode),
             links=status.st_nlink,
         )
+
+
+def show_path(path: str) -> str:
+    """Return a path with U+FFFD for bytes that are not UTF-8."""
+    return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 
 def _kind(mode: int) -> Kind:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .open_beneath import OpenFolder, folder_descriptor
+
+ScannedName = tuple[str, os.stat_result]
+"""A name in a folder as the file system spells it, and a stat that follows no link."""
 
 FoundFile = tuple[tuple[str, ...], os.stat_result]
 """Components below the root as the file system spells them, and a stat that follows no link."""
@@ -21,18 +24,24 @@ class FolderTree:
     root: int
     open_folder: OpenFolder
 
-    def list_folder(self, parts: tuple[str, ...]) -> list[FoundFile]:
+    def scan_folder(self, parts: tuple[str, ...]) -> list[ScannedName]:
         """Return what is in a folder, sorted by name. What vanishes meanwhile is left out."""
-        found: list[FoundFile] = []
+        found: list[ScannedName] = []
         with (
             folder_descriptor(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
             os.scandir(descriptor) as items,
         ):
             for item in items:
-                with suppress(FileNotFoundError):
-                    found.append(((*parts, item.name), item.stat(follow_symlinks=False)))
-        found.sort(key=lambda one: one[0])
+                try:
+                    found.append((item.name, item.stat(follow_symlinks=False)))
+                except FileNotFoundError:
+                    continue
+        found.sort(key=itemgetter(0))
         return found
+
+    def list_folder(self, parts: tuple[str, ...]) -> list[FoundFile]:
+        """Return what `scan_folder` returns, with all components of each name."""
+        return [((*parts, name), status) for name, status in self.scan_folder(parts)]
 
     def walk(self, parts: tuple[str, ...]) -> Iterator[FoundFile]:
         """Yield all that is below a folder, each folder before what is in it. Raises OSError."""

@@ -133,16 +133,22 @@ def _openat2() -> Callable[[int, bytes, int], int]:
     library = ctypes.CDLL(None, use_errno=True)
     system_call = library.syscall
     system_call.restype = ctypes.c_long
+    # Declared once: walks come here for every folder, and converting arguments took most of it.
+    system_call.argtypes = (
+        ctypes.c_long,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+    )
+
+    @cache
+    def make_open_how(flags: int) -> ctypes.Array[ctypes.c_uint64]:
+        return (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE)  # struct open_how: flags, mode, resolve
 
     def openat2(root: int, path: bytes, flags: int) -> int:
-        how = (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE)  # struct open_how: flags, mode, resolve
-        answer = system_call(
-            ctypes.c_long(_SYS_OPENAT2),
-            ctypes.c_int(root),
-            ctypes.c_char_p(path),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
+        how = make_open_how(flags)
+        answer = system_call(_SYS_OPENAT2, root, path, how, ctypes.sizeof(how))
         return int(answer) if answer >= 0 else -ctypes.get_errno()
 
     return openat2

@@ -37,7 +37,7 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 from . import atomic_write, open_beneath, paths, regular_files
 from .entry import FileEntry
-from .folder_trees import FolderTree, FoundFile
+from .folder_trees import FolderTree, ScannedName
 from .hard_links import HardLinkCheck
 from .os_errors import explain_os_errors
 from .paths import quote_path
@@ -99,16 +99,24 @@ class Workspace:
         self._finalizer()
 
     def restrict(
-        self, find_refusal: Callable[[str, bool], str], denials: PathDenials | None = None
+        self,
+        find_refusal: Callable[[str, bool], str],
+        denials: PathDenials | None = None,
+        *,
+        lists: ProtectedNames | None = None,
     ) -> Workspace:
         """Return a workspace that refuses further paths.
 
         Args:
             find_refusal: Returns why a path may not be read (or written); empty if it may.
             denials: The deny rules for paths, which also bind commands.
+            lists: The lists of names that `find_refusal` goes by, if it goes by nothing else: then
+                it is not asked about every name of a walk.
         """
         names = self.names
-        ruled = NamesAndDenyRules(names.reserved, names.secret, names.protected, find_refusal)
+        ruled = NamesAndDenyRules(
+            names.reserved, names.secret, names.protected, find_refusal, lists=lists
+        )
         workspace = Workspace(
             self.root, names=ruled, linked=self._linked, open_folder=self._open_folder
         )
@@ -165,11 +173,16 @@ class Workspace:
         Names on the lists are left out and added to `left_out`.
         """
         name = self.check_name(path, write=False)
-        found = self._scan(path, name)
-        return [
-            FileEntry.from_stat(below, status)
-            for below, status in self._select_readable(found, left_out)
-        ]
+        found = self._join_readable(name, self._scan(path, name), left_out)
+        return [FileEntry.from_stat(below, status) for below, status in found]
+
+    def scan(self, path: str = "", *, left_out: list[str] | None = None) -> list[ScannedName]:
+        """Return what `entries` returns as names in the folder, each with a stat.
+
+        For walks over many files, which need an entry of few of them.
+        """
+        name = self.check_name(path, write=False)
+        return self._select_readable(name, self._scan(path, name), left_out)
 
     def walk(
         self,
@@ -194,7 +207,8 @@ class Workspace:
             ToolFailed: `limit` if there are more entries, or any failure to list the folder.
         """
         name = self.check_name(path, write=False)
-        return self._walk(self._scan(path, name), quote_path(path), hidden, left_out, limit)
+        first = self._join_readable(name, self._scan(path, name), left_out)
+        return self._walk(first, quote_path(path), hidden, left_out, limit)
 
     def list_status(self, path: str = "") -> list[tuple[str, os.stat_result]]:
         """Return the names in a folder, sorted, with stats that follow no link. For comparisons.
@@ -361,10 +375,10 @@ class Workspace:
 
     # Inside
 
-    def _scan(self, path: str, name: str) -> list[FoundFile]:
+    def _scan(self, path: str, name: str) -> list[ScannedName]:
         with self._explain_errors(path, name, "list"):
             try:
-                return self._tree.list_folder(_split(name))
+                return self._tree.scan_folder(_split(name))
             except NotADirectoryError:
                 self._status(name)  # raises another error if it is a file on the way
                 raise ToolFailed(
@@ -420,23 +434,36 @@ class Workspace:
         return self.names.check("/".join(below), write=False) is None
 
     def _select_readable(
-        self, found: list[FoundFile], left_out: list[str] | None
-    ) -> Iterator[tuple[str, os.stat_result]]:
-        for below, status in found:
-            if self._is_readable(below):
-                yield "/".join(below), status
-            elif left_out is not None:
-                left_out.append("/".join(below))
+        self, folder: str, found: list[ScannedName], left_out: list[str] | None
+    ) -> list[ScannedName]:
+        """Return what tools may read of the names in a folder."""
+        above = f"{folder}/" if folder else ""
+        suspicious = self.names.select_suspicious(folder, [last for last, _ in found])
+        refused = [
+            last for last in suspicious if self.names.check(above + last, write=False) is not None
+        ]
+        if not refused:
+            return found
+        if left_out is not None:
+            left_out += [above + last for last in refused]
+        return [one for one in found if one[0] not in refused]
+
+    def _join_readable(
+        self, folder: str, found: list[ScannedName], left_out: list[str] | None
+    ) -> list[ScannedName]:
+        """Return what tools may read of the names in a folder, each from the root on."""
+        readable = self._select_readable(folder, found, left_out)
+        return [(f"{folder}/{last}", status) for last, status in readable] if folder else readable
 
     def _walk(
         self,
-        first: list[FoundFile],
+        first: list[ScannedName],
         what: str,
         hidden: bool,
         left_out: list[str] | None,
         limit: int,
     ) -> Iterator[FileEntry]:
-        waiting = list(self._select_readable(first, left_out))[::-1]  # a stack, the next one last
+        waiting = first[::-1]  # a stack, the next one last
         count = 0
         while waiting:
             name, status = waiting.pop()
@@ -453,12 +480,12 @@ class Workspace:
             if not stat.S_ISDIR(status.st_mode):
                 continue
             try:
-                below = self._tree.list_folder(_split(name))
+                below = self._tree.scan_folder(_split(name))
             except OSError:
                 if left_out is not None:
                     left_out.append(name)
                 continue
-            waiting += list(self._select_readable(below, left_out))[::-1]
+            waiting += self._join_readable(name, below, left_out)[::-1]
 
     def _check_linked(self, status: os.stat_result, path: str) -> None:
         if self._linked or self._name_count.are_all_names_readable(status):

@@ -214,7 +214,7 @@ class HttpGuard:
         ):
             await send_text(send, 403, self._browsers.refusal)
         else:
-            await self._app(scope, _replay_body(body, receive), send)
+            await self._app(scope, replay_body(body, receive), send)
 
     def _explain_refusal(self) -> str:
         return "a bearer token is required" if self._takes_tokens else "sign in first"
@@ -308,7 +308,7 @@ async def read_body(receive: Receive, most: int) -> bytes | tuple[int, str]:
         return 408, "the body did not arrive in time"
 
 
-def _replay_body(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """Make a `receive` that gives the body in one piece, then what follows (a disconnect)."""
     left = [body]
 

@@ -234,7 +234,8 @@ def _protocol_class() -> Any:  # noqa: C901  counts the methods of the class in 
         _stalled: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
+            joined: Any = _JoinedWrites(transport, self.loop)
+            super().connection_made(joined)
             limit = self.limit_concurrency
             if limit is not None and len(self.connections) > limit:
                 transport.write(_FULL)
@@ -273,6 +274,39 @@ def _protocol_class() -> Any:  # noqa: C901  counts the methods of the class in 
                 self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     return Bounded
+
+
+class _JoinedWrites:
+    """A transport that writes what comes in one step of the event loop at once.
+
+    uvicorn writes the head of a response, its body and its end one by one, and each write is a
+    packet that wakes the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write data before the event loop waits again."""
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+
+    def close(self) -> None:
+        """Close the connection once everything is written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        pieces = self._pieces
+        if pieces:
+            self._pieces = []
+            self._transport.write(b"".join(pieces))
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.engine.served_tools import find_served_tool, list_served_tools
+from ferrule.tools.definition import Tool
 
 from . import artifacts
 from .client import Client
 from .offers import Offers, resolve, to_messages
 from .peer import ANSWER_SECONDS, LEVELS, RequestPeer
+from .plain_calls import KnownClient, PlainCalls, PlainRequest
 from .requests import Answers, ClientRequest
 from .results import find_reference, to_block, to_call_result
 from .sessions import ClientIdentity, ClientSession, ClientSessions
@@ -53,6 +55,8 @@ class Service:
     instructions: str = ""
     connection: Callable[[Any], ClientIdentity | None] = field(default=lambda context: None)
     """Returns the client that a request's connection belongs to, if known without its name."""
+    plain_calls: PlainCalls = field(default_factory=PlainCalls)
+    """Calls over HTTP that began without the library, and the clients that can make them."""
 
     # ---- whose request it is
 
@@ -98,6 +102,9 @@ class Service:
         """Handle `tools/call`: run the tool in the client's session and answer with its result."""
         peer = RequestPeer(context)
         visit = self.session_of(peer, context)
+        if (begun := self.plain_calls.take(visit, context.request_id)) is not None:
+            begun.take_over(peer)
+            return await self._answer(begun, visit)
         tool = find_served_tool(visit.session, params.name)
         if tool is None:
             # The same answer for tools that exist and are not served, so no one learns of them.
@@ -105,11 +112,30 @@ class Service:
                 "mcp", f"asked for a tool that is not served: {params.name[:200]!r}", flush=True
             )
             raise invalid_error(f"Unknown tool: {params.name[:200]}")
+        self.plain_calls.remember(visit, peer)
+        work = self.prepare_call(visit, tool, params.arguments or {})
+        return await self._work_on(peer, visit, params, work)
+
+    def begin_plain_call(self, known: KnownClient, request: PlainRequest) -> ClientRequest | None:
+        """Start a call without the library; None if it must see the request."""
+        tool = find_served_tool(known.visit.session, request.name)
+        if tool is None:
+            return None
+        self.sessions.pool.use(known.visit.identity.key)
+        try:
+            return known.begin(request, self.prepare_call(known.visit, tool, request.arguments))
+        except FerruleError:
+            return None
+
+    def prepare_call(
+        self, visit: ClientSession, tool: Tool, arguments: Mapping[str, Any]
+    ) -> Callable[[ClientRequest], Coroutine[Any, Any, dict[str, Any]]]:
+        """Return the work of a request that calls a tool in the client's session."""
 
         async def work(request: ClientRequest) -> dict[str, Any]:
             catalog = visit.session.catalog
             before = catalog.version
-            result = await visit.call_tool(tool.full_name, params.arguments or {})
+            result = await visit.call_tool(tool.full_name, arguments)
             if catalog.version != before:
                 # Only this client sees a session's own catalog; all clients share the agent's.
                 await self.notify_list_changed(
@@ -130,7 +156,7 @@ class Service:
                 links=links,
             )
 
-        return await self._work_on(peer, visit, params, work)
+        return work
 
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema of a tool's arguments, for headers that repeat some of them."""
@@ -158,6 +184,10 @@ class Service:
                 )
             request = found
             request.resume(peer, answers)
+        return await self._answer(request, visit)
+
+    async def _answer(self, request: ClientRequest, visit: ClientSession) -> dict[str, Any]:
+        """Wait for a request, and return the result of its work or what its client is asked."""
         questions = await request.wait()
         if questions is not None:
             state = visit.suspended.keep(request)

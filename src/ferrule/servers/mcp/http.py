@@ -23,9 +23,22 @@ from ferrule.runtime.http.http_security import (
     Scope,
     Send,
     Visitor,
+    read_body,
+    replay_body,
     route_path,
+    send_text,
 )
 
+from .handlers import Service
+from .plain_calls import (
+    SOON,
+    KnownClient,
+    PlainRequest,
+    find_cancelled,
+    format_plain_answer,
+    parse_message,
+    read_plain_request,
+)
 from .sessions import IDLE_SECONDS, MAX_CLIENTS, ClientIdentity
 
 PATH = "/mcp"
@@ -94,16 +107,13 @@ class EventHistory:
 
 
 class Endpoint:
-    """The ASGI application of a server, without the HTTP guard.
+    """The ASGI application of a server, without the HTTP guard."""
 
-    `on_leave` is called with the transport session that ended.
-    """
-
-    def __init__(self, server: Any, on_leave: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(self, server: Any, service: Service) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         streams: Any = EventHistory()
-        self._on_leave = on_leave
+        self._service = service
         self._owners: OrderedDict[bytes, str] = OrderedDict()
         self._sessions = StreamableHTTPSessionManager(
             server,
@@ -126,6 +136,74 @@ class Endpoint:
             await send({"type": "http.response.body", "body": b"not found"})
             return
         given = next((value for name, value in scope["headers"] if name == _SESSION), None)
+        known = self._find_known(scope, given)
+        if known is None or given is None:
+            await self._serve_by_library(scope, receive, given, send)
+            return
+        body = await read_body(receive, MAX_BODY)
+        if isinstance(body, tuple):
+            await send_text(send, *body)
+            return
+        begun = await self._serve_plainly(known, body, given, send)
+        if begun is not True:
+            await self._serve_by_library(scope, replay_body(body, receive), given, send)
+        if isinstance(begun, PlainRequest) and (left := known.begun.pop(begun.id, None)):
+            # The library refused the request: nobody waits for its call.
+            await left.stop()
+
+    def _find_known(self, scope: Scope, session: bytes | None) -> KnownClient | None:
+        """Return the client of a request that can be answered with plain JSON; else None."""
+        if session is None or scope["method"] != "POST":
+            return None
+        visitor: Visitor = scope["state"]["visitor"]
+        user, tenant = (visitor.user, visitor.tenant) if visitor.is_named else ("", "")
+        known = self._service.plain_calls.find((session.decode("latin-1"), tenant, user))
+        if known is None or self._service.sessions.pool.find(known.visit.identity.key) is None:
+            return None
+        headers = dict(scope["headers"])
+        accepted = headers.get(b"accept", b"")
+        is_usual = (
+            b"application/json" in accepted
+            and b"text/event-stream" in accepted
+            and headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
+            and headers.get(b"mcp-protocol-version", b"") == known.peer.version.encode()
+        )
+        return known if is_usual else None
+
+    async def _serve_plainly(
+        self, known: KnownClient, body: bytes, session: bytes, send: Send
+    ) -> PlainRequest | bool:
+        """Answer a call with plain JSON.
+
+        Returns:
+            Whether it was answered; or the request, if its call has begun and needs the library.
+        """
+        message = parse_message(body)
+        if (cancelled := find_cancelled(message, known)) is not None:
+            await cancelled.begin_stream()
+            return False
+        request = read_plain_request(message)
+        if request is None or request.id in known.begun:
+            return False
+        begun = self._service.begin_plain_call(known, request)
+        if begun is None:
+            return False
+        if not await begun.wait_for_plain_answer(SOON):
+            return request
+        answer = format_plain_answer(request, known.peer.version, begun.outcome())
+        del known.begun[request.id]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer)).encode()),
+            (_SESSION, session),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+        return True
+
+    async def _serve_by_library(
+        self, scope: Scope, receive: Receive, given: bytes | None, send: Send
+    ) -> None:
         owner = self._owners.get(given, "") if given is not None else uuid.uuid4().hex
         token = _stream_owner.set(owner)
         try:
@@ -149,7 +227,9 @@ class Endpoint:
                         self._owners.popitem(last=False)
                 elif given is not None and scope["method"] == "DELETE" and message["status"] < 400:
                     self._owners.pop(given, None)
-                    self._on_leave(("http", given.decode("latin-1")))
+                    session = given.decode("latin-1")
+                    self._service.plain_calls.forget(session)
+                    self._service.sessions.close_client(("http", session))
             await send(message)
 
         return send_and_note_session

@@ -1,5 +1,7 @@
 """The client behind one request: what it supports, and how to reach it.
 
+`RequestPeer` reaches it through the library, `PlainPeer` has no stream yet (`plain_calls`).
+
 The two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a
 server may send requests of its own while it works; without one (2026-07-28) it may not: it answers
 with its questions, and the client comes again (`requests`).
@@ -159,6 +161,84 @@ class RequestPeer:
         await self.drain()
         await self._context.close_sse_stream()
         return True
+
+
+class PlainPeer:
+    """The client of a call that is answered with plain JSON, as long as nothing else is sent to it.
+
+    What is sent before the answer needs the library's stream: it waits here until `hand_over` gives
+    the peer that has one. `connection` is the peer of an earlier request of the same client.
+    """
+
+    is_modern = False
+
+    def __init__(self, connection: RequestPeer) -> None:
+        self.version = connection.version
+        self.on_needed: Callable[[], object] = lambda: None
+        """Called when the stream is needed."""
+        self.needs_stream = False
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._full: asyncio.Future[RequestPeer] = self._loop.create_future()
+        self._held: list[Callable[[RequestPeer], None]] = []
+
+    def can(self, capability: str) -> bool:
+        """Return whether the client supports `elicitation` (with a form), `sampling` or `roots`."""
+        return self._connection.can(capability)
+
+    def progress(self, said: str) -> None:
+        """Do nothing: a client that asked for progress is never answered with plain JSON."""
+
+    def log(self, level: str, said: str, least: str) -> None:
+        """Send a line to the client's log, if it wants lines of this level. From any thread."""
+        if least in LEVELS and LEVELS.index(level) >= LEVELS.index(least):
+
+            def send(peer: RequestPeer) -> None:
+                peer.log(level, said, least)
+
+            self._loop.call_soon_threadsafe(self._hold, send)
+
+    async def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the client's answer, as JSON. Raises NoAnswer."""
+        return await (await self.reach()).ask(question)
+
+    async def release(self) -> bool:
+        """Close the stream of this request; the client comes back for the answer."""
+        return await (await self.reach()).release()
+
+    async def reach(self) -> RequestPeer:
+        """Return the peer that has a stream, as soon as there is one."""
+        self._need()
+        return await asyncio.shield(self._full)
+
+    def hand_over(self, peer: RequestPeer) -> None:
+        """Let a peer with a stream take this one's place."""
+        if not self._full.done():
+            self._full.set_result(peer)
+        for send in self._held:
+            send(peer)
+        self._held.clear()
+
+    async def drain(self) -> None:
+        """Do nothing: a peer with a stream sends what is held."""
+
+    def disconnect(self) -> None:
+        """Drop what is held for a client that is gone."""
+        self._held.clear()
+
+    def _hold(self, send: Callable[[RequestPeer], None]) -> None:
+        if self._full.done():
+            send(self._full.result())
+        elif len(self._held) < _WAITING:
+            self._held.append(send)
+            self._need()
+
+    def _need(self) -> None:
+        self.needs_stream = True
+        self.on_needed()
+
+
+Peer = RequestPeer | PlainPeer
 
 
 def client_name(params: Any) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -22,10 +23,13 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 from .blocks import Block, block_size
-from .peer import ANSWER_SECONDS, RequestPeer, capability_of
+from .peer import ANSWER_SECONDS, Peer, PlainPeer, RequestPeer, capability_of
 
 MAX_SHOWN = 4 * 1024 * 1024
 """Most characters of all blocks beside a result."""
+
+_TAKING_OVER = 5.0
+"""Seconds that a request which must have a stream waits for the library to take it over."""
 
 Question = Mapping[str, Any]
 Answers = dict[str, dict[str, Any]]
@@ -42,8 +46,8 @@ class ClientRequest:
     the lowest level of lines the client wants for its log.
     """
 
-    def __init__(self, peer: RequestPeer, given: Answers, level: str = "info") -> None:
-        self.peer = peer
+    def __init__(self, peer: Peer, given: Answers, level: str = "info") -> None:
+        self.peer: Peer = peer
         self.level = level
         self.call_ids: set[str] = set()
         self.shown_blocks: list[Block] = []
@@ -103,6 +107,46 @@ class ClientRequest:
             await self.stop()
             raise
         return None
+
+    async def wait_for_plain_answer(self, seconds: float) -> bool:
+        """Wait until the work is over. Return whether it has a result and nothing more to send.
+
+        Gives up after a time, and when the client must be reached before the answer. If this is
+        cancelled, it ends the work first.
+        """
+        assert isinstance(self.peer, PlainPeer)
+        self.peer.on_needed = self._wake
+        loop = asyncio.get_running_loop()
+        self._turn = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._turn
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        finally:
+            timer.cancel()
+        return not self.peer.needs_stream and self._has_result()
+
+    def _has_result(self) -> bool:
+        work = self._work
+        if work is None or not work.done() or work.cancelled():
+            return False
+        return work.exception() is None and not self.lacking_capability
+
+    def take_over(self, peer: RequestPeer) -> None:
+        """Continue with the library's stream, for a request that began without one."""
+        before = self.peer
+        self.peer = peer
+        if isinstance(before, PlainPeer):
+            before.hand_over(peer)
+
+    async def begin_stream(self) -> None:
+        """Have the library take the request over, and wait until it has."""
+        if isinstance(self.peer, PlainPeer):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TAKING_OVER):
+                    await self.peer.reach()
 
     def outcome(self) -> Any:
         """Return the result of the work, or raise its exception."""

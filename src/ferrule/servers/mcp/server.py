@@ -164,7 +164,7 @@ class McpServer:
             raise ConfigError(
                 "this server has an application already", hint="make another McpServer"
             )
-        self._endpoint = http.Endpoint(self._server, self._service.sessions.close_client)
+        self._endpoint = http.Endpoint(self._server, self._service)
         if isinstance(token, HostAccess):
             return token.guard(self._endpoint)
         return HttpGuard(self._endpoint, token=token, hosts=hosts, origins=origins)

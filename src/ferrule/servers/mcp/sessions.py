@@ -30,7 +30,7 @@ from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .approvals import CURRENT_REQUEST, ClientApprover, ask_client
 from .client import CURRENT_REQUESTS
-from .peer import RequestPeer
+from .peer import Peer
 from .requests import Answers, ClientRequest, SuspendedRequests
 
 MAX_CLIENTS = 64
@@ -104,7 +104,7 @@ class ClientSession:
 
     def start_request(
         self,
-        peer: RequestPeer,
+        peer: Peer,
         given: Answers,
         work: Callable[[ClientRequest], Coroutine[Any, Any, Any]],
     ) -> ClientRequest:

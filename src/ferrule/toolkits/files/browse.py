@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from ferrule.core.errors import ToolFailed
+from ferrule.permissions.filesystem.folder_trees import ScannedName
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, FileEntry, Workspace
 from ferrule.toolkits.examples import with_examples
@@ -174,7 +175,8 @@ def _open_folders(
         entries.
     """
     closed: list[tuple[str, int]] = []
-    opened = {start: _select_visible(workspace.entries(path), show_hidden)}
+    first = workspace.entries(path)
+    opened = {start: [entry for entry in first if _is_visible(entry.name, show_hidden)]}
     room = most - len(opened[start])
     level = opened[start] if room > 0 else []
     while level:
@@ -182,30 +184,31 @@ def _open_folders(
         for folder in level:
             if folder.kind != "dir" or folder.name in NOT_EXPANDED:
                 continue
-            below = _entries_below(workspace, folder, show_hidden)
-            if len(below) <= room:
+            found = _scan_below(workspace, folder, show_hidden)
+            if len(found) <= room:
+                # Made only here: most of a large tree is counted and not shown.
+                below = [
+                    FileEntry.from_stat(f"{folder.path}/{name}", status) for name, status in found
+                ]
                 opened[folder.path] = below
                 room -= len(below)
                 following += below
             else:
-                closed.append((folder.path, len(below)))
+                closed.append((folder.path, len(found)))
         level = following if room > 0 else []
     return opened, closed
 
 
-def _entries_below(workspace: Workspace, folder: FileEntry, show_hidden: bool) -> list[FileEntry]:
+def _scan_below(workspace: Workspace, folder: FileEntry, show_hidden: bool) -> list[ScannedName]:
     try:
-        return _select_visible(workspace.entries(folder.path), show_hidden)
+        scanned = workspace.scan(folder.path)
     except ToolFailed:
         return []  # Gone or not permitted: it stays in the list as a folder that was not opened.
+    return [one for one in scanned if _is_visible(one[0], show_hidden)]
 
 
-def _select_visible(entries: list[FileEntry], show_hidden: bool) -> list[FileEntry]:
-    return [
-        entry
-        for entry in entries
-        if entry.name not in VERSION_CONTROL and (show_hidden or not entry.name.startswith("."))
-    ]
+def _is_visible(name: str, show_hidden: bool) -> bool:
+    return name not in VERSION_CONTROL and (show_hidden or not name.startswith("."))
 
 
 def _sort_key(entry: FileEntry, sort_by: str) -> float | str:

@@ -16,6 +16,8 @@ The list is the same with and without ripgrep. A file is searched if every rule 
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.entry import show_path
+from ferrule.permissions.filesystem.folder_trees import ScannedName
 from ferrule.permissions.filesystem.gitignore import FILE_NAME
 from ferrule.permissions.filesystem.ignore_rules import IgnoreRules, is_ignored
 from ferrule.permissions.filesystem.workspace import (
@@ -59,8 +63,12 @@ def find_files(
     workspace: Workspace, scope: Scope, found: SearchResult, stop: Callable[[], bool]
 ) -> Iterator[str]:
     """Yield the names of the files to search, in the order of a sorted walk; see `find_entries`."""
-    for entry in find_entries(workspace, scope, found, stop):
-        yield entry.path
+    start = _find_start(workspace, scope)
+    if start.kind == "dir":
+        for name, _ in _find_below(workspace, scope, found, stop):
+            yield name
+    elif _is_searchable(workspace, start, found):
+        yield start.path
 
 
 def find_entries(
@@ -73,24 +81,55 @@ def find_entries(
     Raises:
         ToolFailed: The start does not exist or may not be read.
     """
+    start = _find_start(workspace, scope)
+    if start.kind == "dir":
+        for name, status in _find_below(workspace, scope, found, stop):
+            yield FileEntry.from_stat(name, status)
+    elif _is_searchable(workspace, start, found):
+        yield start
+
+
+def _find_start(workspace: Workspace, scope: Scope) -> FileEntry:
+    """Return where a search begins: a folder, or a file that may be read."""
     start = workspace.check_name(scope.path, write=False)
     if VERSION_CONTROL.intersection(start.split("/")):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"`{scope.path}` belongs to version control, which is never searched; ask git for it",
         )
-    wanted = _Filter(start, scope)
+    _Filter(start, scope)  # raises for globs that are none, also if there is nothing to filter
     entry = workspace.stat(scope.path)
-    if entry.kind != "dir":
-        if entry.kind != "file":
-            # Raises and gives the reason: a link is not followed, a pipe would block for ever.
-            workspace.open(scope.path).close()
-        if _is_searchable(workspace, entry, found):
-            yield entry
-        return
-    for candidate in _walk(workspace, start, scope, found.withheld, stop):
-        if wanted(candidate.path) and _is_searchable(workspace, candidate, found):
-            yield candidate
+    if entry.kind not in ("dir", "file"):
+        # Raises and gives the reason: a link is not followed, a pipe would block for ever.
+        workspace.open(scope.path).close()
+    return entry
+
+
+def _find_below(
+    workspace: Workspace, scope: Scope, found: SearchResult, stop: Callable[[], bool]
+) -> Iterator[ScannedName]:
+    """Yield the files to search below the folder where a search begins, each with its stat."""
+    start = workspace.check_name(scope.path, write=False)
+    is_wanted = _Filter(start, scope)
+    for name, status in _walk(workspace, start, scope, found.withheld, stop):
+        if not is_wanted(name):
+            continue
+        if _is_usual(name, status) or _is_searchable(
+            workspace, FileEntry.from_stat(name, status), found
+        ):
+            yield name, status
+
+
+def _is_usual(name: str, status: os.stat_result) -> bool:
+    """Return whether a file can be searched at the first look, which is enough for nearly all."""
+    return (
+        status.st_size <= READ_LIMIT
+        and status.st_nlink == 1
+        and status.st_mode & 0o444 != 0
+        and name.isascii()
+        and name.isprintable()
+        and "\\" not in name
+    )
 
 
 def _is_searchable(workspace: Workspace, entry: FileEntry, found: SearchResult) -> bool:
@@ -112,48 +151,59 @@ def _is_searchable(workspace: Workspace, entry: FileEntry, found: SearchResult) 
 
 def _walk(
     workspace: Workspace, start: str, scope: Scope, left_out: list[str], stop: Callable[[], bool]
-) -> Iterator[FileEntry]:
+) -> Iterator[ScannedName]:
     rules = [] if scope.ignored else _read_rules_above(workspace, start)
     if start and is_ignored(rules, start, folder=True):
         rules = []
     walk = _Walk(workspace, start, scope, left_out)
     walk.enter(start, rules)
     while walk.waiting and not stop():
-        entry, above = walk.waiting.pop()
-        if _is_excluded(entry, above, scope):
+        name, status, above = walk.waiting.pop()
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if above and is_ignored(above, name, folder=is_folder):
             continue
-        if entry.kind == "file":
-            yield entry
-        elif entry.kind == "dir":
-            walk.enter_if_permitted(entry.path, above)
+        if is_folder:
+            walk.enter_if_permitted(name, above)
+        else:
+            yield name, status
 
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk in progress: the entries that wait, each with the ignore files above it."""
+    """A walk in progress: the files and folders that wait, with the ignore files above them."""
 
     workspace: Workspace
     start: str
     scope: Scope
     left_out: list[str]
-    waiting: list[tuple[FileEntry, list[IgnoreRules]]] = field(
-        default_factory=list[tuple[FileEntry, list[IgnoreRules]]]
+    waiting: list[tuple[str, os.stat_result, list[IgnoreRules]]] = field(
+        default_factory=list[tuple[str, os.stat_result, list[IgnoreRules]]]
     )
     seen: int = 0
 
     def enter(self, folder: str, above: list[IgnoreRules]) -> None:
-        entries = self.workspace.entries(folder, left_out=self.left_out)
-        self.seen += len(entries)
+        scanned = self.workspace.scan(folder, left_out=self.left_out)
+        self.seen += len(scanned)
         if self.seen > WALK_LIMIT:
             below = self.start or "."
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"more than {WALK_LIMIT} entries below `{below}`; name a smaller folder",
             )
-        has_rules = any(entry.name == FILE_NAME and entry.kind == "file" for entry in entries)
-        if has_rules and not self.scope.ignored:
+        if not self.scope.ignored and _has_rules(scanned):
             above = [*_read_rules(self.workspace, folder), *above]
-        self.waiting.extend((entry, above) for entry in reversed(entries))
+        prefix = f"{folder}/" if folder else ""
+        for last, status in reversed(scanned):
+            if self._may_hold_text(last, status.st_mode):
+                self.waiting.append((prefix + show_path(last), status, above))
+
+    def _may_hold_text(self, last: str, mode: int) -> bool:
+        """Return whether a name is that of a file, or of a folder that is entered."""
+        if last in VERSION_CONTROL:
+            return False
+        if stat.S_ISDIR(mode):
+            return self.scope.hidden or not last.startswith(".")
+        return stat.S_ISREG(mode)
 
     def enter_if_permitted(self, folder: str, above: list[IgnoreRules]) -> None:
         try:
@@ -164,13 +214,8 @@ class _Walk:
             self.left_out.append(folder)
 
 
-def _is_excluded(entry: FileEntry, rules: Sequence[IgnoreRules], scope: Scope) -> bool:
-    is_folder = entry.kind == "dir"
-    if entry.name in VERSION_CONTROL:
-        return True
-    if is_folder and entry.name.startswith(".") and not scope.hidden:
-        return True
-    return is_ignored(rules, entry.path, folder=is_folder)
+def _has_rules(scanned: Sequence[ScannedName]) -> bool:
+    return any(last == FILE_NAME and stat.S_ISREG(status.st_mode) for last, status in scanned)
 
 
 def _read_rules_above(workspace: Workspace, start: str) -> list[IgnoreRules]:
@@ -196,6 +241,8 @@ class _Filter:
         self._exclude = _compile_globs(scope.exclude, "exclude")
 
     def __call__(self, name: str) -> bool:
+        if self._include is None and self._exclude is None:
+            return True
         names = (name, name[self._cut :])
         if self._exclude is not None and any(map(self._exclude.match_file, names)):
             return False

@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -41,8 +42,12 @@ MAX_CONTEXT = 20
 MAX_SECONDS = 60.0
 """Time for one search; a shorter deadline of the call wins."""
 
-_BATCH_NAMES = 4000
-_BATCH_TEXT = 400_000
+_FIRST_NAMES = 1000
+_BATCH_NAMES = 8000
+"""The first batch is small, so that a search for what is everywhere ends early; each batch after it
+has twice as many names, up to this, since ripgrep starts anew for each."""
+
+_BATCH_TEXT = 800_000
 _BATCH_BYTES = 8 * 1024 * 1024
 _BINARY_AFTER = 8192
 
@@ -83,10 +88,12 @@ class _Search:
         """
         walked = SearchResult()
         names = find_files(self.workspace, self.scope, walked, self.stopped.is_set)
-        following = run_blocking(lambda: _next_batch(names, walked))
+        most = min(_FIRST_NAMES, _BATCH_NAMES)
+        following = run_blocking(partial(_next_batch, names, walked, most))
         try:
             while (batch := await following).names:
-                following = run_blocking(lambda: _next_batch(names, walked))
+                most = min(2 * most, _BATCH_NAMES)
+                following = run_blocking(partial(_next_batch, names, walked, most))
                 batch.add_counts(self.found)
                 yield batch.names
             batch.add_counts(self.found)
@@ -198,11 +205,11 @@ class _Batch:
         found.withheld[:] = self.withheld
 
 
-def _next_batch(names: Iterator[str], walked: SearchResult) -> _Batch:
-    """Return the next names, at most as many as fit on one command line."""
+def _next_batch(names: Iterator[str], walked: SearchResult, most: int) -> _Batch:
+    """Return the next names, at most `most` and as many as fit on one command line."""
     batch: list[str] = []
     size = 0
-    for name in islice(names, _BATCH_NAMES):
+    for name in islice(names, most):
         batch.append(name)
         size += len(os.fsencode(name)) + 16
         if size > _BATCH_TEXT:
