@@ -103,6 +103,12 @@ def _phrases(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted((tuple(text.split()) for text in texts), key=len, reverse=True))
 
 
+def find_synonyms(verb: str) -> frozenset[str]:
+    """Return the verbs of one word that ask for the kind of action that a verb names."""
+    kinds = [kind for kind in load_words().kinds.values() if verb.lower() in kind.named]
+    return frozenset(verb[0] for kind in kinds for verb in kind.verbs if len(verb) == 1)
+
+
 def may_change(spec: ToolSpec) -> bool:
     """Return whether calls of a tool may change something.
 
