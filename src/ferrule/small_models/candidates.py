@@ -6,7 +6,7 @@ Pure, and the same for every tool. What stays open (several pieces would do) is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
@@ -94,6 +94,7 @@ _NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _ONES = frozenset(["next", "last", "past", "a", "an", "each", "every", "per", "one", "coming"])
 _DATE = stem("date")
 _FORMULAS = frozenset(map(stem, ["function", "formula", "expression", "equation", "polynomial"]))
+_CAPITALS = re.compile(r"[A-Z]{3,}")
 _MAIL = frozenset(map(stem, ["email", "mail"]))
 _WEB = frozenset(map(stem, ["url", "link", "website", "webpage"]))
 _DESIGNATED = frozenset(map(stem, ["id", "number", "code", "zip", "phone", "isbn", "identifier"]))
@@ -105,9 +106,10 @@ def find_values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> li
     `others` are the slots that are still unfilled.
     """
     if slot.kind == "enum":
-        return find_named_choices(slot, request) or [Value(choice) for choice in slot.choices]
+        named = find_named_choices(slot, request) or _find_choices(slot, request, in_names=True)
+        return named or [Value(choice) for choice in slot.choices]
     if slot.kind == "boolean":
-        return read_boolean(slot, request) or [Value(True), Value(False)]
+        return read_boolean(slot, request, any) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
         return find_numbers(slot, request) or _count_as_one(slot, request)
     if slot.kind != "string":
@@ -149,7 +151,7 @@ def find_named_choices(slot: Slot, request: Request) -> list[Value]:
 
     The verb that the request begins with is the weakest naming.
     """
-    return _find_choices_named(slot, request) or _find_choice_by_verb(slot, request)
+    return _find_choices(slot, request) or _find_choice_by_verb(slot, request)
 
 
 def _find_choice_by_verb(slot: Slot, request: Request) -> list[Value]:
@@ -163,29 +165,36 @@ def _find_choice_by_verb(slot: Slot, request: Request) -> list[Value]:
     return found if len(found) == 1 else []
 
 
-def _find_choices_named(slot: Slot, request: Request) -> list[Value]:
+def _find_choices(slot: Slot, request: Request, *, in_names: bool = False) -> list[Value]:
+    """Return the choices whose words stand in the request, and not within a longer name."""
     found: list[Value] = []
     for choice in slot.choices:
         for span in find_occurrences(stems(str(choice)), request):
-            if not request.is_in_name(span):
+            if in_names or not request.is_in_name(span):
                 found.append(Value(choice, span))
                 break
     if len(found) > 1:
         later = [v for v in found if v.span and (v.span.first > 0 or v.span.last > 0)]
         found = later or found
+        # Of two units the one that stands behind a number: `a large cup, 16 ounces`.
+        counted = [v for v in found if v.span and _follows_number(request, v.span)]
+        found = counted if len(counted) == 1 else found
         found = keep_outermost(found) or found
     return found
 
 
-def read_boolean(slot: Slot, request: Request) -> list[Value]:
+def read_boolean(
+    slot: Slot, request: Request, enough: Callable[[Iterable[bool]], bool] = all
+) -> list[Value]:
     """Return what the request says of a boolean; empty if it says nothing.
 
-    True where the slot's words stand in the request, False where they are denied.
+    True where the slot's words stand in the request, False where they are denied. `enough` says
+    whether all of them must stand there or `any`.
     """
     named = [w for w in stems(slot.name) if w not in _SWITCHES and len(w) > 1]
-    if not named or not all(w in request.stems for w in named):
+    if not named or not enough(w in request.stems for w in named):
         return []
-    at = min(request.stems.index(w) for w in named)
+    at = min(request.stems.index(w) for w in named if w in request.stems)
     is_denied = any(a.text.lower() in _NEGATIONS for a in request.atoms[max(0, at - 3) : at])
     return [Value(not is_denied)]
 
@@ -306,9 +315,10 @@ def find_evident(slot: Slot, request: Request) -> list[Span]:
     """Return the piece that the request itself assigns to the slot: labelled, or a maker."""
     if slot.kind != "string" or slot.role == "path":
         return []
-    return find_labelled(
-        slot, request, _unbroken(request.free_spans(), slot, request)
-    ) or find_makers(slot, request)
+    free = [s for s in request.free_spans() if not any(s.overlaps(d) for d, _ in request.dates)]
+    return find_labelled(slot, request, _unbroken(free, slot, request)) or find_makers(
+        slot, request
+    )
 
 
 def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
@@ -319,9 +329,17 @@ def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
 
 
 def _codes(request: Request) -> list[Span]:
-    """Return the single pieces that have a digit, as ids and codes do."""
+    """Return the single pieces that have a digit, as ids and codes do, else those in capitals."""
     single = request.free_atoms("number", "word", "quoted")
-    return [s for s in single if any(c.isdigit() for c in s.text) and " " not in s.text]
+    single = [s for s in single if " " not in s.text]
+    found = [s for s in single if any(c.isdigit() for c in s.text) and not _is_time(request, s)]
+    found = [s for s in found if s.kind == "quoted"] or found
+    return found or [s for s in single if _CAPITALS.fullmatch(s.text)]
+
+
+def _is_time(request: Request, span: Span) -> bool:
+    start = request.atoms[span.first].start
+    return any(time[0] == start for time in request.times)
 
 
 def _plain_words(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
@@ -381,8 +399,11 @@ def _is_parameter_name(request: Request, span: Span) -> bool:
         return False
     if request.parameter_words.issuperset(word for a in inside for word in content_stems(a.text)):
         return True
-    follows_number = span.first > 0 and request.atoms[span.first - 1].kind == "number"
-    return follows_number and is_unit(stem(inside[0].text))
+    return _follows_number(request, span) and is_unit(stem(inside[0].text))
+
+
+def _follows_number(request: Request, span: Span) -> bool:
+    return span.first > 0 and request.atoms[span.first - 1].kind == "number"
 
 
 def _cuts_name(request: Request, span: Span) -> bool:

@@ -48,7 +48,8 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _TIME_FORM = re.compile(
-    r"(?:[yd]{2}|\d)(?P<mark>[T ])(?:HH:MM(?P<ss>:SS)?|\d{2}:\d{2}(?P<s>:\d{2}))(?P<zone>Z)?"
+    r"(?:[yd]{2}|\d)(?P<mark>[T ])(?:HH:MM(?P<ss>:SS)?|\d{2}:\d{2}(?P<s>:\d{2}))(?P<zone>Z)?",
+    re.IGNORECASE,
 )
 _CALENDAR_NAME = re.compile(
     rf"(?:{_MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\.?", re.IGNORECASE

@@ -19,9 +19,11 @@ from collections.abc import Iterator, Sequence
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems, words
 
+from .dates import is_calendar_name
 from .request import Request
 from .slots import Slot, Value, keep_outermost
 from .spans import Atom, Span, parse_number
+from .units import is_unit
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
 _LISTED = re.compile(
@@ -83,6 +85,8 @@ _PLACES = frozenset(
         ],
     )
 )
+_PARTS = frozenset(map(stem, ["city", "town", "country", "state", "province"]))
+_LONGER_FORM = re.compile(r"[A-Z]\w+, ?[A-Z]|[Cc]ity,")
 _PLACING = frozenset(
     [
         "in",
@@ -212,6 +216,8 @@ def find_labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list
     if not near and len(own) > 1:
         heads = {p.first - 1 for p in find_occurrences(own, request)}
         near = [s for s in offered if s.first == s.last and s.first in heads and s.kind == "word"]
+    # A quotation right behind the label is the value, and what follows it is not.
+    near = [s for s in near if s.kind == "quoted"] or near
     return [max(near, key=lambda s: s.last - s.first)] if near else []
 
 
@@ -341,9 +347,19 @@ def find_places(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> li
     ]
     found = [_after_of(n, request) for n in found if " of " in n.text or _is_placed(n, request)]
     found = [n for n in found if _is_placed(n, request)]
-    if any(is_place(other) for other in others):
+    found = [n for n in found if not is_calendar_name(n.text) and not is_unit(stem(n.text))]
+    if any(is_place(other) for other in others) or wants_part_of_place(slot):
         return found
     return _join_at_commas(found, request)
+
+
+def wants_part_of_place(slot: Slot) -> bool:
+    """Return whether a slot is for a city or a country alone: `Rome` of `Rome, Italy`.
+
+    A slot whose description shows the longer form takes it.
+    """
+    named = content_stems(slot.name)[-1:]
+    return bool(named) and named[0] in _PARTS and not _LONGER_FORM.search(slot.about)
 
 
 def _is_placed(name: Span, request: Request) -> bool:

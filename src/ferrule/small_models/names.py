@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from ferrule.tools.word_stems import content_stems, first_sentence, stem, stems
 
 from .dates import is_calendar_name
+from .evidence import wants_part_of_place
 from .request import Request
 from .slots import Slot
 from .spans import Span
@@ -73,7 +74,8 @@ _PEOPLE = frozenset(
         ],
     )
 )
-_TAKING_PART = frozenset(["with", "starring", "featuring", "including", "stars", "features"])
+_CITIES = frozenset(map(stem, ["city", "town"]))
+_TAKING_PART = frozenset(["with", "starring", "featuring", "including", "include", "stars", "features"])
 _LOCATING = frozenset(["in", "at", "near", "around", "from", "to", "on", "within"])
 _ARTICLES = frozenset(["a", "an", "the"])
 _WITHOUT_MEANING = frozenset(map(stem, ["name", "title", "id", "type"]))
@@ -98,11 +100,11 @@ def find_names(slot: Slot, request: Request) -> list[Span]:
     if not is_named(slot):
         return []
     found = [name for name in request.names if _is_usable(name, request)]
-    found = [name for name in found if _word_before(name, request) not in _LOCATING]
     own = frozenset(content_stems(slot.name)) - _WITHOUT_MEANING
     having_own = [name for name in found if not own.isdisjoint(stems(name.text))]
     if having_own:
         return having_own
+    found = [name for name in found if not _is_located(name, request)]
     others = request.parameter_words - own
     return [name for name in found if others.isdisjoint(stems(name.text))] or found
 
@@ -113,7 +115,9 @@ def find_names_in_role(slot: Slot, request: Request) -> list[Span]:
         return []
     own = frozenset(content_stems(slot.name)) | _roots(content_stems(slot.name))
     for name in request.names:
-        if _is_usable(name, request) and _role_of(name, request) & own:
+        role = _role_of(name, request)
+        is_of_people = bool(role & _PEOPLE) and not _PEOPLE.isdisjoint(slot.words)
+        if _is_usable(name, request) and (role & own or is_of_people):
             return [name]
     if _PEOPLE.isdisjoint(slot.words):
         return []
@@ -128,13 +132,10 @@ def split_place(slot: Slot, places: Sequence[Span], request: Request) -> list[Sp
 
     A slot whose description shows the longer form gets the places as they are.
     """
-    named = content_stems(slot.name)[-1:]
-    is_city = named in ([stem("city")], [stem("town")])
-    is_wider = named in ([stem("country")], [stem("state")], [stem("province")])
-    if not (is_city or is_wider) or re.search(r"[A-Z]\w+, ?[A-Z]|[Cc]ity,", slot.about):
+    if not wants_part_of_place(slot):
         return list(places)
     after_comma = [place for place in places if _follows_comma(place, request)]
-    if is_wider:
+    if not _CITIES.issuperset(content_stems(slot.name)[-1:]):
         return after_comma or list(places)
     return [place for place in places if place not in after_comma] or list(places)
 
@@ -171,10 +172,20 @@ def _roots(words: Sequence[str]) -> frozenset[str]:
 
 
 def _takes_part(name: Span, request: Request) -> bool:
+    after = [atom.text.lower() for atom in request.atoms[name.last + 1 : name.last + 2]]
+    if after == ["starring"]:
+        return True
     before = [atom.text.lower() for atom in request.atoms[max(0, name.first - 3) : name.first]]
     return bool(_TAKING_PART.intersection(before[-1:])) or (
         bool(_TAKING_PART.intersection(before)) and stem(before[-1]) in _PEOPLE
     )
+
+
+def _is_located(name: Span, request: Request) -> bool:
+    """Return whether a name stands after a word of place, or after the comma of one that does."""
+    if _follows_comma(name, request):
+        name = next(one for one in request.names if one.last == name.first - 1)
+    return _word_before(name, request) in _LOCATING
 
 
 def _word_before(name: Span, request: Request) -> str:

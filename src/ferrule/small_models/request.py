@@ -13,7 +13,7 @@ from functools import cached_property
 from ferrule.tools.word_stems import stem
 
 from .dates import Date, find_dates, find_relative_dates, find_times
-from .spans import Span, find_spans, split_atoms
+from .spans import FIRST_PERSON, Span, find_spans, split_atoms
 from .units import UNITS
 
 _WITHIN_NAMES = frozenset(["of", "the", "de", "la", "du", "von", "van", "&", "vs", "vs."])
@@ -195,7 +195,7 @@ class Request:
             return True
         if atom.kind == "quoted" or not re.match(r"[^\W\d_]", atom.text):
             return False
-        if not atom.text[0].isupper():
+        if not atom.text[0].isupper() or atom.text in FIRST_PERSON:
             return False
         return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.is_sentence_start(index)
 

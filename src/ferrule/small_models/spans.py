@@ -43,6 +43,9 @@ _FILE = re.compile(
 _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
 
+FIRST_PERSON = frozenset(["I", "I'm", "I'd", "I've", "I'll", "I’m", "I’d", "I’ve", "I’ll"])
+"""Capitals that are no name."""
+
 _SCALED = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}
 _COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
 
@@ -199,6 +202,8 @@ def _has_no_content(request: str, atom: Atom) -> bool:
     """Return whether it is a function word. At the head of a sentence a capital says nothing."""
     if atom.kind != "word":
         return False
+    if atom.text in FIRST_PERSON:
+        return True
     before = request[: atom.start].rstrip()
     text = atom.text.lower() if not before or before[-1] in ".!?:" else atom.text
     return text in FUNCTION_WORDS or not re.search(r"\w", text)
