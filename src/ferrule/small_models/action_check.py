@@ -32,12 +32,14 @@ from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .request import Request
 from .slots import Slot
-from .spans import Atom
+from .spans import Atom, Span
 
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _CLAUSE_END = re.compile(r"[,:]")
 _JOINS = frozenset(["and", "then", "but"])
 _LONGEST_PHRASE = 4
+_MOST_SHELL_WORDS = 4
+_MOST_OPENING_ATOMS = 3
 
 
 @frozen
@@ -68,6 +70,7 @@ class _Words:
     not_before: frozenset[str]
     path_words: frozenset[str]
     pronouns: frozenset[str]
+    shell_words: Mapping[str, str]
 
 
 @cache
@@ -86,6 +89,7 @@ def load_words() -> _Words:
         frozenset(data["not_before"]),
         frozenset(data["path_words"]),
         frozenset(data["pronouns"]),
+        data["shell_words"],
     )
 
 
@@ -107,6 +111,18 @@ def find_synonyms(verb: str) -> frozenset[str]:
     """Return the verbs of one word that ask for the kind of action that a verb names."""
     kinds = [kind for kind in load_words().kinds.values() if verb.lower() in kind.named]
     return frozenset(verb[0] for kind in kinds for verb in kind.verbs if len(verb) == 1)
+
+
+def spell_out(text: str) -> str:
+    """Return a request with the word of a shell that it begins with in plain English.
+
+    Options are left to commands: `ls -la` stays as it is.
+    """
+    first, _, rest = text.strip().partition(" ")
+    plain = load_words().shell_words.get(first)
+    if plain is None or "-" in rest[:1] or len(rest.split()) > _MOST_SHELL_WORDS:
+        return text
+    return f"{plain} {rest or '.'}".strip()
 
 
 def may_change(spec: ToolSpec) -> bool:
@@ -233,6 +249,17 @@ def find_order_for(spec: ToolSpec, request: Request) -> Order | None:
     return None
 
 
+def find_opening_order(spec: ToolSpec, request: Request) -> Order | None:
+    """Return the order that a request begins with, if a tool is of its kind by its name."""
+    kinds = _kinds_of(spec)
+    if not kinds or not may_change(spec):
+        return None
+    order = next(iter(find_orders(request)), None)
+    if order is None or order.first - len(order.verb) > _MOST_OPENING_ATOMS:
+        return None
+    return order if any(_asks_for(kind, order, request) for kind in kinds) else None
+
+
 def _asks_for(kind: ActionKind, order: Order, request: Request) -> bool:
     if order.verb not in kind.verbs:
         return False
@@ -245,6 +272,19 @@ def _asks_for(kind: ActionKind, order: Order, request: Request) -> bool:
 def _own_verbs(spec: ToolSpec) -> set[str]:
     words = set(content_stems(spec.api_name.replace("_", " ")))
     return words | set(content_stems(first_sentence(spec.description))[:1])
+
+
+def find_commands(request: Request) -> list[Span]:
+    """Return what the request orders to be run, from behind the verb to the end of the order."""
+    verbs = load_words().kinds["run"].verbs
+    found: list[Span] = []
+    for order in find_orders(request):
+        if order.verb not in verbs or order.first > order.last:
+            continue
+        first, last = request.atoms[order.first], request.atoms[order.last]
+        text = request.text[first.start : last.end]
+        found.append(Span(text, order.first, order.last, "run"))
+    return found
 
 
 def find_problem(
@@ -303,7 +343,7 @@ def _is_command(value: str, order: Order, request: Request) -> bool:
     start = request.atoms[order.first]
     if len(content_stems(start.text)) == 0 and start.kind == "word":
         return False
-    return request.text[start.start :].casefold().startswith(value.casefold())
+    return value == request.text[start.start : request.atoms[order.last].end]
 
 
 def _left_over(arguments: Mapping[str, Any], request: Request) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
-from .action_check import find_synonyms
+from .action_check import find_commands, find_synonyms
 from .dates import ISO_FORMAT, format_date, requested_format, requested_time_format
 from .evidence import (
     find_directed,
@@ -92,6 +92,7 @@ _SWITCHES = frozenset(
 )
 _NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _ONES = frozenset(["next", "last", "past", "a", "an", "each", "every", "per", "one", "coming"])
+_COMMAND = stem("command")
 _DATE = stem("date")
 _FORMULAS = frozenset(map(stem, ["function", "formula", "expression", "equation", "polynomial"]))
 _CAPITALS = re.compile(r"[A-Z]{3,}")
@@ -257,6 +258,10 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     links = _find_links(slot, request)
     if links:
         return links
+    if slot.role == "text" and _COMMAND in content_stems(slot.name):
+        commands = [span for span in find_commands(request) if request.is_free(span)]
+        if commands and not request.free_atoms("quoted"):
+            return commands[:1]
     free = request.free_spans()
     free = [s for s in free if not any(s.overlaps(date) for date, _ in request.dates)] or free
     found = find_labelled(slot, request, _unbroken(free, slot, request)) or find_makers(

@@ -1,9 +1,9 @@
 """Find dates in a request, and write them in the format that a parameter's description asks for.
 
-Pure. A date may lack its year where another one in the text has it (`from May 3 to May 5, 2023`),
-and takes the time of day with it if the description asks for one. Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be),
-`16 August 2022`, `August 16th, 2022` and `April 2022`; years have four digits. What it cannot see:
-dates that must be worked out (`next Friday`).
+Pure. Understood are `2022-08-16`, `2022/08/16`, `08/16/2022` (month first, unless it cannot be),
+`16 August 2022`, `August 16th, 2022` and `April 2022`; years have four digits. A date may lack its
+year where another one has it (`from May 3 to May 5, 2023`), and takes the time of day with it if
+the description asks for one. What it cannot see: dates that must be worked out (`next Friday`).
 """
 
 from __future__ import annotations

@@ -46,7 +46,13 @@ from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.tools.word_stems import content_stems
 
 from .abstention import is_called_for, split_request
-from .action_check import find_order_for, find_problem, may_change
+from .action_check import (
+    find_opening_order,
+    find_order_for,
+    find_problem,
+    may_change,
+    spell_out,
+)
 from .argument_filling import ArgumentFiller
 from .request import Request
 from .slots import read_slots
@@ -152,7 +158,7 @@ class SmallModelExchange:
         last = history[-1] if history else UserMessage("")
         may_call = tools and schema is None and bool(self._specs)
         if may_call and isinstance(last, UserMessage):
-            self._parts = split_request(last.text)
+            self._parts = [spell_out(part) for part in split_request(last.text)]
             self._calls_made = 0
             self._question = ""
         if may_call and (isinstance(last, UserMessage) or _has_succeeded(last)):
@@ -189,9 +195,7 @@ class SmallModelExchange:
         vectors = await self._client.embed([request_prompt(text)])
         ranked = self._chooser.rank(request, vectors[0])
         talk = next(score for score, offer in ranked if offer is None)
-        for score, offer in ranked:
-            if offer is None:
-                continue
+        for score, offer in self._put_ordered_first(ranked, request):
             spec = self._specs[offer.name]
             changes = may_change(spec)
             if changes and find_order_for(spec, request) is None:
@@ -206,6 +210,19 @@ class SmallModelExchange:
                 return ToolCall("", spec.name, encode_json(arguments))
             self._question = self._question or f"I did not call `{spec.name}`: {problem}."
         return None
+
+    def _put_ordered_first(
+        self, ranked: Sequence[tuple[float, ToolOffer | None]], request: Request
+    ) -> list[tuple[float, ToolOffer]]:
+        """Return the tools, those first that do what the request begins by ordering.
+
+        `Make a file ...` is for a tool that writes, whatever reads files and fits as well.
+        """
+        offers = [(score, offer) for score, offer in ranked if offer is not None]
+        ordered = [
+            pair for pair in offers if find_opening_order(self._specs[pair[1].name], request)
+        ]
+        return ordered + [pair for pair in offers if pair not in ordered]
 
     async def _fill_arguments(self, spec: ToolSpec, text: str) -> dict[str, Any]:
         schema = parameter_schema(spec)

@@ -75,7 +75,9 @@ _PEOPLE = frozenset(
     )
 )
 _CITIES = frozenset(map(stem, ["city", "town"]))
-_TAKING_PART = frozenset(["with", "starring", "featuring", "including", "include", "stars", "features"])
+_TAKING_PART = frozenset(
+    ["with", "starring", "featuring", "including", "include", "stars", "features"]
+)
 _LOCATING = frozenset(["in", "at", "near", "around", "from", "to", "on", "within"])
 _ARTICLES = frozenset(["a", "an", "the"])
 _WITHOUT_MEANING = frozenset(map(stem, ["name", "title", "id", "type"]))
