@@ -164,12 +164,12 @@ class BerkeleyKind:
         self.rows = bfcl.entries(
             package, bfcl.CATEGORIES[kind], "development" if half == "development" else "held-out"
         )
-        self._judge = bfcl.judge_of(package)
+        self.judge = bfcl.judge_of(package)
 
     async def made(self, client: Any, way: str, row: dict[str, Any]) -> tuple[int, Any]:
         """Return 2 for right, 1 for the right tools, 0 else."""
         mode = "schema" if way == "alone" else "constrained"
-        return await bfcl.made_by(client, mode, row, self.kind, self._judge), row["functions"]
+        return await bfcl.made_by(client, mode, row, self.kind, self.judge), row["functions"]
 
 
 def spread_entries(count: int, most: int | None) -> list[int]:
