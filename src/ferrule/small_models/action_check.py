@@ -31,12 +31,13 @@ from ferrule.models.client import ToolSpec
 from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .request import Request
-from .slots import Slot
-from .spans import Atom, Span
+from .slots import PATH_WORDS, Slot
+from .spans import Atom, Span, parse_number
 
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _CLAUSE_END = re.compile(r"[,:]")
 _JOINS = frozenset(["and", "then", "but"])
+_BEFORE_PATHS = frozenset(["called", "named", "to", "into", "as"])
 _LONGEST_PHRASE = 4
 _MOST_SHELL_WORDS = 4
 _MOST_OPENING_ATOMS = 3
@@ -304,6 +305,8 @@ def find_problem(
         value = arguments.get(slot.name)
         if isinstance(value, str) and not _is_said(slot, value, order, request, spec, has_path):
             return f"the request does not say its `{slot.name}` clearly: put it in quotation marks"
+        if not _is_number_said(slot, value, request):
+            return f"the request does not say its `{slot.name}`"
     texts = [value for value in arguments.values() if isinstance(value, str)]
     if len(set(texts)) < len(texts):
         return "the request does not say all of its values"
@@ -326,12 +329,39 @@ def _is_said(
         return False
     if spec.side_effect == "execute" and slot.role != "path":
         return _is_command(value, order, request)
-    if not has_path or slot.role == "path":
+    if slot.role == "path":
+        return _is_path_said(value, order, request)
+    if not has_path:
         return True
     literal = re.escape(value)
     return any(value == a.text and a.kind != "word" for a in request.atoms) or bool(
         re.search(rf":\s*{literal}\s*$|\bthe (?:text|words?) {literal}(?!\S)", request.text)
     )
+
+
+def _is_number_said(slot: Slot, value: Any, request: Request) -> bool:
+    """Return whether a number stands in the request: none is made up for a change."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or slot.kind == "enum":
+        return True
+    said = [parse_number(atom.text) for atom in request.atoms]
+    return value in said
+
+
+def _is_path_said(value: str, order: Order, request: Request) -> bool:
+    """Return whether a path is written as one, or a bare word is called a path.
+
+    It is called one by the word beside it (`the folder notes`, `called notes`, `to archive`), or by
+    standing right behind the verb (`delete Makefile`).
+    """
+    for index, atom in enumerate(request.atoms):
+        if atom.text != value:
+            continue
+        before = _word(request.atoms[index - 1]) if index else ""
+        after = _word(request.atoms[index + 1]) if index + 1 < len(request.atoms) else ""
+        is_beside = before in _BEFORE_PATHS or {stem(before), stem(after)} & PATH_WORDS
+        if atom.kind != "word" or is_beside or index == order.first:
+            return True
+    return False
 
 
 def _is_command(value: str, order: Order, request: Request) -> bool:

@@ -63,6 +63,7 @@ SMALL_TALK = (
     "Why is the sky blue?",
     "What is your opinion on poetry?",
     "Good morning!",
+    "What is 12 plus 30?",
 )
 """Requests that no tool is for, and that are answered in words."""
 
@@ -259,20 +260,25 @@ def count_misfits(request: Request, offer: ToolOffer) -> tuple[int, int, int]:
 def _takes_other_paths(request: Request, offer: ToolOffer) -> bool:
     """Return whether a tool takes folders alone where a file is named, or files where a folder is.
 
-    A file is known by its ending, a folder by the word for it beside its path, or by a slash.
+    A file is known by its ending; a folder by the word for it, a slash, or by `in` before it. A
+    tool that needs one file is not for a request that names none and speaks of several.
     """
     slots = [slot for slot in offer.slots if slot.role == "path"]
     paths = request.free_atoms("path")
-    if len(slots) != 1 or not paths:
+    if len(slots) != 1:
         return False
     takes_files = stem("file") in slots[0].words
     takes_folders = not FOLDER_WORDS.isdisjoint(slots[0].words)
     if any(_FILE_ENDING.search(path.text) for path in paths):
         return takes_folders and not takes_files
-    is_folder = any(
-        path.text.endswith("/") or request.distance_to(path, FOLDER_WORDS, 1) <= 1 for path in paths
+    is_folder = not FOLDER_WORDS.isdisjoint(request.stems) or any(
+        path.text.endswith("/") or request.word_before(path) == "in" for path in paths
     )
-    return is_folder and takes_files and not takes_folders
+    if is_folder:
+        return takes_files and not takes_folders
+    # `all Python files` names none of them.
+    speaks_of_many = any(atom.text.lower() == "files" for atom in request.atoms)
+    return not paths and speaks_of_many and slots[0].required and not takes_folders
 
 
 def find_own_words(offer: ToolOffer) -> frozenset[str]:
