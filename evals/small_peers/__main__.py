@@ -23,7 +23,7 @@ from typing import Any
 import bfcl
 import click
 import small
-from bfcl_report import Rows, keep, kept, line_of, placed
+from bfcl_report import Rows, line_of
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "benchmarks/peers"))
@@ -105,9 +105,7 @@ async def ask_model(given: argparse.Namespace, model: str) -> None:
         for choice in given.choices.split(","):
             framework = Framework(name, f"{address}/v1", choice)
             for kind in given.kinds.split(","):
-                await asyncio.to_thread(
-                    ask_kind, given, model, f"{name} {choice}", kind, framework
-                )
+                await asyncio.to_thread(ask_kind, given, model, f"{name} {choice}", kind, framework)
             framework.close()
     await client.close()
 

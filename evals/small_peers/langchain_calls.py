@@ -1,6 +1,6 @@
 """Tool calls through LangChain: one request a line on standard input, its calls a line on output.
 
-    python langchain_calls.py http://127.0.0.1:8080/v1 auto
+python langchain_calls.py http://127.0.0.1:8080/v1 auto
 """
 
 import json
@@ -31,9 +31,10 @@ def main():
     for line in sys.stdin:
         try:
             made = {"calls": answer(model, json.loads(line), choice)}
-        except Exception as error:  # what the framework raises is its answer
+        except Exception as error:  # noqa: BLE001  what the framework raises is its answer
             made = {"calls": [], "error": f"{type(error).__name__}: {error}"[:200]}
-        print(json.dumps(made), flush=True)
+        sys.stdout.write(json.dumps(made) + "\n")
+        sys.stdout.flush()
 
 
 main()

@@ -1,6 +1,6 @@
 """Tool calls through pydantic-ai: one request a line on standard input, its calls a line on output.
 
-    python pydantic_ai_calls.py http://127.0.0.1:8080/v1 auto
+python pydantic_ai_calls.py http://127.0.0.1:8080/v1 auto
 """
 
 import asyncio
@@ -46,9 +46,10 @@ async def main():
     for line in sys.stdin:
         try:
             made = {"calls": await answer(model, json.loads(line), choice)}
-        except Exception as error:  # what the framework raises is its answer
+        except Exception as error:  # noqa: BLE001  what the framework raises is its answer
             made = {"calls": [], "error": f"{type(error).__name__}: {error}"[:200]}
-        print(json.dumps(made), flush=True)
+        sys.stdout.write(json.dumps(made) + "\n")
+        sys.stdout.flush()
 
 
 asyncio.run(main())
