@@ -351,15 +351,18 @@ def _is_path_said(value: str, order: Order, request: Request) -> bool:
     """Return whether a path is written as one, or a bare word is called a path.
 
     It is called one by the word beside it (`the folder notes`, `called notes`, `to archive`), or by
-    standing right behind the verb (`delete Makefile`).
+    standing right behind the verb (`delete Makefile`), where no path stands elsewhere. Whoever is
+    to put `yourself` in somebody's place moves no file.
     """
+    is_alone = not any(atom.kind == "path" for atom in request.atoms)
     for index, atom in enumerate(request.atoms):
         if atom.text != value:
             continue
         before = _word(request.atoms[index - 1]) if index else ""
         after = _word(request.atoms[index + 1]) if index + 1 < len(request.atoms) else ""
         is_beside = before in _BEFORE_PATHS or {stem(before), stem(after)} & PATH_WORDS
-        if atom.kind != "word" or is_beside or index == order.first:
+        is_object = is_alone and index == order.first
+        if atom.kind != "word" or is_beside or is_object:
             return True
     return False
 
