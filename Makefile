@@ -167,6 +167,20 @@ eval-small: $(READY) ## what a very small model is worth with help, without it, 
 	$(BIN)/ferrule models pull gemma3-270m
 	nice $(BIN)/python evals/small.py $(ARGS)
 
+eval-small-turns: $(READY) ## what small models cost: tokens read in each turn of a conversation, seconds of a call, memory, first answer
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/ferrule models pull gemma3-270m
+	nice $(BIN)/python evals/small.py --turns $(ARGS)
+
+eval-small-peers: $(READY) ## the same small models on the same server through pydantic-ai and LangChain, in environments of their own
+	$(BIN)/ferrule models pull smollm2
+	$(BIN)/ferrule models pull gemma3-270m
+	PYTHONPATH=evals nice $(BIN)/python -m small_peers $(ARGS)
+
+eval-native: $(READY) ## native tool calls of a real model file: streaming, two calls in one answer, reasoning apart, a second turn (477 MB)
+	$(BIN)/ferrule models pull qwen2.5-coder-0.5b
+	nice $(BIN)/python evals/native_calls.py $(ARGS)
+
 CASES = evals/cases/shop.cases.yaml -m local:smollm2 -m scripted:evals/cases/shop.answers.yaml
 eval-cases: $(READY) ## thirty cases by the local model and by a script, then without `read_file`: what became worse, by name
 	$(BIN)/ferrule models pull smollm2

@@ -245,6 +245,11 @@ async def made_by(client: Local, mode: str, row: dict[str, Any], category: str, 
     except ProviderError as error:
         click.echo(f"  {mode}: {error.code}: {error.detail}", err=True)
         return 0
+    return judge_calls(said, row, category, judge)
+
+
+def judge_calls(said: list[Said], row: dict[str, Any], category: str, judge: Any) -> int:
+    """Return 2, 1 or 0 for calls, as `made_by` does."""
     if category.endswith("irrelevance"):
         return 0 if said else 2
     answers = row["answers"]

@@ -1,10 +1,10 @@
 """Fits the weights of `ferrule.small_models.abstention`, and prints what each threshold does.
 
-    python evals/fit_abstention.py                    # 120 questions of each category; no model
+    python evals/fit_abstention.py                    # 450 questions of each category; no model
 
-Development halves only (`bfcl.entries`): *simple*, *multiple* and *live_simple* have a function that
-fits, *irrelevance* and *live_irrelevance* have none. Tools that may change something are left out:
-`action_check` decides about them. The table is by cross-validation, in eight parts. Pure Python,
+Development halves only (`bfcl.entries`): *simple*, *multiple*, *live_simple* and *live_multiple* have
+a function that fits, *irrelevance* and *live_irrelevance* have none. Tools that may change
+something are left out: `action_check` decides about them. The table is by cross-validation, in eight parts. Pure Python,
 gradient descent from zero: the same figures give the same weights.
 """
 
@@ -18,7 +18,6 @@ from typing import Any
 
 import bfcl
 import click
-import small
 
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
@@ -28,12 +27,19 @@ from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
 from ferrule.small_models.tool_choice import ToolChooser, ToolOffer
 
-CATEGORIES = ("simple", "multiple", "live_simple", "irrelevance", "live_irrelevance")
-PENALTY = 0.02
-STEPS = 1500
-RATE = 0.3
+CATEGORIES = (
+    "simple",
+    "multiple",
+    "live_simple",
+    "live_multiple",
+    "irrelevance",
+    "live_irrelevance",
+)
+PENALTY = 0.005
+STEPS = 600
+RATE = 1.0
 PARTS = 8
-THRESHOLDS = (0.35, 0.4, 0.45, 0.5, 0.55)
+THRESHOLDS = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65)
 
 Row = tuple[str, tuple[float, ...]]
 """A category, and the figures of its best tool."""
@@ -60,9 +66,10 @@ def figures_of(row: dict[str, Any]) -> tuple[float, ...] | None:
 def collect(sample: int) -> list[Row]:
     found: list[Row] = []
     for category in CATEGORIES:
-        rows = small.BerkeleyKind(category, "development").rows
-        for entry in bfcl.in_strides(len(rows), sample):
-            figures = figures_of(rows[entry])
+        name = bfcl.CATEGORIES.get(category, category)
+        rows = bfcl.entries(bfcl.wheel(), name, "development")
+        for row in rows[:sample]:
+            figures = figures_of(row)
             if figures is not None:
                 found.append((category, figures))
     return found
@@ -125,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sample", type=int, default=120)
+    parser.add_argument("--sample", type=int, default=450)
     given = parser.parse_args()
     rows = collect(given.sample)
     weights, bias = fit(rows)

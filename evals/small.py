@@ -26,9 +26,12 @@ import asyncio
 import json
 import math
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, cast
 
 import bfcl
@@ -62,6 +65,9 @@ KINDS = (
 WAYS = {"helped": "helped", "alone": "not helped", "no model": "same code without the model"}
 SAMPLES = {"helped": 40, "alone": 8, "no model": 40}
 """Entries of a kind that are asked by default."""
+
+
+TIMED_CALLS = 10
 
 
 class Silence:
@@ -164,12 +170,12 @@ class BerkeleyKind:
         self.rows = bfcl.entries(
             package, bfcl.CATEGORIES[kind], "development" if half == "development" else "held-out"
         )
-        self._judge = bfcl.judge_of(package)
+        self.judge = bfcl.judge_of(package)
 
     async def made(self, client: Any, way: str, row: dict[str, Any]) -> tuple[int, Any]:
         """Return 2 for right, 1 for the right tools, 0 else."""
         mode = "schema" if way == "alone" else "constrained"
-        return await bfcl.made_by(client, mode, row, self.kind, self._judge), row["functions"]
+        return await bfcl.made_by(client, mode, row, self.kind, self.judge), row["functions"]
 
 
 def spread_entries(count: int, most: int | None) -> list[int]:
@@ -282,8 +288,27 @@ async def show_turns(model: str) -> None:
             f"{time.perf_counter() - started:.1f} |"
         )
         history.append(AssistantMessage(answer.text))
-    click.echo(f"\n`{model}`: {peak_memory()} MiB at most; the first turn includes the start.")
     await client.close()
+    first, later = await time_calls(model)
+    click.echo(
+        f"\n`{model}`: the first turn includes the start. A call among all built-in tools: the first "
+        f"{first:.1f} s (start, and the tools' descriptions if they were not read before), then "
+        f"{median(later):.1f} s (median of {len(later)}, {min(later):.1f} to {max(later):.1f}). "
+        f"{peak_memory()} MiB at most."
+    )
+
+
+async def time_calls(model: str) -> tuple[float, list[float]]:
+    """Return the seconds of the first call after a start, and of those after it."""
+    source = OwnKind("one_step", "development")
+    client = client_of(model, "helped")
+    taken: list[float] = []
+    for entry in spread_entries(len(source.rows), TIMED_CALLS):
+        started = time.perf_counter()
+        await source.made(client, "helped", source.rows[entry])
+        taken.append(time.perf_counter() - started)
+    await client.close()
+    return taken[0], taken[1:]
 
 
 def write(given: argparse.Namespace) -> None:
@@ -323,7 +348,11 @@ async def main() -> None:
     models = given.models.split(",")
     if given.turns:
         for model in models:
-            await show_turns(model)
+            if len(models) == 1:
+                await show_turns(model)
+            else:  # A process each: memory is counted by the process.
+                again = [sys.executable, __file__, "--turns", "--models", model]
+                await asyncio.to_thread(subprocess.run, again, check=True)
         return
     rows = Rows(given.record)
     for kind in given.kinds.split(","):

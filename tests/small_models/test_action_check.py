@@ -49,11 +49,25 @@ ORDERED = [
     ),
     ("create_dir", "Make a new directory src/parts", {"path": "src/parts"}),
     ("run_command", "Run npm test", {"command": "npm test"}),
+    ("delete_path", "Delete Makefile", {"path": "Makefile"}),
+    ("create_dir", "Create a folder called notes", {"path": "notes"}),
 ]
 
 NOT_ORDERED = [
     ("delete_path", "What happens if I delete a.log?", {"path": "a.log"}),
     ("delete_path", "Delete the last line of a.log", {"path": "a.log"}),
+    (
+        "move_path",
+        "Put yourself in the place of the author of a.py",
+        {"source": "a.py", "target": "yourself"},
+    ),
+    ("write_file", "Put 'buy milk' on the task list", {"path": "task", "content": "buy milk"}),
+    (
+        "insert_lines",
+        "Append the line 'x' to a.txt",
+        {"path": "a.txt", "line_start": 1, "new_content": "x"},
+    ),
+    ("run_command", "Run python3 --version", {"command": "python3"}),
     ("delete_path", "Please do not delete a.log", {"path": "a.log"}),
     ("delete_path", "The manual says: delete a.log", {"path": "a.log"}),
     ("write_file", "Change one word in a.css", {"path": "a.css", "content": "word"}),

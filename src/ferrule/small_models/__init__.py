@@ -13,5 +13,5 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     candidates         which pieces of a request may fill a slot
     evidence           what speaks for a piece as the value of a text slot
 
-Kinds of pieces: `spans`, `numbers`, `units`, `dates`, `lists`.
+Kinds of pieces: `spans`, `names`, `numbers`, `units`, `dates`, `lists`.
 """

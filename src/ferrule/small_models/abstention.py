@@ -16,17 +16,23 @@ from operator import mul
 
 from ferrule.tools.word_stems import content_stems, first_sentence
 
+from .candidates import find_mentioned_values
 from .request import Request
 from .slots import Slot
 from .tool_choice import ToolOffer, count_misfits, find_own_words
 
-WEIGHTS: tuple[float, ...] = (1.73, 2.03, 0.88, 1.13, 3.58, -0.57, 0.71, -0.82)
+WEIGHTS: tuple[float, ...] = (1.95, 1.91, 0.12, 0.55, 4.16, -0.86, 0.41, -0.52, 2.44, -0.68)
 """Weights of the figures of `describe_fit`, in their order."""
 
-BIAS = -1.70
+BIAS = -1.36
 
-MIN_PROBABILITY = 0.5
+MIN_PROBABILITY = 0.55
 """Below this a request is answered in words."""
+
+
+_QUESTION_WORDS = frozenset(
+    ["what", "why", "how", "who", "when", "where", "which", "is", "are", "do", "does", "did"]
+)
 
 
 def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
@@ -36,7 +42,8 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     are: the shares of the tool's name's words, and of its description's, that were said; the words
     said that it says of itself; the share of its parameters that were spoken of; the share of them
     that list a value which was said; the required parameters that nothing fills; the share of its
-    numbers that the request has; and how many it lacks.
+    numbers that the request has; how many it lacks; the share of its parameters that the request
+    gives evidence for; and whether the request begins with a question word.
     """
     said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
@@ -57,7 +64,14 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
         float(min(missing, 2)),
         min(1.0, taken / max(1, needed)),
         float(max(0, min(2, needed - numbers))),
+        sum(bool(find_mentioned_values(slot, request)) for slot in offer.slots)
+        / max(1, len(offer.slots)),
+        float(_begins_with_question(request)),
     )
+
+
+def _begins_with_question(request: Request) -> bool:
+    return bool(request.atoms) and request.atoms[0].text.lower() in _QUESTION_WORDS
 
 
 def _takes_numbers(slot: Slot) -> bool:

@@ -31,13 +31,16 @@ from ferrule.models.client import ToolSpec
 from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .request import Request
-from .slots import Slot
-from .spans import Atom
+from .slots import PATH_WORDS, Slot
+from .spans import Atom, Span, parse_number
 
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _CLAUSE_END = re.compile(r"[,:]")
 _JOINS = frozenset(["and", "then", "but"])
+_BEFORE_PATHS = frozenset(["called", "named", "to", "into", "as"])
 _LONGEST_PHRASE = 4
+_MOST_SHELL_WORDS = 4
+_MOST_OPENING_ATOMS = 3
 
 
 @frozen
@@ -68,6 +71,7 @@ class _Words:
     not_before: frozenset[str]
     path_words: frozenset[str]
     pronouns: frozenset[str]
+    shell_words: Mapping[str, str]
 
 
 @cache
@@ -86,6 +90,7 @@ def load_words() -> _Words:
         frozenset(data["not_before"]),
         frozenset(data["path_words"]),
         frozenset(data["pronouns"]),
+        data["shell_words"],
     )
 
 
@@ -101,6 +106,24 @@ def _read_kind(part: Mapping[str, Sequence[str]]) -> ActionKind:
 def _phrases(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return phrases as tuples of words, the longest first."""
     return tuple(sorted((tuple(text.split()) for text in texts), key=len, reverse=True))
+
+
+def find_synonyms(verb: str) -> frozenset[str]:
+    """Return the verbs of one word that ask for the kind of action that a verb names."""
+    kinds = [kind for kind in load_words().kinds.values() if verb.lower() in kind.named]
+    return frozenset(verb[0] for kind in kinds for verb in kind.verbs if len(verb) == 1)
+
+
+def spell_out(text: str) -> str:
+    """Return a request with the word of a shell that it begins with in plain English.
+
+    Options are left to commands: `ls -la` stays as it is.
+    """
+    first, _, rest = text.strip().partition(" ")
+    plain = load_words().shell_words.get(first)
+    if plain is None or "-" in rest[:1] or len(rest.split()) > _MOST_SHELL_WORDS:
+        return text
+    return f"{plain} {rest or '.'}".strip()
 
 
 def may_change(spec: ToolSpec) -> bool:
@@ -227,6 +250,17 @@ def find_order_for(spec: ToolSpec, request: Request) -> Order | None:
     return None
 
 
+def find_opening_order(spec: ToolSpec, request: Request) -> Order | None:
+    """Return the order that a request begins with, if a tool is of its kind by its name."""
+    kinds = _kinds_of(spec)
+    if not kinds or not may_change(spec):
+        return None
+    order = next(iter(find_orders(request)), None)
+    if order is None or order.first - len(order.verb) > _MOST_OPENING_ATOMS:
+        return None
+    return order if any(_asks_for(kind, order, request) for kind in kinds) else None
+
+
 def _asks_for(kind: ActionKind, order: Order, request: Request) -> bool:
     if order.verb not in kind.verbs:
         return False
@@ -239,6 +273,19 @@ def _asks_for(kind: ActionKind, order: Order, request: Request) -> bool:
 def _own_verbs(spec: ToolSpec) -> set[str]:
     words = set(content_stems(spec.api_name.replace("_", " ")))
     return words | set(content_stems(first_sentence(spec.description))[:1])
+
+
+def find_commands(request: Request) -> list[Span]:
+    """Return what the request orders to be run, from behind the verb to the end of the order."""
+    verbs = load_words().kinds["run"].verbs
+    found: list[Span] = []
+    for order in find_orders(request):
+        if order.verb not in verbs or order.first > order.last:
+            continue
+        first, last = request.atoms[order.first], request.atoms[order.last]
+        text = request.text[first.start : last.end]
+        found.append(Span(text, order.first, order.last, "run"))
+    return found
 
 
 def find_problem(
@@ -258,6 +305,8 @@ def find_problem(
         value = arguments.get(slot.name)
         if isinstance(value, str) and not _is_said(slot, value, order, request, spec, has_path):
             return f"the request does not say its `{slot.name}` clearly: put it in quotation marks"
+        if not _is_number_said(slot, value, request):
+            return f"the request does not say its `{slot.name}`"
     texts = [value for value in arguments.values() if isinstance(value, str)]
     if len(set(texts)) < len(texts):
         return "the request does not say all of its values"
@@ -280,12 +329,42 @@ def _is_said(
         return False
     if spec.side_effect == "execute" and slot.role != "path":
         return _is_command(value, order, request)
-    if not has_path or slot.role == "path":
+    if slot.role == "path":
+        return _is_path_said(value, order, request)
+    if not has_path:
         return True
     literal = re.escape(value)
     return any(value == a.text and a.kind != "word" for a in request.atoms) or bool(
         re.search(rf":\s*{literal}\s*$|\bthe (?:text|words?) {literal}(?!\S)", request.text)
     )
+
+
+def _is_number_said(slot: Slot, value: Any, request: Request) -> bool:
+    """Return whether a number stands in the request: none is made up for a change."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or slot.kind == "enum":
+        return True
+    said = [parse_number(atom.text) for atom in request.atoms]
+    return value in said
+
+
+def _is_path_said(value: str, order: Order, request: Request) -> bool:
+    """Return whether a path is written as one, or a bare word is called a path.
+
+    It is called one by the word beside it (`the folder notes`, `called notes`, `to archive`), or by
+    standing right behind the verb (`delete Makefile`), where no path stands elsewhere. Whoever is
+    to put `yourself` in somebody's place moves no file.
+    """
+    is_alone = not any(atom.kind == "path" for atom in request.atoms)
+    for index, atom in enumerate(request.atoms):
+        if atom.text != value:
+            continue
+        before = _word(request.atoms[index - 1]) if index else ""
+        after = _word(request.atoms[index + 1]) if index + 1 < len(request.atoms) else ""
+        is_beside = before in _BEFORE_PATHS or {stem(before), stem(after)} & PATH_WORDS
+        is_object = is_alone and index == order.first
+        if atom.kind != "word" or is_beside or is_object:
+            return True
+    return False
 
 
 def _is_command(value: str, order: Order, request: Request) -> bool:
@@ -297,7 +376,7 @@ def _is_command(value: str, order: Order, request: Request) -> bool:
     start = request.atoms[order.first]
     if len(content_stems(start.text)) == 0 and start.kind == "word":
         return False
-    return request.text[start.start :].casefold().startswith(value.casefold())
+    return value == request.text[start.start : request.atoms[order.last].end]
 
 
 def _left_over(arguments: Mapping[str, Any], request: Request) -> str:

@@ -148,7 +148,8 @@ class ArgumentFiller:
 
     async def fill(self, text: str) -> dict[str, Any]:
         """Return the arguments for a request."""
-        return await self.fill_from(Request(text, frozenset(content_stems(self._name))))
+        named = frozenset(word for slot in self._slots for word in content_stems(slot.name))
+        return await self.fill_from(Request(text, frozenset(content_stems(self._name)), named))
 
     async def fill_from(self, request: Request) -> dict[str, Any]:
         """Return the arguments from the pieces of a request that are free, and take those used."""
@@ -160,7 +161,16 @@ class ArgumentFiller:
             found = find_mentioned_values(slot, request)
             if found:
                 await self._fill_slot(slot, found, request, given, [])
+        self._give_quotation_left(request, given)
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
+
+    def _give_quotation_left(self, request: Request, given: dict[str, Any]) -> None:
+        """Fill the one optional text with the one quotation that is left."""
+        texts = [slot for slot in _find_unfilled(self._slots, given) if slot.role == "text"]
+        quoted = request.free_atoms("quoted")
+        if len(texts) == len(quoted) == 1:
+            given[texts[0].name] = quoted[0].text
+            request.take(quoted[0])
 
     async def _fill_required(self, request: Request, given: dict[str, Any]) -> None:
         slots = [slot for slot in self._slots if slot.required]
@@ -169,7 +179,9 @@ class ArgumentFiller:
             if slot.kind == "object":
                 given[slot.name] = await self._fill_object(slot, request)
         self._take_numbers(request, given)
-        for slot in _find_unfilled(slots, given):
+        # `meta title` before `title`: the shorter label stands in the longer one as well.
+        by_length = sorted(_find_unfilled(slots, given), key=lambda s: -len(content_stems(s.name)))
+        for slot in by_length:
             for span in find_evident(slot, request)[:1]:
                 given[slot.name] = span.text
                 request.take(span)

@@ -6,11 +6,12 @@ Pure, and the same for every tool. What stays open (several pieces would do) is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
-from .dates import ISO_FORMAT, format_date, requested_format
+from .action_check import find_commands, find_synonyms
+from .dates import ISO_FORMAT, format_date, requested_format, requested_time_format
 from .evidence import (
     find_directed,
     find_kind,
@@ -23,6 +24,7 @@ from .evidence import (
     is_place,
 )
 from .lists import read_lists
+from .names import find_names, find_names_in_role, split_place
 from .numbers import find_numbers
 from .request import Request
 from .slots import PATH_WORDS, Slot, Value, keep_outermost
@@ -90,8 +92,12 @@ _SWITCHES = frozenset(
 )
 _NEGATIONS = frozenset(["no", "not", "without", "don't", "never", "except"])
 _ONES = frozenset(["next", "last", "past", "a", "an", "each", "every", "per", "one", "coming"])
+_COMMAND = stem("command")
 _DATE = stem("date")
 _FORMULAS = frozenset(map(stem, ["function", "formula", "expression", "equation", "polynomial"]))
+_CAPITALS = re.compile(r"[A-Z]{3,}")
+_MAIL = frozenset(map(stem, ["email", "mail"]))
+_WEB = frozenset(map(stem, ["url", "link", "website", "webpage"]))
 _DESIGNATED = frozenset(map(stem, ["id", "number", "code", "zip", "phone", "isbn", "identifier"]))
 
 
@@ -101,9 +107,10 @@ def find_values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> li
     `others` are the slots that are still unfilled.
     """
     if slot.kind == "enum":
-        return find_named_choices(slot, request) or [Value(choice) for choice in slot.choices]
+        named = find_named_choices(slot, request) or _find_choices(slot, request, in_names=True)
+        return named or [Value(choice) for choice in slot.choices]
     if slot.kind == "boolean":
-        return read_boolean(slot, request) or [Value(True), Value(False)]
+        return read_boolean(slot, request, any) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
         return find_numbers(slot, request) or _count_as_one(slot, request)
     if slot.kind != "string":
@@ -145,28 +152,50 @@ def find_named_choices(slot: Slot, request: Request) -> list[Value]:
 
     The verb that the request begins with is the weakest naming.
     """
+    return _find_choices(slot, request) or _find_choice_by_verb(slot, request)
+
+
+def _find_choice_by_verb(slot: Slot, request: Request) -> list[Value]:
+    """Return the one choice whose kind of action the request asks for: `remove` for `delete`."""
+    verbs = {str(choice): find_synonyms(str(choice)) for choice in slot.choices}
+    found = [
+        Value(choice)
+        for choice in slot.choices
+        if not verbs[str(choice)].isdisjoint(a.text.lower() for a in request.atoms)
+    ]
+    return found if len(found) == 1 else []
+
+
+def _find_choices(slot: Slot, request: Request, *, in_names: bool = False) -> list[Value]:
+    """Return the choices whose words stand in the request, and not within a longer name."""
     found: list[Value] = []
     for choice in slot.choices:
         for span in find_occurrences(stems(str(choice)), request):
-            if not request.is_in_name(span):
+            if in_names or not request.is_in_name(span):
                 found.append(Value(choice, span))
                 break
     if len(found) > 1:
         later = [v for v in found if v.span and (v.span.first > 0 or v.span.last > 0)]
         found = later or found
+        # Of two units the one that stands behind a number: `a large cup, 16 ounces`.
+        counted = [v for v in found if v.span and _follows_number(request, v.span)]
+        found = counted if len(counted) == 1 else found
         found = keep_outermost(found) or found
     return found
 
 
-def read_boolean(slot: Slot, request: Request) -> list[Value]:
+def read_boolean(
+    slot: Slot, request: Request, enough: Callable[[Iterable[bool]], bool] = all
+) -> list[Value]:
     """Return what the request says of a boolean; empty if it says nothing.
 
-    True where the slot's words stand in the request, False where they are denied.
+    True where the slot's words stand in the request, False where they are denied. `enough` says
+    whether all of them must stand there or `any`.
     """
     named = [w for w in stems(slot.name) if w not in _SWITCHES and len(w) > 1]
-    if not named or not all(w in request.stems for w in named):
+    if not named or not enough(w in request.stems for w in named):
         return []
-    at = min(request.stems.index(w) for w in named)
+    at = min(request.stems.index(w) for w in named if w in request.stems)
     is_denied = any(a.text.lower() in _NEGATIONS for a in request.atoms[max(0, at - 3) : at])
     return [Value(not is_denied)]
 
@@ -177,11 +206,17 @@ def find_slot_dates(slot: Slot, request: Request) -> list[Value]:
     They are written in the format that the description asks for, else as in ISO 8601.
     """
     form = requested_format(slot.about)
+    time_form = requested_time_format(slot.about)
+    if time_form and form is None:
+        form = ISO_FORMAT
     if form is None and _DATE not in content_stems(slot.name):
         return []
     free = [(span, day) for span, day in request.dates if request.is_free(span)]
     if form:
-        return [Value(format_date(day, form), span) for span, day in free]
+        return [
+            Value(format_date(day, form) + _format_time(time_form, request, span), span)
+            for span, day in free
+        ]
     if free:
         # A month without a day stays as it was written.
         return [
@@ -189,6 +224,16 @@ def find_slot_dates(slot: Slot, request: Request) -> list[Value]:
             for span, day in free
         ]
     return [Value(span.text, span) for span in request.relative_dates if request.is_free(span)]
+
+
+def _format_time(form: str | None, request: Request, day: Span) -> str:
+    """Return the first time of day behind a date, else the first of all, in a format."""
+    if form is None or not request.times:
+        return ""
+    at = request.atoms[day.first].start
+    behind = [time for time in request.times if time[0] > at] or request.times
+    _, hour, minute = behind[0]
+    return form.format(hour=hour, minute=minute)
 
 
 def _paths(slot: Slot, request: Request) -> list[Span]:
@@ -210,6 +255,13 @@ def _paths(slot: Slot, request: Request) -> list[Span]:
 
 def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     """Return the pieces that may be the text of a slot: those with the best evidence alone."""
+    links = _find_links(slot, request)
+    if links:
+        return links
+    if slot.role == "text" and _COMMAND in content_stems(slot.name):
+        commands = [span for span in find_commands(request) if request.is_free(span)]
+        if commands and not request.free_atoms("quoted"):
+            return commands[:1]
     free = request.free_spans()
     free = [s for s in free if not any(s.overlaps(date) for date, _ in request.dates)] or free
     found = find_labelled(slot, request, _unbroken(free, slot, request)) or find_makers(
@@ -218,7 +270,9 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     found = found or find_kind(slot, request)
     if not found and _DESIGNATED & frozenset(content_stems(slot.name)[-1:]):
         found = _codes(request)
-    found = found or _find_quotations(slot, request, others) or find_places(slot, request, others)
+    found = found or _find_quotations(slot, request, others)
+    found = found or split_place(slot, find_places(slot, request, others), request)
+    found = found or find_names(slot, request) or _find_rest_after_colon(slot, request)
     if not found and _FORMULAS & slot.words:
         found = [formula for formula in request.formulas if request.is_free(formula)]
     if found:
@@ -227,6 +281,30 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     if path_slots and len(request.free_atoms("path")) <= path_slots:
         free = [s for s in free if s.kind != "path" and not _holds(request, s, "path")]
     return _plain_words(slot, request, free)
+
+
+def _find_links(slot: Slot, request: Request) -> list[Span]:
+    """Return the addresses of mail or of the web, if the slot is for one."""
+    links = request.free_atoms("url")
+    if not _MAIL.isdisjoint(slot.words):
+        return [link for link in links if "@" in link.text]
+    if not _WEB.isdisjoint(content_stems(slot.name)):
+        return [link for link in links if "://" in link.text]
+    return []
+
+
+def _find_rest_after_colon(slot: Slot, request: Request) -> list[Span]:
+    """Return what follows a colon up to the end, if the slot is for a text: `Say it: good day`."""
+    if slot.role != "text":
+        return []
+    for index, atom in enumerate(request.atoms[1:], 1):
+        between = request.text[request.atoms[index - 1].end : atom.start]
+        if re.fullmatch(r":\s+", between):
+            last = len(request.atoms) - 1
+            text = request.text[atom.start : request.atoms[last].end]
+            rest = Span(text, index, last, "run")
+            return [rest] if request.is_free(rest) else []
+    return []
 
 
 def _find_quotations(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
@@ -242,9 +320,10 @@ def find_evident(slot: Slot, request: Request) -> list[Span]:
     """Return the piece that the request itself assigns to the slot: labelled, or a maker."""
     if slot.kind != "string" or slot.role == "path":
         return []
-    return find_labelled(
-        slot, request, _unbroken(request.free_spans(), slot, request)
-    ) or find_makers(slot, request)
+    free = [s for s in request.free_spans() if not any(s.overlaps(d) for d, _ in request.dates)]
+    return find_labelled(slot, request, _unbroken(free, slot, request)) or find_makers(
+        slot, request
+    )
 
 
 def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
@@ -255,9 +334,17 @@ def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
 
 
 def _codes(request: Request) -> list[Span]:
-    """Return the single pieces that have a digit, as ids and codes do."""
+    """Return the single pieces that have a digit, as ids and codes do, else those in capitals."""
     single = request.free_atoms("number", "word", "quoted")
-    return [s for s in single if any(c.isdigit() for c in s.text) and " " not in s.text]
+    single = [s for s in single if " " not in s.text]
+    found = [s for s in single if any(c.isdigit() for c in s.text) and not _is_time(request, s)]
+    found = [s for s in found if s.kind == "quoted"] or found
+    return found or [s for s in single if _CAPITALS.fullmatch(s.text)]
+
+
+def _is_time(request: Request, span: Span) -> bool:
+    start = request.atoms[span.first].start
+    return any(time[0] == start for time in request.times)
 
 
 def _plain_words(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
@@ -273,6 +360,7 @@ def _plain_words(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
     phrases = [s for s in free if _is_of_phrase(request, s)]
     free = [s for s in free if not _has_own_word_at_end(slot, request, s)] or free
     free = [s for s in free if not _is_tool_name(request, s)] or free
+    free = [s for s in free if not _is_parameter_name(request, s)] or free
     if slot.role == "text":
         return free
     free = [s for s in free if not _is_joined(request, s)] or free
@@ -307,6 +395,20 @@ def _is_tool_name(request: Request, span: Span) -> bool:
     if any(a.kind != "word" or not a.text.islower() for a in inside):
         return False
     return request.tool_words.issuperset(word for a in inside for word in content_stems(a.text))
+
+
+def _is_parameter_name(request: Request, span: Span) -> bool:
+    """Return whether it is made of parameters' names, or is the unit of the number before it."""
+    inside = request.atoms[span.first : span.last + 1]
+    if any(a.kind != "word" or not a.text.islower() for a in inside):
+        return False
+    if request.parameter_words.issuperset(word for a in inside for word in content_stems(a.text)):
+        return True
+    return _follows_number(request, span) and is_unit(stem(inside[0].text))
+
+
+def _follows_number(request: Request, span: Span) -> bool:
+    return span.first > 0 and request.atoms[span.first - 1].kind == "number"
 
 
 def _cuts_name(request: Request, span: Span) -> bool:
@@ -451,8 +553,10 @@ def _mentioned_strings(slot: Slot, request: Request) -> list[Span]:
     if typical:
         return typical
     if is_place(slot) or is_maker(slot):
-        return (find_places(slot, request) or find_makers(slot, request))[:1]
-    assigned = find_evident(slot, request)
+        places = split_place(slot, find_places(slot, request), request)
+        found = places or find_makers(slot, request) or find_names_in_role(slot, request)
+        return found[:1]
+    assigned = find_evident(slot, request) or find_names_in_role(slot, request)
     if assigned:
         return assigned
     named = frozenset(content_stems(slot.name))

@@ -19,9 +19,11 @@ from collections.abc import Iterator, Sequence
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems, words
 
+from .dates import is_calendar_name
 from .request import Request
 from .slots import Slot, Value, keep_outermost
-from .spans import Span, parse_number
+from .spans import Atom, Span, parse_number
+from .units import is_unit
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
 _LISTED = re.compile(
@@ -35,7 +37,10 @@ _SEPARATOR = re.compile(r",\s*(?:and\s+|or\s+)?|\s+or\s+|\s+and\s+|/|\betc\b")
 _ALIAS = re.compile(
     r"['\"]([\w+#-]{1,20})['\"]\s*(?:for|refers to|means|is|=|:)\s*(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
-_JOINING = frozenset(["is", "as", "to", "called", "named", "titled", "of", "with", "for"])
+_JOINING = frozenset(
+    ["is", "as", "to", "called", "named", "titled", "of", "with", "for", "-", "–", "be"]
+)
+_BEFORE_JOINING = frozenset(["should", "must", "will", "shall", "can", "set", "being"])
 _GENERIC = frozenset(
     map(
         stem,
@@ -80,6 +85,8 @@ _PLACES = frozenset(
         ],
     )
 )
+_PARTS = frozenset(map(stem, ["city", "town", "country", "state", "province"]))
+_LONGER_FORM = re.compile(r"[A-Z]\w+, ?[A-Z]|[Cc]ity,")
 _PLACING = frozenset(
     [
         "in",
@@ -201,13 +208,16 @@ def find_labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list
 
     If there is none, the one right before its whole name.
     """
-    own = [word for word in content_stems(slot.name) if word not in _GENERIC]
-    starts = _starts_after_labels(own[-1:], request)
+    named = content_stems(slot.name)
+    own = [word for word in named if word not in _GENERIC]
+    starts = _starts_after_labels(own, named[len(own) :], request)
     names = {(n.first, n.last) for n in request.names}
     near = [s for s in offered if s.first in starts and (starts[s.first] or _is_marked(s, names))]
     if not near and len(own) > 1:
         heads = {p.first - 1 for p in find_occurrences(own, request)}
         near = [s for s in offered if s.first == s.last and s.first in heads and s.kind == "word"]
+    # A quotation right behind the label is the value, and what follows it is not.
+    near = [s for s in near if s.kind == "quoted"] or near
     return [max(near, key=lambda s: s.last - s.first)] if near else []
 
 
@@ -287,22 +297,41 @@ def _is_marked(span: Span, names: set[tuple[int, int]]) -> bool:
     return span.kind == "number" and any(map(str.isdigit, span.text))
 
 
-def _starts_after_labels(own: Sequence[str], request: Request) -> dict[int, bool]:
-    """Return where a value may begin, and whether a joining word or mark says that it does."""
+def _starts_after_labels(
+    own: Sequence[str], behind: Sequence[str], request: Request
+) -> dict[int, bool]:
+    """Return where a value may begin, and whether a joining word or mark says that it does.
+
+    `own` are the words of the label; where all of them stand, their last one elsewhere counts
+    nothing (`title` beside `meta title`). `behind` are general words that may follow it, as in
+    `ticket number`.
+    """
+    labels = [span.last for span in find_occurrences(own, request)] if len(own) > 1 else []
+    if not labels:
+        labels = [i for i, atom in enumerate(request.atoms) if _is_label(atom, own[-1:])]
     starts: dict[int, bool] = {}
-    said = [atom.text.lower() for atom in request.atoms] + ["", "", ""]
-    for index, atom in enumerate(request.atoms):
-        may_be_label = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
-        if not may_be_label or stem(atom.text) not in own:
-            continue
-        following = request.text[atom.end : atom.end + 3].strip("'\" ")
-        starts[index + 1] = following.startswith((":", "="))
-        if said[index + 1] in _JOINING:
-            is_certain = said[index + 1] not in ("of", "for", "with")
-            starts[index + 2] = is_certain
-            if said[index + 2] in ("a", "an", "the"):
-                starts[index + 3] = is_certain
+    said = [atom.text.lower() for atom in request.atoms] + ["", "", "", ""]
+    for label in labels:
+        at = label + 1
+        while stem(said[at]) in behind and at < len(request.atoms):
+            at += 1
+        end = request.atoms[at - 1].end
+        following = request.text[end : end + 3].strip("'\" ")
+        starts[at] = following.startswith((":", "="))
+        joint = at
+        while said[joint] in _BEFORE_JOINING:
+            joint += 1
+        if said[joint] in _JOINING:
+            is_certain = said[joint] not in ("of", "for", "with")
+            starts[joint + 1] = is_certain
+            if said[joint + 1] in ("a", "an", "the"):
+                starts[joint + 2] = is_certain
     return starts
+
+
+def _is_label(atom: Atom, own: Sequence[str]) -> bool:
+    is_word = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
+    return is_word and stem(atom.text) in own
 
 
 def find_places(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
@@ -318,9 +347,19 @@ def find_places(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> li
     ]
     found = [_after_of(n, request) for n in found if " of " in n.text or _is_placed(n, request)]
     found = [n for n in found if _is_placed(n, request)]
-    if any(is_place(other) for other in others):
+    found = [n for n in found if not is_calendar_name(n.text) and not is_unit(stem(n.text))]
+    if any(is_place(other) for other in others) or wants_part_of_place(slot):
         return found
     return _join_at_commas(found, request)
+
+
+def wants_part_of_place(slot: Slot) -> bool:
+    """Return whether a slot is for a city or a country alone: `Rome` of `Rome, Italy`.
+
+    A slot whose description shows the longer form takes it.
+    """
+    named = content_stems(slot.name)[-1:]
+    return bool(named) and named[0] in _PARTS and not _LONGER_FORM.search(slot.about)
 
 
 def _is_placed(name: Span, request: Request) -> bool:

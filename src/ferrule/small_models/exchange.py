@@ -46,10 +46,16 @@ from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.tools.word_stems import content_stems
 
 from .abstention import is_called_for, split_request
-from .action_check import find_order_for, find_problem, may_change
+from .action_check import (
+    find_opening_order,
+    find_order_for,
+    find_problem,
+    may_change,
+    spell_out,
+)
 from .argument_filling import ArgumentFiller
 from .request import Request
-from .slots import read_slots
+from .slots import PATH_WORDS, read_slots
 from .tool_choice import LearnedWeights, ToolChooser, ToolOffer, request_prompt
 
 MAX_READ = 1200
@@ -64,8 +70,13 @@ MAX_REMEMBERED = 3000
 MAX_SENTENCE = 60
 """Tokens of the model's own words about a result."""
 
-WITHOUT_REPETITION = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 4}
-"""llama.cpp's sampler against sequences that were said before (DRY), for answers in words."""
+WITHOUT_REPETITION = {
+    "dry_multiplier": 0.8,
+    "dry_base": 1.75,
+    "dry_allowed_length": 2,
+    "repeat_penalty": 1.1,
+}
+"""llama.cpp's samplers against what was said before, for answers in words: DRY and a penalty."""
 
 MAX_CALLS = 3
 """Calls for one message."""
@@ -152,7 +163,7 @@ class SmallModelExchange:
         last = history[-1] if history else UserMessage("")
         may_call = tools and schema is None and bool(self._specs)
         if may_call and isinstance(last, UserMessage):
-            self._parts = split_request(last.text)
+            self._parts = [spell_out(part) for part in split_request(last.text)]
             self._calls_made = 0
             self._question = ""
         if may_call and (isinstance(last, UserMessage) or _has_succeeded(last)):
@@ -189,21 +200,56 @@ class SmallModelExchange:
         vectors = await self._client.embed([request_prompt(text)])
         ranked = self._chooser.rank(request, vectors[0])
         talk = next(score for score, offer in ranked if offer is None)
-        for score, offer in ranked:
-            if offer is None:
-                continue
-            spec = self._specs[offer.name]
-            changes = may_change(spec)
-            if changes and find_order_for(spec, request) is None:
-                continue
-            if not changes and not is_called_for(request, offer, score, talk):
-                if any(atom.kind == "path" for atom in request.atoms):
-                    continue  # the next one may take the path
-                return None
-            arguments = await self._fill_arguments(spec, text)
-            problem = find_problem(spec, offer.slots, arguments, request) if changes else ""
-            if not problem:
-                return ToolCall("", spec.name, encode_json(arguments))
+        offers = [(score, offer) for score, offer in ranked if offer is not None]
+        for offer in self._find_ordered(offers, request):
+            call = await self._make_ordered_call(offer, request)
+            if call is not None:
+                return call
+        if self._question:
+            return None  # It was ordered and is unclear: nothing else is called in its place.
+        for score, offer in offers:
+            if may_change(self._specs[offer.name]):
+                call = await self._make_ordered_call(offer, request)
+                if call is not None:
+                    return call
+            elif is_called_for(request, offer, score, talk):
+                return await self._make_call(offer, request)
+            elif not any(atom.kind == "path" for atom in request.atoms):
+                return None  # With a path, the next tool may take it.
+        return None
+
+    def _find_ordered(
+        self, offers: Sequence[tuple[float, ToolOffer]], request: Request
+    ) -> list[ToolOffer]:
+        """Return the tools that do what the request begins by ordering.
+
+        `Make a file a.txt ...` is for a tool that writes, whatever reads files and fits as well.
+        Only reading gives way, and only where a path is named.
+        """
+        names_path = any(atom.kind == "path" for atom in request.atoms)
+        if not offers or not names_path or self._specs[offers[0][1].name].side_effect != "read":
+            return []
+        return [
+            offer for _, offer in offers if find_opening_order(self._specs[offer.name], request)
+        ]
+
+    async def _make_call(self, offer: ToolOffer, request: Request) -> ToolCall:
+        spec = self._specs[offer.name]
+        return ToolCall("", spec.name, encode_json(await self._fill_arguments(spec, request.text)))
+
+    async def _make_ordered_call(self, offer: ToolOffer, request: Request) -> ToolCall | None:
+        """Return the call of a tool that changes something, if it is ordered and clear.
+
+        If it is ordered and not clear, a question is kept for the person.
+        """
+        spec = self._specs[offer.name]
+        if find_order_for(spec, request) is None:
+            return None
+        arguments = await self._fill_arguments(spec, request.text)
+        problem = find_problem(spec, offer.slots, arguments, request)
+        if not problem:
+            return ToolCall("", spec.name, encode_json(arguments))
+        if _speaks_of_files(request):
             self._question = self._question or f"I did not call `{spec.name}`: {problem}."
         return None
 
@@ -270,6 +316,15 @@ class SmallModelExchange:
 
 def _has_succeeded(message: Message) -> bool:
     return isinstance(message, ToolMessage) and message.success
+
+
+def _speaks_of_files(request: Request) -> bool:
+    """Return whether a request names a path or a quotation, or speaks of files.
+
+    Only such a request is asked back about: `Write a haiku` wants words.
+    """
+    kinds = {atom.kind for atom in request.atoms}
+    return bool(kinds & {"path", "quoted"}) or not PATH_WORDS.isdisjoint(request.stems)
 
 
 def _ask_back(question: str, sink: Sink | None) -> ModelAnswered:

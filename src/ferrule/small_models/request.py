@@ -12,8 +12,8 @@ from functools import cached_property
 
 from ferrule.tools.word_stems import stem
 
-from .dates import Date, find_dates, find_relative_dates
-from .spans import Span, find_spans, split_atoms
+from .dates import Date, find_dates, find_relative_dates, find_times
+from .spans import FIRST_PERSON, Span, find_spans, split_atoms
 from .units import UNITS
 
 _WITHIN_NAMES = frozenset(["of", "the", "de", "la", "du", "von", "van", "&", "vs", "vs."])
@@ -35,15 +35,22 @@ MAX_ATOMS = 1000
 class Request:
     """A person's request, cut into pieces once, and which of them are taken."""
 
-    def __init__(self, text: str, own: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        text: str,
+        own: frozenset[str] = frozenset(),
+        parameter_words: frozenset[str] = frozenset(),
+    ) -> None:
         """Cut a request into pieces.
 
         Args:
             text: The request.
             own: Stems of the tool's name. People ask for the tool by them; they are seldom values.
+            parameter_words: Stems of the names of its parameters, which are seldom values either.
         """
         self.text = text
         self.tool_words = own
+        self.parameter_words = parameter_words
         self.atoms = split_atoms(text)[:MAX_ATOMS]
         self.spans = find_spans(text, self.atoms)
         self.stems = [stem(a.text) if a.kind == "word" else "" for a in self.atoms]
@@ -122,6 +129,11 @@ class Request:
         return found
 
     @cached_property
+    def times(self) -> list[tuple[int, int, int]]:
+        """The times of day in the request: where they begin, hour and minute."""
+        return find_times(self.text)
+
+    @cached_property
     def relative_dates(self) -> list[Span]:
         """Where days are named as seen from today."""
         found: list[Span] = []
@@ -183,7 +195,7 @@ class Request:
             return True
         if atom.kind == "quoted" or not re.match(r"[^\W\d_]", atom.text):
             return False
-        if not atom.text[0].isupper():
+        if not atom.text[0].isupper() or atom.text in FIRST_PERSON:
             return False
         return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.is_sentence_start(index)
 

@@ -18,6 +18,7 @@ from .spans import Span
 PATH_WORDS = frozenset(
     stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"]
 )
+FOLDER_WORDS = frozenset(map(stem, ["folder", "directory", "dir"]))
 _TEXTS = frozenset(
     stem(w)
     for w in [

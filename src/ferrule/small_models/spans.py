@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ferrule.core.value_class import frozen
-from ferrule.tools.word_stems import FUNCTION_WORDS
+from ferrule.tools.word_stems import FUNCTION_WORDS, stem
+
+from .units import is_unit
 
 MAX_SPAN_ATOMS = 24
 """Atoms in one span, at most. Of longer texts only parts are offered."""
@@ -23,6 +25,7 @@ _PIECE = re.compile(
     r"|“(?P<curly>[^”]*)”"
     r"|‘(?P<single>[^’]*)’"
     r"|(?<![\w'])'(?P<plain>(?:[^']|(?<=\w)'(?=\w))+)'(?!\w)"
+    r"|[:=,](?=['\"])"  # `'name':'Ann'`: the mark is no part of the value behind it
     r"|(?P<word>[^\s\"`“‘(\[{][^\s\"`“‘]*)",
     re.DOTALL,
 )
@@ -30,6 +33,7 @@ _OPEN, _CLOSE = "([{<\"'“‘", ",;:!?)]}>\"'”’"
 _LIST = re.compile(r"[,;](?!\d{3}(?!\d))|(?<!\d)[,;]|[()\[\]{}]+")
 _RANGE = re.compile(r"(\d+)[-–](\d+)")
 _ASSIGNMENT = re.compile(r"(\w{1,24})=([-+]?[\d.]+)")
+_MEASURE = re.compile(r"(\d+(?:\.\d+)?)-(\w+)")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.){2,}")
 _NUMBER = re.compile(r"[-+]?[$€£]?(\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(\.\d+)?(?:[eE]([-+]?\d+))?")
 _AFTER_NUMBER = re.compile(r"(?:%|°?[A-Za-zµΩ°²³]{0,4}(?:/[A-Za-z]{1,4}[²³]?)?|st|nd|rd|th)")
@@ -38,6 +42,9 @@ _FILE = re.compile(
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z+.-]*://\S+|[\w.+-]+@[\w-]+\.[\w.]+")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-Z\"'`])|\n")
+
+FIRST_PERSON = frozenset(["I", "I'm", "I'd", "I've", "I'll", "I’m", "I’d", "I’ve", "I’ll"])
+"""Capitals that are no name."""
 
 _SCALED = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "b": 10**9, "B": 10**9, "bn": 10**9}
 _COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
@@ -92,7 +99,9 @@ def split_atoms(request: str) -> list[Atom]:
     """Cut a request into atoms, in order."""
     found: list[Atom] = []
     for match in _PIECE.finditer(request):
-        group = match.lastgroup or "word"
+        group = match.lastgroup
+        if group is None:
+            continue
         text = match.group(group)
         if group == "word":
             found.extend(_words(text, match.start()))
@@ -105,7 +114,7 @@ def split_atoms(request: str) -> list[Atom]:
 def _words(text: str, start: int) -> Iterator[Atom]:
     """Yield the atoms of what stands between two blanks, without punctuation around it.
 
-    `[1,2]`, `a=2` and `12-14` are cut.
+    `[1,2]`, `a=2`, `12-14` and `0.5-second` are cut.
     """
     bare = text.lstrip(_OPEN)
     start += len(text) - len(bare)
@@ -115,6 +124,9 @@ def _words(text: str, start: int) -> Iterator[Atom]:
     if bare.endswith(("'s", "’s")):
         bare = bare[:-2]
     pair = _RANGE.fullmatch(bare) or _ASSIGNMENT.fullmatch(bare)
+    measure = _MEASURE.fullmatch(bare)
+    if pair is None and measure and is_unit(stem(measure.group(2))):
+        pair = measure
     if pair:
         pieces = [(pair.group(i), pair.start(i)) for i in (1, 2)]
     elif "," in bare and not _URL.fullmatch(bare):
@@ -190,6 +202,8 @@ def _has_no_content(request: str, atom: Atom) -> bool:
     """Return whether it is a function word. At the head of a sentence a capital says nothing."""
     if atom.kind != "word":
         return False
+    if atom.text in FIRST_PERSON:
+        return True
     before = request[: atom.start].rstrip()
     text = atom.text.lower() if not before or before[-1] in ".!?:" else atom.text
     return text in FUNCTION_WORDS or not re.search(r"\w", text)

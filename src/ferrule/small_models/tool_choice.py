@@ -24,10 +24,10 @@ from operator import mul
 
 from ferrule.core.value_class import frozen
 from ferrule.tools.search.bm25 import Bm25
-from ferrule.tools.word_stems import content_stems, first_sentence
+from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .request import Request
-from .slots import Slot
+from .slots import FOLDER_WORDS, Slot
 
 MEANING_PROMPT = 'This request: "{}" means in one word: "'
 """The text that is embedded. The word that would follow is what the request is about."""
@@ -63,6 +63,7 @@ SMALL_TALK = (
     "Why is the sky blue?",
     "What is your opinion on poetry?",
     "Good morning!",
+    "What is 12 plus 30?",
 )
 """Requests that no tool is for, and that are answered in words."""
 
@@ -90,6 +91,7 @@ MOST_DISTINCT = 2
 """How many such words count."""
 
 _FILE_LIKE = re.compile(r"\.\w+$")
+_FILE_ENDING = re.compile(r"\w\.[A-Za-z]\w{0,4}$")
 
 
 LearnedWeights = tuple[list[float], list[list[float]]]
@@ -248,10 +250,35 @@ def count_misfits(request: Request, offer: ToolOffer) -> tuple[int, int, int]:
     needed_texts = sum(slot.required for slot in texts)
     missing = max(0, needed_numbers - numbers) + max(0, needed_texts - marked - loose)
     unplaced = max(0, marked - len(texts))
+    unplaced += _takes_other_paths(request, offer)
     if takes_words:
         return missing, unplaced, 0
     unplaced += max(0, numbers - len(numeric))
     return missing, unplaced, max(0, loose - max(0, len(texts) - marked))
+
+
+def _takes_other_paths(request: Request, offer: ToolOffer) -> bool:
+    """Return whether a tool takes folders alone where a file is named, or files where a folder is.
+
+    A file is known by its ending; a folder by the word for it, a slash, or by `in` before it. A
+    tool that needs one file is not for a request that names none and speaks of several.
+    """
+    slots = [slot for slot in offer.slots if slot.role == "path"]
+    paths = request.free_atoms("path")
+    if len(slots) != 1:
+        return False
+    takes_files = stem("file") in slots[0].words
+    takes_folders = not FOLDER_WORDS.isdisjoint(slots[0].words)
+    if any(_FILE_ENDING.search(path.text) for path in paths):
+        return takes_folders and not takes_files
+    is_folder = not FOLDER_WORDS.isdisjoint(request.stems) or any(
+        path.text.endswith("/") or request.word_before(path) == "in" for path in paths
+    )
+    if is_folder:
+        return takes_files and not takes_folders
+    # `all Python files` names none of them.
+    speaks_of_many = any(atom.text.lower() == "files" for atom in request.atoms)
+    return not paths and speaks_of_many and slots[0].required and not takes_folders
 
 
 def find_own_words(offer: ToolOffer) -> frozenset[str]:

@@ -16,6 +16,7 @@ from ferrule.tools.definition import Tool
 EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "read_file": (
         ("View the text of poem.tex", {"path": "poem.tex"}),
+        ("Show me the words of song.txt", {"path": "song.txt"}),
         ("Take a look inside garden.ini", {"path": "garden.ini"}),
         ("I want to read the recipe in food/soup.txt", {"path": "food/soup.txt"}),
         (
@@ -145,6 +146,8 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("Names and sizes of what lies in holiday", {"path": "holiday"}),
         ("Look into the folder songs", {"path": "songs"}),
         ("Which documents do we have here?", {}),
+        ("All the pictures, please", {}),
+        ("Show me the contents of the attic folder", {"path": "attic"}),
         ("dir recipes", {"path": "recipes"}),
         (
             "The photos directory by size, hidden ones too",
@@ -174,6 +177,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("Check all *.txt for 'moon'", {"pattern": "moon", "file_filter": "*.txt"}),
         ("Is the word honey to be found anywhere?", {"pattern": "honey"}),
         ("grep -r honey", {"pattern": "honey"}),
+        ("Find the word saffron in my recipes", {"pattern": "saffron"}),
     ),
     "run_command": (
         ("Call ./bake.sh --hot", {"command": "./bake.sh --hot"}),
