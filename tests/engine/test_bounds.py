@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ferrule.core.json_conversion import to_json_value
 from ferrule.engine.result_bounds import bound_text
+from ferrule.tools.json_conversion import to_json_value
 
 OUTPUT_CAP = 64 * 1024
 

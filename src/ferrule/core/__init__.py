@@ -19,7 +19,6 @@ Modules:
     limits                 bounds of a run
     identity               who a run is for
     errors                 the exceptions
-    json_conversion        Python values as JSON values
     value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see
     lazy_names             public names of a package, loaded on first use

@@ -17,13 +17,13 @@ from typing import Any, cast
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.core.json_conversion import to_json_value
 from ferrule.core.media import Content, Media, MediaOptions, MediaReference, load_media
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
+from ferrule.tools.json_conversion import to_json_value
 from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
 from .threads import run_blocking

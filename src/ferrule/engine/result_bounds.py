@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ferrule.core.calls import encode_json
-from ferrule.core.json_conversion import to_json_value
+from ferrule.tools.json_conversion import to_json_value
 
 
 @dataclasses.dataclass(slots=True)

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.json_conversion import to_json_value
+from ferrule.tools.json_conversion import to_json_value
 
 from .definition import Tool, misfit_notice
 from .toolset import Tools, settings_by_position

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.identity import Identity
-from ferrule.core.json_conversion import to_json_value
 from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.engine.result_bounds import Bounded, bound_text
 from ferrule.engine.threads import run_blocking
@@ -39,6 +38,7 @@ from ferrule.storage.locations import create_artifact_store
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.definition import Tool
+from ferrule.tools.json_conversion import to_json_value
 
 from .stubs import HEAD_SIZE, TAIL_SIZE, HeadAndTail, build_stub, is_text
 

@@ -38,10 +38,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.core.json_conversion import to_json_value
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import AnswerStop, PermissionMode, RunStop
 from ferrule.tools.definition import Tool
+from ferrule.tools.json_conversion import to_json_value
 
 OnError = Literal["block", "allow", "ask"]
 
