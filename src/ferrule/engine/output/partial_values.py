@@ -37,8 +37,8 @@ FIRST_STEP = 32
 """Characters that must arrive before the text is parsed the first time, and between two times."""
 
 EARLY_LENGTH = 8_192
-"""Up to this length, text is parsed when it has grown by a quarter; later, when it is two and a half
-times as long.
+"""Up to this length, text is parsed when it has grown by a quarter; later, when it is 2.5 times as
+long.
 """
 
 NOTHING: Any = object()
