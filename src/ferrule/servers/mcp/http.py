@@ -140,7 +140,7 @@ class Endpoint:
         if known is None or given is None:
             await self._serve_by_library(scope, receive, given, send)
             return
-        body = await read_body(receive, MAX_BODY)
+        body = await read_body(scope, receive, MAX_BODY)
         if isinstance(body, tuple):
             await send_text(send, *body)
             return
