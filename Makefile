@@ -118,6 +118,9 @@ many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)
 
+file-listing: $(READY) ## `file_tree`, `list_files` and `git_command` on 100,000 files beside fd and git (ARGS="--fd PROGRAM")
+	$(BIN)/python benchmarks/file_listing.py $(ARGS)
+
 code-index: $(READY) ## the code index on more than 10,000 files: files a second, memory, turns beside it, freshness, and ten questions about Django
 	$(BIN)/python benchmarks/code_index.py build/code-index --install --questions build/code-index/python/django $(ARGS)
 
