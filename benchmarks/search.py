@@ -27,7 +27,7 @@ from typing import Any
 from ferrule.storage import paths
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
-from ferrule.tools.search import ranking
+from ferrule.tools.search import default_ranking
 from ferrule.tools.search.index import ToolIndex
 
 PACKAGE = "bfcl-eval==2026.3.23"
@@ -76,15 +76,15 @@ def print_views() -> None:
     sets.append(own())
     indexes = [(ToolIndex(tools), requests) for tools, requests in sets]
     print(f"{'without':10} even: first  five   odd: first  five   own: first  five")
-    for view in ("nothing", *ranking.WEIGHTS):
-        weights = dict(ranking.WEIGHTS)
-        ranking.WEIGHTS[view] = 0.0
+    for view in ("nothing", *default_ranking.WEIGHTS):
+        weights = dict(default_ranking.WEIGHTS)
+        default_ranking.WEIGHTS[view] = 0.0
         found = [
             (count_found(index, requests[::2]), count_found(index, requests[1::2]))
             for index, requests in indexes
         ]
-        ranking.WEIGHTS.clear()
-        ranking.WEIGHTS.update(weights)
+        default_ranking.WEIGHTS.clear()
+        default_ranking.WEIGHTS.update(weights)
         public, (own_even, own_odd) = found[:-1], found[-1]
         even = [sum(counts) for counts in zip(*(half for half, _ in public), strict=True)]
         odd = [sum(counts) for counts in zip(*(half for _, half in public), strict=True)]

@@ -9,7 +9,7 @@ import yaml
 
 from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.toolkits.commands.plain import run_command
+from ferrule.toolkits.commands.run_command_tool import run_command
 
 HERE = Path(__file__).parent
 CONFINEMENT = Confinement(

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ferrule.permissions.command_analysis.option_meanings import program_of
 from ferrule.permissions.command_analysis.option_parsing import Option, OptionTable, table_of
-from ferrule.permissions.command_analysis.program_arguments import program_of
 
 OPERANDS: dict[str, tuple[str, ...]] = {
     "sort": ("a",),

@@ -37,7 +37,7 @@ from ferrule.permissions.approvals import digest_arguments
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
-from ferrule.toolkits.commands.plain import run_command
+from ferrule.toolkits.commands.run_command_tool import run_command
 
 OUTPUT_CAP = 64 * 1024
 

@@ -20,8 +20,8 @@ from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.toolkits.commands.plain import run_command
 from ferrule.toolkits.commands.policy import CommandPolicy
+from ferrule.toolkits.commands.run_command_tool import run_command
 from ferrule.toolkits.files import tools as files
 from ferrule.tools.definition import Tool, Touch
 

@@ -14,12 +14,12 @@ import pytest
 
 import ferrule.permissions.command_analysis.option_parsing as options_module
 from ferrule.permissions.command_analysis.hazards import find_hazards
+from ferrule.permissions.command_analysis.option_meanings import all_programs, judge_arguments
 from ferrule.permissions.command_analysis.option_parsing import (
     OptionTable,
     parse_arguments,
     table_of,
 )
-from ferrule.permissions.command_analysis.program_arguments import all_programs, judge_arguments
 
 ROWS = json.loads(Path(options_module.__file__).with_name("option_tables.json").read_text())
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ferrule import ConfigError, Tool, define_tool
 from ferrule.tools.search.bm25 import Bm25
+from ferrule.tools.search.default_ranking import value_kinds
 from ferrule.tools.search.index import ToolIndex, read_names
-from ferrule.tools.search.ranking import value_kinds
 
 
 def made(name: str, description: str = "-", **parameters: str) -> Tool:

@@ -8,5 +8,5 @@ Modules: `a2a_peers`, `assemble`, `change_lines`, `code_index`, `configured_sour
 `diagnostics`, `file_changes`, `hosted_tools`, `hot_reload`, `http_sources`, `instructions`,
 `lazy_group`, `mcp_approvals`, `mcp_servers`, `model_choice`, `model_clients`, `model_discovery`,
 `options`, `sandbox_claims`, `sandbox_policy`, `session_pool`, `shipped_tools`, `system_text`,
-`telemetry_export`, `tool_loading`, `trial_agents`.
+`telemetry_export`, `deferred_tools`, `trial_agents`.
 """

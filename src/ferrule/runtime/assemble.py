@@ -55,6 +55,7 @@ from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
 from .configured_sources import has_http_tools, has_mcp_servers, has_peers
+from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instructions import collect_instructions
 from .model_clients import check_provider_names, create_client
@@ -79,7 +80,6 @@ from .shipped_tools import (
 )
 from .system_text import INTRODUCTION, Surroundings, make_system_text
 from .telemetry_export import export_from, is_export_wanted
-from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
 if TYPE_CHECKING:
     from ferrule.connectors.http import LoadedTools

@@ -23,7 +23,7 @@ from ferrule.toolkits.git import command
 from ferrule.toolkits.search import search_files
 from ferrule.tools.definition import Loading, SideEffect, Tool
 
-from .tool_loading import FINDERS
+from .deferred_tools import FINDERS
 
 _READS = (SideEffect.NONE, SideEffect.READ)
 

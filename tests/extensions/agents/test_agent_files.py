@@ -28,9 +28,9 @@ from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import load_agents
 from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.hooks.claude_contract import HookQuestion
 from ferrule.extensions.hooks.conditions import parse_condition
 from ferrule.extensions.hooks.decorator import hook
-from ferrule.extensions.hooks.json_contract import HookQuestion
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says

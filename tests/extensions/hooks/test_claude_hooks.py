@@ -25,14 +25,14 @@ from ferrule.engine.hooks.events import (
     ToolPre,
     TurnStart,
 )
+from ferrule.extensions.hooks.claude_contract import HookQuestion
 from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.json_contract import HookQuestion
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.runtime.assemble import assemble
 from ferrule.storage.settings.yaml_tree import parse_yaml
 from ferrule.storage.trust import TrustStore
-from ferrule.toolkits.commands.plain import run_command
+from ferrule.toolkits.commands.run_command_tool import run_command
 from ferrule.toolkits.files import tools as file_tools
 from ferrule.toolkits.git.tools import git_tools
 from ferrule.tools.definition import Tool

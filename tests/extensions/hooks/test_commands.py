@@ -27,9 +27,9 @@ from ferrule.engine.hooks.events import (
     ToolPre,
     TurnStart,
 )
+from ferrule.extensions.hooks.claude_contract import HookQuestion
 from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.json_contract import HookQuestion
 from ferrule.extensions.hooks.web_hooks import WebHook
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal

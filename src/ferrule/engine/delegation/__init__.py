@@ -1,8 +1,9 @@
 """Sub-agents: a call that has another agent do a task, in a session of its own.
 
-Modules: `tool` (the tool `delegate`), `delegation` (what may be delegated), `delegated_task`
-(one task), `sub_agent_session` (its session), `session_delegation` (the driver extension),
-`sub_agent`, `registry`, `lineage` (shared budgets), `verification` (checks of the work).
+Modules: `tool` (the tool `delegate`), `delegation` (what may be delegated), `delegated_tools`
+(which tools come along), `delegated_task` (one task), `sub_agent_session` (its session),
+`session_delegation` (the driver extension), `sub_agent`, `registry`, `lineage` (shared budgets),
+`verification` (checks of the work).
 """
 
 from __future__ import annotations

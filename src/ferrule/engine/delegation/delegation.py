@@ -33,23 +33,21 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.engine.background import TASK_TOOLS
 from ferrule.engine.hooks.events import DelegationPre
 from ferrule.tools.context import Context
-from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
 from ferrule.tools.launch import Launch
 
 from .delegated_task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
+from .delegated_tools import choose_tools, full_name
 from .lineage import Lineage
 from .registry import SubAgentRegistry
-from .sub_agent import DELEGATE, SubAgent, is_agent_name
+from .sub_agent import DELEGATE, SubAgent
 from .verification import plan_check
 
 MAX_FAILURES = 2
 MAX_RETRIES = 5
 UNNAMED = "unnamed"
 """The name of an agent that was made for one task."""
-_TASK_TOOLS = frozenset(tool.name for tool in TASK_TOOLS)
 
 
 class Delegation:
@@ -113,10 +111,13 @@ class Delegation:
             )
         definition = self._find_definition(request)
         self._check_model(request)
+        catalog = self._driver.dispatcher.catalog
+        is_last = depth + 1 >= most
+        tools = choose_tools(definition, request, catalog, self._driver.log, last=is_last)
         work = DelegatedTask(
             request,
             definition,
-            self._choose_tools(definition, request),
+            tools,
             context,
             session_id,
             self._home,
@@ -154,66 +155,8 @@ class Delegation:
                 f"{', '.join(sorted(agents)) or 'none'}"
             )
         catalog = self._driver.dispatcher.catalog
-        names = tuple(_full_name(catalog.get(name)) or name for name in request.tools)
+        names = tuple(full_name(catalog.get(name)) or name for name in request.tools)
         return SubAgent(UNNAMED, "made for one task", tools=names)
-
-    def _choose_tools(self, definition: SubAgent, request: DelegationRequest) -> list[Tool]:
-        """Return those of the session's tools that the agent may use and the request names."""
-        last = self._lineage.depth + 1 >= self._roster.limits.max_depth
-        catalog = self._driver.dispatcher.catalog
-        for name in request.tools or ():
-            tool = catalog.get(name)
-            if tool is None or tool.loading is Loading.INTERNAL:
-                near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-                raise _invalid(
-                    f"there is no tool `{name}`" + (f"; nearest: {near}" if near else "")
-                )
-            if not definition.may_use(tool.full_name):
-                raise ToolFailed(
-                    ErrorType.PERMISSION_DENIED,
-                    f"the agent `{definition.name}` may not use `{name}`",
-                )
-        wanted = (
-            None
-            if request.tools is None
-            else {_full_name(catalog.get(name)) for name in request.tools}
-        )
-        chosen = {
-            tool.full_name
-            for tool in catalog
-            if definition.may_use(tool.full_name)
-            and (wanted is None or tool.full_name in wanted)
-            and not (last and tool.full_name == DELEGATE)
-        }
-        if DELEGATE in chosen:
-            chosen |= _TASK_TOOLS
-        self._report_missing(definition, [tool.full_name for tool in catalog], chosen)
-        # If a file's tool replaces another one, its script needs the replaced tool too.
-        found = [
-            t
-            for t in catalog
-            if t.full_name in chosen or (t.namespace == BUILTIN_NAMESPACE and t.name in chosen)
-        ]
-        listed = wanted is not None or definition.tools is not None
-        return [_load(tool) if listed else tool for tool in found]
-
-    def _report_missing(self, definition: SubAgent, there: list[str], chosen: set[str]) -> None:
-        missing = [
-            pattern
-            for pattern in definition.tools or ()
-            if not any(is_agent_name(name, [pattern]) for name in there)
-        ]
-        if missing and not chosen:
-            raise _invalid(
-                f"the agent `{definition.name}` needs {', '.join(missing)}, and this session "
-                "has none of it"
-            )
-        if missing:
-            said = ", ".join(f"`{name}`" for name in missing)
-            self._driver.log.notice(
-                "delegation",
-                f"the agent `{definition.name}` does without {said}: this session has none",
-            )
 
     @property
     def models(self) -> set[str]:
@@ -334,15 +277,6 @@ def unwrap_result(result: ToolResult) -> dict[str, Any]:
         result.error_type if not result.success else ErrorType.INTERNAL_ERROR,
         message or "no answer",
     )
-
-
-def _load(tool: Tool) -> Tool:
-    """Make a tool available at once: an agent that was given it by name need not search for it."""
-    return replace(tool, loading=Loading.ALWAYS) if tool.loading is Loading.DEFERRED else tool
-
-
-def _full_name(tool: Tool | None) -> str:
-    return tool.full_name if tool is not None else ""
 
 
 def _invalid(why: str) -> ToolFailed:

@@ -36,7 +36,7 @@ from ferrule.extensions.front_matter import (
     parse_document,
     read_output_schema,
 )
-from ferrule.extensions.hooks.contract_tools import OWN_NAMES
+from ferrule.extensions.hooks.claude_tool_names import OWN_NAMES
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.storage.settings.yaml_tree import Node
 

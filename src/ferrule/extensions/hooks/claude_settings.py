@@ -5,9 +5,9 @@
 A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of exact names. Anything else
 is a regular expression that is searched for (in Rust's syntax, `tools.safe_patterns`). Absent,
 empty and `*` match everything. For tool calls it is compared with all names of the tool
-(`contract_tools`), and the first that matches is the one that the hook is told; elsewhere with the
-event's `source`, `reason`, agent or error, and where the contract has nothing to compare with it
-is ignored.
+(`claude_tool_names`), and the first that matches is the one that the hook is told; elsewhere with
+the event's `source`, `reason`, agent or error, and where the contract has nothing to compare with
+it is ignored.
 
 Keys of a hook: `type` (`command` or `http`), `command` (a line for the shell, or with `args` a
 program and its arguments), `url`, `headers`, `allowedEnvVars`, `timeout` (seconds), `if` (a rule
@@ -58,10 +58,10 @@ from ferrule.permissions.rule_matching import make_path_matcher
 from ferrule.storage.settings.yaml_tree import Node, to_plain
 from ferrule.tools.safe_patterns import compile_regex
 
+from .claude_contract import EVENTS, NOT_FIRED, OBSERVING, HookQuestion, ask_about_each_file
+from .claude_tool_names import build_tool_inputs, find_contract_names
 from .commands import HookCommandRunner
 from .conditions import parse_condition
-from .contract_tools import build_tool_inputs, find_contract_names
-from .json_contract import EVENTS, NOT_FIRED, OBSERVING, HookQuestion, ask_about_each_file
 from .web_hooks import WebHook
 
 COMMAND_TIMEOUT = 60.0

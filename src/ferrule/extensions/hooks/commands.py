@@ -1,6 +1,6 @@
 """Command hooks: programs that read an event as JSON and answer with exit code and standard output.
 
-    exit 0     standard output is parsed as the contract says (`json_contract`)
+    exit 0     standard output is parsed as the contract says (`claude_contract`)
     exit 2     blocked; standard error is the reason
     others     broken: not found (127), not executable (126), a crash, a signal, a timeout
 
@@ -41,7 +41,7 @@ from ferrule.sandbox.command import Capture, Command, CommandResult
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
-from .json_contract import HookQuestion
+from .claude_contract import HookQuestion
 
 MAX_OUTPUT = 64 * 1024
 """Bytes of standard output and of standard error.

@@ -18,7 +18,7 @@ from ferrule.engine.hooks.events import Action, NotJson
 from ferrule.engine.web.domains import AllowedDomains, parse_url
 from ferrule.engine.web.fetch import WebClient
 
-from .json_contract import HookQuestion
+from .claude_contract import HookQuestion
 
 MAX_ANSWER = 64 * 1024
 """Characters of one answer."""

@@ -12,7 +12,7 @@ Modules:
     wrappers            looks through `timeout`, `nice`, ...
     working_directory   the folder that each command starts in
     path_arguments      the files that a command names
-    program_arguments   what the arguments of known programs mean
+    option_meanings     what the arguments of known programs mean
     option_parsing      reads arguments as programs do
     program_facts       tables of programs
     hazards             arguments that do more than a program's name says

@@ -1,6 +1,6 @@
 """Hazards: words that make a program do more than its name says, like write, run or delete.
 
-Most are options, by the tables of `program_arguments`. Here are those that need a closer look:
+Most are options, by the tables of `option_meanings`. Here are those that need a closer look:
 scripts of sed and awk, verbs of git, variables of make. A rule with a wildcard covers a command
 with such a word only if the rule spells the word out.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.lazy_patterns import compile_lazily
 
-from .program_arguments import judge_arguments
+from .option_meanings import judge_arguments
 from .program_facts import GIT_HARMLESS, GIT_READ, GIT_VALUE, GIT_WRITE, program_name, word_set
 
 _EXACT = {"test": word_set("-v -R"), "[": word_set("-v -R"), "printf": word_set("-v")}

@@ -2,7 +2,7 @@
 
 Every word that could be a path is judged in every folder that the `cd`s before it could have led
 to, in all forms in which programs accept paths: plain, `--file=x`, `-fx`, `if=x`, `@x`, `host:x`.
-The tables of options (`program_arguments`) say what is text: a pattern, a delimiter, a message is
+The tables of options (`option_meanings`) say what is text: a pattern, a delimiter, a message is
 not a path. What only the shell knows becomes a doubt.
 """
 
@@ -17,7 +17,7 @@ from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import RESERVED, SECRET, ProtectedNames
 
-from .program_arguments import JudgedArgument, judge_arguments
+from .option_meanings import JudgedArgument, judge_arguments
 from .program_facts import (
     GIT_HARMLESS,
     INTERPRETERS,

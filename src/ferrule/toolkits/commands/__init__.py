@@ -1,7 +1,7 @@
 """Commands: the tools that run programs for a model.
 
-    plain               the built-in `run_command`: few parameters, readable text
-    full                `command_tools(options)`: the full `run_command` of requirement 001
+    run_command_tool    the built-in `run_command`: few parameters, readable text
+    full_command_tools  `command_tools(options)`: the full `run_command` of requirement 001
     readers, lifecycle  the output of earlier commands, and commands in the background
     runner              from a call to a running command, with every check in order
     request, plan, policy, verdict                     the checks
@@ -24,10 +24,10 @@ from __future__ import annotations
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.definition import Tool
 
-from .full import command_tools
-from .plain import run_command
+from .full_command_tools import command_tools
 from .plan import plan_command
 from .policy import Behavior, CommandOptions, CommandPolicy
+from .run_command_tool import run_command
 from .session_commands import SessionCommands
 
 __all__ = [

@@ -28,7 +28,7 @@ from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 from ferrule.tools.context import Context
 
-from .full import make_run_command_tool
+from .full_command_tools import make_run_command_tool
 from .policy import CommandOptions, CommandPolicy
 from .record import make_record
 from .request import CommandRequest

@@ -1,8 +1,8 @@
 """`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: moving branches and files.
 
 What would change is found by comparing trees first; a path that no tool may write stops the
-operation before it begins (`changes`). A rebase that meets a conflict is undone, so none of these
-leaves anything half done.
+operation before it begins (`affected_files`). A rebase that meets a conflict is undone, so none of
+these leaves anything half done.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 
+from .affected_files import check_commits, check_switch
 from .attempt import Attempt
-from .changes import check_commits, check_switch
 from .receipt import Category, Outcome, make_result
 from .refs import check_branch, check_remote
 from .remote import allow_fetching, find_remote

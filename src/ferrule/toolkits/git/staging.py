@@ -21,8 +21,8 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS
 
+from .affected_files import check_filters, check_names
 from .attempt import Attempt
-from .changes import check_filters, check_names
 from .file_access import make_wall
 from .receipt import GitOptions, Outcome, make_result
 from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git

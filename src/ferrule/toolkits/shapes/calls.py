@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.commands.plain import apply_command_patch
+from ferrule.toolkits.commands.run_command_tool import apply_command_patch
 from ferrule.tools.context import Context
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.commands.plain import apply_command_patch
+from ferrule.toolkits.commands.run_command_tool import apply_command_patch
 from ferrule.toolkits.files.patch_tool import apply_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool

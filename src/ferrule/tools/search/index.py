@@ -1,6 +1,6 @@
 """Index tools and search them with one of several strategies.
 
-    default   the ranking of `ranking.py`
+    default   the ranking of `default_ranking.py`
     bm25      BM25 over name, description and parameters (systems.md §2.1): no stems, ties by name
     hybrid    BM25 and field weights, fused (`field_weights.py`)
     regex     a regular expression over the same text, ranked by number of matches, then by name
@@ -24,10 +24,10 @@ from ferrule.tools.safe_patterns import compile_regex
 from ferrule.tools.word_stems import first_sentence, tokens
 
 from .bm25 import Bm25, top_documents
+from .default_ranking import Ranking
 from .document import Document, make_document
 from .field_weights import FieldTexts, fuse_ranks
 from .options import STRATEGIES
-from .ranking import Ranking
 
 MAX_HITS = 20
 """Tools that one search returns at most."""

@@ -1,6 +1,6 @@
 """Read the option `tool_search` of a run into one value.
 
-    True                    on: the provider's BM25 if it can search, else `ranking.py`
+    True                    on: the provider's BM25 if it can search, else `default_ranking.py`
     "bm25", "regex"         this variant, whoever searches
     "hybrid"                BM25 and field weights; Ferrule searches
     a mapping               the fields of `ToolSearch`, by name

@@ -1,7 +1,8 @@
 """`run_command` in its plain form: the built-in one, with few parameters and readable text.
 
-The full form (`full.py`) has all that requirement 001 asks for and returns a record. Both use the
-same runner. Only this one goes on where the last command left the shell (`shell_state`).
+The full form (`full_command_tools.py`) has all that requirement 001 asks for and returns a record.
+Both use the same runner. Only this one goes on where the last command left the shell
+(`shell_state`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The JSON contract of command and web hooks: their input, and what their answers mean.
 
 Source: conventions §3.4. A script written for Claude Code works unchanged: it reads
-`hook_event_name`, `tool_name`, `tool_input`, … with that program's names (`contract_tools`), and
+`hook_event_name`, `tool_name`, `tool_input`, … with that program's names (`claude_tool_names`), and
 its `updatedInput` is translated back into ours. The additional key `ferrule` holds the payload with
 our own names. One deviation, which the conventions ask for: at an event that a hook may refuse
 there, an exit code other than 0 and 2, a timeout and an unreadable answer all block. At the other
@@ -34,7 +34,7 @@ from ferrule.engine.hooks.events import (
     TurnStart,
 )
 
-from .contract_tools import (
+from .claude_tool_names import (
     ToolInput,
     build_tool_inputs,
     build_tool_response,
