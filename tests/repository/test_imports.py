@@ -50,7 +50,7 @@ HEAVY = {
         "adapters.pydantic_ai",
         "adapters.langchain",
     },
-    "pydantic_core": {"engine.output", "adapters.pydantic_ai"},
+    "pydantic_core": {"engine.output", "adapters.pydantic_ai", "servers.mcp"},
     "pydantic_ai": {"adapters.pydantic_ai"},
     "langchain_core": {"adapters.langchain"},
     "langgraph": {"adapters.langgraph_interrupts"},
