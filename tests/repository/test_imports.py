@@ -107,7 +107,12 @@ HEAVY = {
         "engine.telemetry.state",
         "runtime.telemetry_export",
     },
-    "typing_extensions": {"tools.pydantic_schemas", "tools.context", "engine.type_variables"},
+    "typing_extensions": {
+        "tools.pydantic_schemas",
+        "tools.context",
+        "engine.type_variables",
+        "engine.output.partial_values",
+    },
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},
 }

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 from ferrule.core.calls import encode_json
-from ferrule.tools.json_conversion import to_json_value
 
 
 @dataclasses.dataclass(slots=True)
@@ -29,6 +28,9 @@ def bound_text(value: Any, cap: int) -> Bounded:
         text = int.__repr__(value)
     else:
         if type(value) is not str:
+            # Not loaded where all results are text.
+            from ferrule.tools.json_conversion import to_json_value
+
             value = to_json_value(value)
         text = value if isinstance(value, str) else encode_json(value)
     if text.isascii() and len(text) <= cap:

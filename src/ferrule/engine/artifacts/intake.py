@@ -38,7 +38,6 @@ from ferrule.storage.locations import create_artifact_store
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.definition import Tool
-from ferrule.tools.json_conversion import to_json_value
 
 from .stubs import HEAD_SIZE, TAIL_SIZE, HeadAndTail, build_stub, is_text
 
@@ -120,6 +119,8 @@ class ArtifactIntake:
         def put() -> tuple[Artifact, HeadAndTail]:
             if isinstance(value, str):
                 return self._store(tool, _encode_pieces(value), "text/plain", who)
+            from ferrule.tools.json_conversion import to_json_value
+
             known = to_json_value(value)
             return self._store(
                 tool, _encode_pieces(encode_json(known)), "application/json", who, known

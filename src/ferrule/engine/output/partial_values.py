@@ -27,7 +27,6 @@ from typing import (
 )
 
 from jiter import from_json
-from typing_extensions import ReadOnly, is_typeddict
 
 from ferrule.tools.pydantic_schemas import make_portable
 
@@ -233,6 +232,8 @@ def _read_record(hint: Any) -> _Record | None:
 
 
 def _describe_record(hint: type[Any]) -> _Record | None:
+    from typing_extensions import is_typeddict
+
     if is_typeddict(hint):
         hints = get_type_hints(hint, include_extras=True)
         return _Record({name: _drop_qualifiers(one) for name, one in hints.items()}, dict)
@@ -247,6 +248,8 @@ def _describe_record(hint: type[Any]) -> _Record | None:
 
 def _drop_qualifiers(hint: Any) -> Any:
     """Return the type of a typed dict's member, without what says whether it must be there."""
+    from typing_extensions import ReadOnly
+
     while get_origin(hint) in (NotRequired, Required, ReadOnly):
         hint = get_args(hint)[0]
     return hint
