@@ -2,146 +2,88 @@
 offered.
 
     python evals/run.py                                   # evals/tasks.yaml, local:smollm2
-    python evals/run.py --tasks evals/heldout.yaml --verbose
-    python evals/run.py --modes constrained --limit 10
+    python evals/run.py --tasks evals/heldout.yaml
+    python evals/run.py --tool-modes constrained --sample 10 -o build/one-step.json
 
-A call is right if the tool is the expected one and every argument equals the expected one; an
-optional argument may be left out where its default is meant, and `./x` is `x`. Seconds are per
-task, the first task (which starts the model) not counted. Nothing is executed.
+Each task is a case of `ferrule.evaluation`, worked in an empty folder by an agent that is asked
+once; nothing is approved, so nothing is changed. A report that is written with `-o` compares with a
+later one: `ferrule eval --compare OLD NEW`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
-import json
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import click
 import yaml
-from bfcl_report import percentile
+from one_step import load_tools
 
-from ferrule.core.calls import ToolCall
-from ferrule.core.errors import ProviderError
-from ferrule.core.messages import UserMessage
-from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
-from ferrule.models.registry import create_model_client
-from ferrule.models.tool_modes.selection import open_exchange
+from ferrule import Agent, Permissions, Storage, ToolCalling
+from ferrule.evaluation import (
+    Case,
+    CaseFile,
+    EvaluationOptions,
+    Target,
+    TrialSetup,
+    evaluate,
+    format_report,
+    open_agents,
+)
+from ferrule.evaluation.cases import Expectations, ExpectedCall
 
 HERE = Path(__file__).parent
-TOOLKITS = (
-    "files.tools",
-    "files.browse",
-    "search.search_files",
-    "commands",
-    "git.command",
-    "tasks",
-    "clock",
-)
-SYSTEM = "You are a careful assistant."
 
 
-@dataclass
-class Score:
-    """Tasks so far, and how they went."""
+def read_tasks(path: Path, sample: int) -> CaseFile:
+    """Read a file of tasks as cases.
 
-    tasks: int = 0
-    tool: int = 0
-    both: int = 0
-    seconds: list[float] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    def row(self, mode: str) -> str:
-        share = [f"{100 * n / max(self.tasks, 1):5.1f} %" for n in (self.tool, self.both)]
-        timed = self.seconds[1:] or self.seconds
-        return (
-            f"| {mode:11} | {self.tasks:5} | {share[0]:>10} | {share[1]:>18} "
-            f"| {median(timed):13.2f} | {percentile(timed, 0.95):10.2f} |"
-        )
+    Args:
+        path: The file.
+        sample: How many tasks are taken, spread over the file; 0 for all.
+    """
+    tasks: list[dict[str, Any]] = yaml.safe_load(path.read_text())
+    step = -(-len(tasks) // sample) if sample else 1
+    return CaseFile(path, tuple(make_case(task) for task in tasks[::step]))
 
 
-def specs(*, examples: bool) -> list[ToolSpec]:
-    """The built-in tools as a session offers them."""
-    tools = [
-        t for kit in TOOLKITS for t in importlib.import_module(f"ferrule.toolkits.{kit}").TOOLS
+def make_case(task: dict[str, Any]) -> Case:
+    """Return a task as a case: one of the calls that are right must be made, whatever it returns."""
+    either = [
+        ExpectedCall(task_call["tool"], arguments, succeeds=None)
+        for task_call in (task, *task.get("also", ()))
+        for arguments in expand(task_call["arguments"])
     ]
-    return [
-        ToolSpec(
-            t.full_name,
-            t.name,
-            t.description,
-            t.schema_json(),
-            t.examples if examples else (),
-            side_effect=t.declared_side_effect,
-        )
-        for t in sorted(tools, key=lambda t: t.full_name)
+    return Case(
+        task["request"],
+        (task["request"],),
+        Expectations(calls=(ExpectedCall(either=tuple(either)),), stop="any"),
+        limits={"max_turns": 1},
+    )
+
+
+def expand(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all arguments that are meant: `{any: [...]}` stands for several values."""
+    values = [
+        value["any"] if isinstance(value, dict) and set(value) == {"any"} else [value]
+        for value in arguments.values()
     ]
+    return [dict(zip(arguments, chosen, strict=True)) for chosen in product(*values)]
 
 
-def fits(call: ToolCall, expected: dict[str, Any], spec: ToolSpec) -> bool:
-    """Whether the arguments are the expected ones."""
-    try:
-        given = json.loads(call.arguments)
-    except ValueError:
-        return False
-    properties = json.loads(spec.schema).get("properties", {})
-    wanted = expected["arguments"]
-    for name in {*given, *wanted}:
-        default = properties.get(name, {}).get("default")
-        value, want = given.get(name, default), wanted.get(name, default)
-        allowed = want["any"] if isinstance(want, dict) and set(want) == {"any"} else [want]
-        if _plain(value) not in [_plain(a) for a in allowed]:
-            return False
-    return True
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.removeprefix("./").rstrip("/") or value
-    return [_plain(v) for v in value] if isinstance(value, list) else value
-
-
-def judge(
-    calls: Sequence[ToolCall], task: dict[str, Any], tools: dict[str, ToolSpec]
-) -> tuple[bool, bool]:
-    """(right tool, right tool and arguments). Several calls are judged by the first."""
-    if not calls:
-        return False, False
-    call = calls[0]
-    answers = [a for a in (task, *task.get("also", ())) if a["tool"] == call.tool]
-    return bool(answers), any(fits(call, a, tools[call.tool]) for a in answers)
-
-
-async def run(
-    client: ModelClient, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
-) -> Score:
-    score = Score()
-    tools = {spec.name: spec for spec in offered}
-    options = ModelOptions(temperature=0.0, max_tokens=160, timeout=300.0)
-    for task in tasks:
-        # A session of its own: what was said before must not help or hurt.
-        exchange, _ = await open_exchange(client, mode, SYSTEM, offered, options)
-        started = time.perf_counter()
-        try:
-            answer = await exchange.ask([UserMessage(task["request"])])
-            calls, said = answer.calls, answer.text
-        except ProviderError as error:
-            calls, said = (), f"{error.code}: {error.detail}"
-        score.seconds.append(time.perf_counter() - started)
-        tool, both = judge(calls, task, tools)
-        score.tasks, score.tool, score.both = score.tasks + 1, score.tool + tool, score.both + both
-        if not both:
-            made = f"{calls[0].tool} {calls[0].arguments}" if calls else f"no call: {said[:80]!r}"
-            score.failures.append(
-                f"{'arguments' if tool else 'tool':9} {task['request']!r} -> {made}"
-            )
-    return score
+def make_agent(trial: TrialSetup) -> Agent[Any, Any]:
+    """Return an agent with all built-in tools that may read and nothing else."""
+    return Agent(
+        trial.target.model,
+        load_tools(),
+        tool_calling=ToolCalling(mode=cast("Any", trial.target.tool_mode)),
+        workspace=trial.workspace,
+        permissions=Permissions(approver=trial.approver, allow=("Read(**)",)),
+        storage=Storage(journal=trial.journal),
+    )
 
 
 async def main() -> int:
@@ -149,56 +91,22 @@ async def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="local:smollm2")
-    parser.add_argument("--path", help="the GGUF file, for `local:`")
-    parser.add_argument("--context", type=int, default=8192, help="window in tokens, for `local:`")
     parser.add_argument("--tasks", type=Path, default=HERE / "tasks.yaml")
-    parser.add_argument(
-        "--modes", default="constrained,text", help="of constrained, text, commands"
-    )
-    parser.add_argument("--limit", type=int)
-    parser.add_argument(
-        "--sample",
-        type=int,
-        default=12,
-        help="tasks in the other ways, spread over the file; 0: all",
-    )
-    parser.add_argument(
-        "--no-examples", action="store_true", help="without the tools' example requests"
-    )
-    parser.add_argument(
-        "--at-least", type=float, help="exit with 1 if constrained is below this many percent"
-    )
-    parser.add_argument("--verbose", action="store_true", help="show what went wrong")
+    parser.add_argument("--tool-modes", default="constrained", help="constrained, text, commands")
+    parser.add_argument("--sample", type=int, default=0, help="tasks, spread over the file; 0: all")
+    parser.add_argument("-o", "--output", type=Path, help="write the report as JSON")
     given = parser.parse_args()
-    tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
-    local = {"n_ctx": given.context, **({"path": given.path} if given.path else {})}
-    client = create_model_client(given.model, **(local if given.model.startswith("local:") else {}))
-    offered = specs(examples=not given.no_examples)
-    click.echo(
-        f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model "
-        f"{client.model}\n"
+    targets = [Target(given.model, mode) for mode in given.tool_modes.split(",")]
+    report = await evaluate(
+        read_tasks(given.tasks, given.sample),
+        targets,
+        open_agents(make_agent),
+        EvaluationOptions(at_least=0.0),
     )
-    click.echo(
-        "| mode        | tasks | right tool | tool and arguments | median s/task | p95 s/task |"
-    )
-    click.echo(
-        "|-------------|------:|-----------:|-------------------:|-------------:|-----------:|"
-    )
-    short = False
-    try:
-        for mode in given.modes.split(","):
-            # A small model answers in prose at length: ten times the seconds, for what a sample
-            # shows as well.
-            step = -(-len(tasks) // given.sample) if given.sample and mode != "constrained" else 1
-            score = await run(client, mode, tasks[::step], offered)
-            click.echo(score.row(mode))
-            if given.verbose:
-                click.echo("\n".join(f"  {f}" for f in score.failures), err=True)
-            if mode == "constrained" and given.at_least is not None:
-                short = 100 * score.both / max(score.tasks, 1) < given.at_least
-    finally:
-        await client.close()
-    return int(short)
+    click.echo(format_report(report))
+    if given.output is not None:
+        given.output.write_text(report.to_json() + "\n")
+    return int(report.is_unanswered)
 
 
 if __name__ == "__main__":

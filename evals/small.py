@@ -38,7 +38,7 @@ import bfcl
 import click
 import yaml
 from bfcl_report import Line, Rows, keep, kept, line_of, placed
-from run import SYSTEM, judge, specs
+from one_step import SYSTEM, judge, specs
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
