@@ -21,6 +21,7 @@ TLS proxy before the server).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,6 +32,9 @@ from ferrule.core.value_class import frozen
 
 BODY_SECONDS = 30.0
 """How long the body of a request may take."""
+DISCARD_SECONDS = 2.0
+DISCARD_IDLE = 0.1
+"""How long the body of a refused request is read on, in all and while nothing arrives."""
 MAX_BODY = 1024 * 1024
 """Default limit of a request's body, in bytes."""
 MIN_TOKEN_LENGTH = 16
@@ -293,10 +297,11 @@ def _digest(token: bytes) -> bytes:
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | tuple[int, str]:
     """Read the body of a request. Return it, or a status and the reason why it is refused.
 
-    A body that is declared to be too large is refused before anything of it is read.
+    A body that is declared to be too large is refused before anything of it is kept.
     """
     too_large = 413, f"the body has more than {most} bytes"
     if any(_read_length(one) > most for one in header_values(scope, b"content-length")):
+        await _discard(receive)
         return too_large
     body = bytearray()
     try:
@@ -307,11 +312,28 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | tuple[
                     return 400, "the body ended before it was complete"
                 body += message.get("body", b"")
                 if len(body) > most:
+                    body.clear()
+                    await _discard(receive)
                     return too_large
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
         return 408, "the body did not arrive in time"
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a moment while something arrives, and keep nothing.
+
+    A client that sends all of its body before it reads would not see the answer: a connection that
+    is closed with data unread is reset (RFC 9112 §9.6).
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while True:
+                async with asyncio.timeout(DISCARD_IDLE):
+                    message = await receive()
+                if not message.get("more_body", False):
+                    return
 
 
 def _read_length(declared: bytes) -> int:

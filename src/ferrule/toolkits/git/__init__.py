@@ -5,7 +5,7 @@ Modules:
     command, options     `git_command`, and the options it passes on
     catalog, finder      the operations, and finding the one that is meant
     read_operations, staging, branch_operations        the operations
-    changes, withheld_files, file_access               what may be written, read, and used
+    affected_files, withheld_files, file_access        what may be written, read, and used
     readable_repository, writable_repository, remote   the repository as git sees it
     run, refs, settings  running git, names of commits, settings read as data
     attempt, receipt     the result of a call
