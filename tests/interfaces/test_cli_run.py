@@ -198,6 +198,7 @@ def test_json_stream_is_a_line_per_event_with_version_and_kind(
         assert kind in kinds
     assert kinds[-1] == "run.finished"
     assert "".join(line["text"] for line in lines if line["kind"] == "text.delta") == "all done"
+    assert (lines[-1]["stop"], lines[-1]["text"]) == ("done", "all done")
 
 
 @pytest.mark.proves("cli.control-characters")

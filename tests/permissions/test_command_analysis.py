@@ -319,6 +319,7 @@ def test_text_is_read_as_bash_reads_it(
         "p <(time -p (q))",
         "p 1\\\n0>x",
         "echo $(cat <<E)\nE",
+        "cat <<E $(p\nq)\nE\n",
         "p $(case esac in (esac) q <<'E'\n$(r)\nE\n;; esac)",
         'p "$${!a["1"]}"',
         'p "$$(q "r")"',

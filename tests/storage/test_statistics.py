@@ -203,6 +203,7 @@ def test_tokens_are_added_up_by_day_and_model_and_money_only_where_there_is_a_pr
     )
     assert (two.answers, two.unpriced, two.dollars) == (2, 1, Decimal(5) / 10**9)
     assert add_up(slots, "day")["1970-01-03"].answers == 2
+    assert numbers.spending.problem == ""
 
 
 def test_a_summary_of_a_long_context_is_paid_for_like_an_answer() -> None:

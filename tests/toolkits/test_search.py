@@ -512,6 +512,30 @@ _REGEX = st.recursive(
 )
 
 
+def find_lines_with_ripgrep(expression: str, data: bytes) -> set[int]:
+    """Return the numbers of the lines that ripgrep finds."""
+    assert RIPGREP is not None
+    shown = subprocess.run(
+        [
+            RIPGREP,
+            "--no-config",
+            "--text",
+            "--encoding=none",
+            "-n",
+            "-o",
+            "--no-filename",
+            "-e",
+            expression,
+            "-",
+        ],
+        input=data,
+        capture_output=True,
+        check=False,
+    )
+    assert shown.returncode in (0, 1), shown.stderr
+    return {int(row.split(b":")[0]) for row in shown.stdout.split(b"\n") if re.match(rb"\d+:", row)}
+
+
 @pytest.mark.proves("search.ripgrep-agrees")
 @settings(
     max_examples=150,
@@ -531,31 +555,10 @@ def test_ripgrep_never_misses_a_line_that_python_finds(
             raise
         expression = widen(text, ignore_case=ignore_case)
     assume(expression is not None)
-    assert expression is not None and RIPGREP is not None
+    assert expression is not None
     data = b"\n".join(content)
     expected = {number for number, line in enumerate(split_lines(data), 1) if search_line(line)}
-    shown = subprocess.run(
-        [
-            RIPGREP,
-            "--no-config",
-            "--text",
-            "--encoding=none",
-            "-n",
-            "-o",
-            "--no-filename",
-            "-e",
-            expression,
-            "-",
-        ],
-        input=data,
-        capture_output=True,
-        check=False,
-    )
-    assert shown.returncode in (0, 1), shown.stderr
-    found = {
-        int(row.split(b":")[0]) for row in shown.stdout.split(b"\n") if re.match(rb"\d+:", row)
-    }
-    assert expected <= found
+    assert expected <= find_lines_with_ripgrep(expression, data)
 
 
 @pytest.mark.proves("search.ripgrep-agrees")
@@ -581,6 +584,16 @@ def test_both_ways_give_the_same_rows_for_any_content(
         for program in (RIPGREP, None)
     ]
     assert both[0] == both[1]
+
+
+@pytest.mark.proves("search.ripgrep-agrees")
+@pytest.mark.parametrize(
+    ("text", "numbers"), [(r"\d", {1}), (r"[\s-]", {2}), (r"[^\w-]", {3}), (r"\W", {2, 3})]
+)
+def test_ripgrep_searches_for_classes_of_characters_too(text: str, numbers: set[int]) -> None:
+    expression = widen(text, ignore_case=False)
+    assert expression is not None, "only the slower way would be left"
+    assert find_lines_with_ripgrep(expression, b"7\n-\n!\nx\n") == numbers
 
 
 def test_every_letter_that_ignores_case_is_known() -> None:

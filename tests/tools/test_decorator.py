@@ -237,6 +237,12 @@ def test_a_wrong_argument_is_refused_with_its_name(name: str, says_the_schema: A
 
 
 @pytest.mark.proves("tools.bad-arguments-named")
+def test_a_wrong_argument_is_shown_as_it_was_written() -> None:
+    (problem,) = everything.arguments.check({**GOOD, "positive": "fünf"}).problems
+    assert problem.endswith('found "fünf"')
+
+
+@pytest.mark.proves("tools.bad-arguments-named")
 @pytest.mark.parametrize("name", GOOD)
 def test_a_missing_argument_is_refused_with_its_name(name: str, says_the_schema: Any) -> None:
     rest = {key: value for key, value in GOOD.items() if key != name}

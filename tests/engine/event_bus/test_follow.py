@@ -14,9 +14,14 @@ import pytest
 
 from ferrule import ConfigError, Identity, SessionNotFound
 from ferrule.core.events import Noticed
+from ferrule.engine.event_bus import journal_events
 from ferrule.engine.event_bus.events import BusEvent, CursorError
 from ferrule.engine.event_bus.journal_events import follow
-from ferrule.storage.journal.change_detection import SqliteChangeDetector, create_change_detector
+from ferrule.storage.journal.change_detection import (
+    ChangeDetector,
+    SqliteChangeDetector,
+    create_change_detector,
+)
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -100,6 +105,27 @@ async def test_only_the_owner_can_follow_a_session(tmp_path: Path) -> None:
         for interval in (0.0, 0.001, 60.0):
             with pytest.raises(ConfigError, match="interval"):
                 await read(follow(journal, ADA, interval=interval), 1)
+
+
+@pytest.mark.proves("bus.follow")
+async def test_who_stops_following_leaves_no_connection_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ChangeDetector] = []
+
+    def remember(journal: Journal) -> ChangeDetector:
+        made.append(create_change_detector(journal))
+        return made[-1]
+
+    monkeypatch.setattr(journal_events, "create_change_detector", remember)
+    with SqliteJournal(tmp_path / "j.db") as journal:
+        journal.append("s1", "r1", [Noticed("t", "x")], identity=ADA)
+        events = follow(journal, ADA, interval=0.02)
+        await read(events, 1)
+        await events.aclose()
+        journal.append("s1", "r1", [Noticed("t", "y")], identity=ADA)
+        (detector,) = made
+        assert not detector.has_changed(), "it still looks"
 
 
 @pytest.mark.proves("bus.follow")

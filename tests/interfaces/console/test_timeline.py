@@ -31,7 +31,8 @@ from ferrule.core.events import (
     ToolAnswered,
     Unknown,
 )
-from ferrule.engine.event_bus.events import from_record
+from ferrule.core.identity import Identity
+from ferrule.engine.event_bus.events import Place, from_record, seal
 from ferrule.permissions.redaction import Redactor
 
 REDACTOR = Redactor()
@@ -118,6 +119,17 @@ def test_an_event_that_comes_twice_changes_nothing(events: list[Event], again: i
     timeline = fed(Timeline(), events)
     fed(timeline, events[again:], again + 1)
     assert shown(timeline.entries) == once
+
+
+@pytest.mark.proves("console.news")
+def test_a_new_run_shows_nothing_of_an_answer_that_broke_off_without_an_end() -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go")])
+    who = Identity("local", "owner", "s", "r")
+    body = '{"text": "Half an ans"}'
+    timeline.feed(seal("piece.text", body, identity=who, time=2.5, place=Place(2, 1), cursor="2.1"))
+    assert timeline.partial.text == "Half an ans"
+    fed(timeline, [RunStarted("again")], 3)
+    assert timeline.partial.text == ""
 
 
 @pytest.mark.proves("console.card")

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ProviderError
+from ferrule.core.events import Usage
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.models.scripted import calls, fails, says
 
@@ -99,6 +100,30 @@ async def test_a_run_streams_its_reasoning_its_calls_with_their_results_and_its_
     assert events[-1]["outcome"] == {"type": "success"}
     start = next(one for one in events if one["type"] == "TOOL_CALL_START")
     assert start["parentMessageId"] == events[1]["messageId"]
+
+
+@pytest.mark.proves("serve.ag-ui.stream")
+async def test_the_end_of_a_run_says_what_its_answers_used_together(
+    serving: Callable[..., Any],
+) -> None:
+    agent = make_agent(
+        calls(("count_stock", {"item": "bolt"}), usage=Usage(input=100, output=10, cached=40)),
+        says("Four.", usage=Usage(input=200, output=20, reasoning=5)),
+        fails(ProviderError("gone", code="unreachable", retryable=False)),
+    )
+    async with serving(agent) as client_of:
+        ada = client_of("ada")
+        (used,) = (await ada.say("How many bolts?"))[-1]["usage"]
+        ended = (await ada.say("And nuts?"))[-1]
+    counted = {name: count for name, count in used.items() if name != "model"}
+    assert counted == {
+        "inputTokens": 300,
+        "outputTokens": 30,
+        "cachedInputTokens": 40,
+        "cacheWriteInputTokens": 0,
+        "reasoningTokens": 5,
+    }
+    assert ended["type"] == "RUN_ERROR" and "usage" not in ended, "it is of this run alone"
 
 
 @pytest.mark.proves("serve.ag-ui.stream")
