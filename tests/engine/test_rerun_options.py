@@ -87,3 +87,21 @@ async def test_the_join_is_the_recorded_one_and_tools_that_are_gone_are_not_requ
     assert [(session.join, session.require) for session in agent.rehearsed] == [(1, ("south",))]
     assert again.missing == ("north",)
     assert again.runs[0].stop == "done"
+
+
+class Closing(Scripted):
+    """A model client that counts how often it was closed."""
+
+    closes = 0
+
+    async def close(self) -> None:
+        self.closes += 1
+        await super().close()
+
+
+@pytest.mark.proves("replay.other-model")
+async def test_a_model_that_a_recording_was_run_again_with_is_disconnected_afterwards() -> None:
+    recording = await recorded()
+    model = Closing([says("looked")])
+    await rerun(recording, agent_of(), model=model)
+    assert model.closes == 1

@@ -56,6 +56,22 @@ def test_files_are_staged_and_the_index_is_gits_own(world: Any) -> None:
     sound(world)
 
 
+@pytest.mark.proves("git.add")
+def test_a_change_in_the_moment_of_the_last_staging_is_not_missed(world: Any) -> None:
+    # Git takes a file whose size and times are those in the index for unchanged, unless they are
+    # as young as the index itself.
+    world.git("config", "core.trustctime", "false")
+    moment = (1_700_000_000_000_000_000, 1_700_000_000_000_000_000)
+    world.write("a.txt", "first\n")
+    os.utime(world.root / "a.txt", ns=moment)
+    world.git("add", "a.txt")
+    os.utime(world.root / ".git/index", ns=moment)
+    world.write("a.txt", "other\n")
+    os.utime(world.root / "a.txt", ns=moment)
+    assert world.do("git_add", paths=["a.txt"])["staged"] == ["a.txt"]
+    assert world.git("show", ":a.txt") == "other"
+
+
 @pytest.mark.proves("git.never-stages-secrets")
 def test_staging_everything_leaves_out_what_may_not_be_read(world: Any) -> None:
     for name in SECRETS:
