@@ -148,6 +148,8 @@ def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay
         # Whether the typographic apostrophe is meant, nothing says.
         ("it’s\nf(\"a\")\n", "f(“a”)\n", "f(“a”)\nf(“it’s”)\n", "most similar"),
         ("x\n", "5: x", "y", "most similar"),
+        # Nor does the number of another line show that the new text is there already.
+        ("alphabet\nbeta\n", "alphabets", "2: alphabet", "most similar"),
         ("a\n", "1: a\n3: b", "x", "nothing was written"),
         ("a\nb\nc\n", "a\nx", "b", "nothing was written"),
         ("a\n", " \n \n", "b", "read the file again"),

@@ -88,7 +88,7 @@ def parse_cron(expression: str) -> CronExpression:
         frozenset(day % 7 for day in weekdays),
         not (words[3].startswith("*") or words[5].startswith("*")),
     )
-    parsed.next_after(datetime(2000, 1, 1))
+    parsed.next_after(datetime.fromisoformat("2000-01-01"))
     return parsed
 
 
