@@ -26,7 +26,7 @@ from pathlib import Path
 import click
 
 from .changes import Change, save_changes, split_change
-from .forms import FORMS, ONE_BY_ONE
+from .forms import ALL_IN_ONE, FORMS, ONE_BY_ONE
 from .mistakes import MISTAKES, Mistake
 from .peers import OUTCOMES as PEER_OUTCOMES
 from .peers import PEERS, make_environment, send_all
@@ -129,21 +129,21 @@ def _send_all(
     work: tuple[int, int, list[Change], list[Change], tuple[str, ...], str | None],
 ) -> _Sent:
     index, seed, changes, parts, forms, shown = work
-    cases = _make_cases(MISTAKES[index], changes, seed)
-    cases_of_parts = _make_cases(MISTAKES[index], parts, seed)
+    mistake = MISTAKES[index]
     counts: dict[str, Counter[str]] = {}
     for form in forms:
-        sent = cases_of_parts if form == ONE_BY_ONE else cases
+        sent = _make_cases(mistake, parts if form == ONE_BY_ONE else changes, seed, form)
         outcomes = [send_case(case, form) for case in sent]
         counts[form] = Counter(outcome.kind for outcome in outcomes)
         for outcome in outcomes:
             if outcome.kind == shown:
                 _show(outcome)
+    cases = _make_cases(mistake, changes, seed, ALL_IN_ONE)
     return _Sent(cases, counts)
 
 
-def _make_cases(mistake: Mistake, changes: list[Change], seed: int) -> list[Change]:
-    made = (make_case(mistake, change, seed) for change in changes)
+def _make_cases(mistake: Mistake, changes: list[Change], seed: int, form: str) -> list[Change]:
+    made = (make_case(mistake, change, seed, form) for change in changes)
     return [case for case in made if case is not None]
 
 
