@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from edits import page
 from edits.changes import Change, find_lines, load_changes, make_after, split_change
 from edits.forms import ALL_IN_ONE
 from edits.mistakes import LANDS, MISTAKES, Mistake
@@ -98,3 +99,38 @@ def test_an_edit_that_deletes_has_no_line_to_number() -> None:
     case = make_case(numbers, make_change("a\nb\n", "a\nb\n", ""), 1, "V4A patch")
     assert case is not None
     assert case.edits == (Edit("1: a\n2: b\n", ""),)
+
+
+PAGE = f"""# Edits
+
+{page.MARK}
+
+2 changes; the history up to `1`.
+
+### One
+
+| mistake | sent as | sent | right | wrong |
+|---|---|--:|--:|--:|
+| quotes | lands | 2 | 1 | 1 |
+| none | lands | 2 | 2 | 0 |
+| all |  | 4 | 3 | 1 |
+
+### Two
+
+| mistake | sent as | sent | right | wrong |
+|---|---|--:|--:|--:|
+| quotes | lands | 2 | 1 | 1 |
+| all |  | 2 | 1 | 1 |
+"""
+
+
+def test_rows_that_were_made_again_are_replaced_in_the_page_and_summed_up() -> None:
+    rows = ["2 changes; the history up to `1`.", "### One", "| quotes | lands | 3 | 3 | 0 |"]
+    written = page.replace_rows(PAGE, rows)
+    expected = PAGE.replace("| quotes | lands | 2 | 1 | 1 |", "| quotes | lands | 3 | 3 | 0 |", 1)
+    assert written == expected.replace("| all |  | 4 | 3 | 1 |", "| all |  | 5 | 5 | 0 |")
+
+
+def test_rows_of_other_changes_than_the_pages_are_refused() -> None:
+    with pytest.raises(ValueError, match="other changes"):
+        page.replace_rows(PAGE, ["2 changes; the history up to `2`."])
