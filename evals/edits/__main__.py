@@ -4,6 +4,7 @@
     make edits ARGS="--each 2"              # with two mistakes for each change, by turns
     make edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
     make edits ARGS="--peers 100 --page"    # beside others' editors; into the page
+    make edits ARGS="--commit 1a2b3c4d --only none --only 'curly quotes' --page"   # only these rows
     make edits ARGS="--source history --save tests/evals/edit_changes.jsonl"
 
 For each form and mistake: how many landed right, were refused with the right place shown, were
@@ -26,16 +27,16 @@ from pathlib import Path
 import click
 
 from .changes import Change, save_changes, split_change
-from .forms import FORMS, ONE_BY_ONE
+from .forms import ALL_IN_ONE, FORMS, ONE_BY_ONE
 from .mistakes import MISTAKES, Mistake
+from .page import format_row, replace_rows, replace_tables
 from .peers import OUTCOMES as PEER_OUTCOMES
 from .peers import PEERS, make_environment, send_all
-from .sources import from_history, from_packages
+from .sources import from_history, from_packages, resolve_commit
 from .trial import OUTCOMES, Outcome, make_case, send_case
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/file-tools.md"
-MARK = "<!-- tables: made by `make edits` -->"
 TITLES = ("landed right", "refused, place shown", "refused, not shown", "landed wrong")
 PEER_TITLES = ("landed right", "refused", "landed in part", "landed wrong")
 
@@ -52,7 +53,14 @@ def main() -> int:
     parser.add_argument(
         "--packages", type=Path, default=ROOT / "build" / "edits", help="where wheels are kept"
     )
-    parser.add_argument("--only", help="one mistake by its name")
+    parser.add_argument("--commit", default="HEAD", help="the last one of the history that is used")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[mistake.name for mistake in MISTAKES],
+        metavar="MISTAKE",
+        help="a mistake by its name; may be repeated",
+    )
     parser.add_argument("--form", choices=[*FORMS], help="one form")
     parser.add_argument(
         "--peers", type=int, default=0, help="as many cases of each mistake to others' editors"
@@ -71,10 +79,11 @@ def main() -> int:
         return 0
     edits = sum(len(change.edits) for change in changes)
     each = f", each plain and with {options.each} of the mistakes" if options.each else ""
-    lines = [f"{len(changes):,} changes, {edits:,} edits{each}."]
+    history = f"; the history up to `{resolve_commit(ROOT, options.commit)}`"
+    lines = [f"{len(changes):,} changes, {edits:,} edits{each}{history}."]
     parts = [part for change in changes for part in split_change(change)]
     started = time.monotonic()
-    mistakes = [each for each in MISTAKES if options.only in (None, each.name)]
+    mistakes = [each for each in MISTAKES if each.name in (options.only or [each.name])]
     tables: dict[str, Table] = {form: {} for form in FORMS if options.form in (None, form)}
     sent_to_peers: dict[str, list[Change]] = {}
     work = [
@@ -111,8 +120,8 @@ def main() -> int:
         lines += ["", title, "", *_format_table(mistakes, table, PEER_OUTCOMES, PEER_TITLES)]
     click.echo("\n".join(lines))
     if options.page:
-        head = PAGE.read_text().partition(MARK)[0]
-        PAGE.write_text(f"{head}{MARK}\n\n" + "\n".join(lines) + "\n")
+        replace = replace_rows if options.only or options.form else replace_tables
+        PAGE.write_text(replace(PAGE.read_text(), lines))
     wrong = sum(counts["wrong"] for table in tables.values() for counts in table.values())
     return 1 if wrong else 0
 
@@ -129,21 +138,21 @@ def _send_all(
     work: tuple[int, int, list[Change], list[Change], tuple[str, ...], str | None],
 ) -> _Sent:
     index, seed, changes, parts, forms, shown = work
-    cases = _make_cases(MISTAKES[index], changes, seed)
-    cases_of_parts = _make_cases(MISTAKES[index], parts, seed)
+    mistake = MISTAKES[index]
     counts: dict[str, Counter[str]] = {}
     for form in forms:
-        sent = cases_of_parts if form == ONE_BY_ONE else cases
+        sent = _make_cases(mistake, parts if form == ONE_BY_ONE else changes, seed, form)
         outcomes = [send_case(case, form) for case in sent]
         counts[form] = Counter(outcome.kind for outcome in outcomes)
         for outcome in outcomes:
             if outcome.kind == shown:
                 _show(outcome)
+    cases = _make_cases(mistake, changes, seed, ALL_IN_ONE)
     return _Sent(cases, counts)
 
 
-def _make_cases(mistake: Mistake, changes: list[Change], seed: int) -> list[Change]:
-    made = (make_case(mistake, change, seed) for change in changes)
+def _make_cases(mistake: Mistake, changes: list[Change], seed: int, form: str) -> list[Change]:
+    made = (make_case(mistake, change, seed, form) for change in changes)
     return [case for case in made if case is not None]
 
 
@@ -165,15 +174,18 @@ def _format_table(
     for mistake in mistakes:
         counts = table[mistake.name]
         total += counts
-        cells = [counts.total(), *(counts[kind] for kind in outcomes)]
-        yield f"| {mistake.name} | {mistake.meant} | " + " | ".join(map(str, cells)) + " |"
-    cells = [total.total(), *(total[kind] for kind in outcomes)]
-    yield "| all |  | " + " | ".join(map(str, cells)) + " |"
+        yield format_row([mistake.name, mistake.meant, *_format_counts(counts, outcomes)])
+    yield format_row(["all", "", *_format_counts(total, outcomes)])
+
+
+def _format_counts(counts: Counter[str], outcomes: tuple[str, ...]) -> list[str]:
+    return [str(counts.total()), *(str(counts[kind]) for kind in outcomes)]
 
 
 def _collect(options: argparse.Namespace) -> Iterator[Change]:
     if options.source != "packages":
-        yield from itertools.islice(from_history(ROOT, options.seed), options.changes)
+        history = from_history(ROOT, options.seed, options.commit)
+        yield from itertools.islice(history, options.changes)
     if options.source != "history":
         yield from itertools.islice(from_packages(options.packages, options.seed), options.changes)
 

@@ -27,13 +27,16 @@ def apply_as_unified(before: str, given: Sequence[Edit]) -> str:
 
 
 ONE_BY_ONE = "one edit a call"
+ALL_IN_ONE = "all edits in one call"
 FORMS: dict[str, Callable[[str, Sequence[Edit]], str]] = {
     ONE_BY_ONE: apply_as_edits,
-    "all edits in one call": apply_as_edits,
+    ALL_IN_ONE: apply_as_edits,
     "V4A patch": apply_as_v4a,
     "unified diff": apply_as_unified,
 }
 """How each form is made to a text. `ONE_BY_ONE` gets the changes of `split_change`."""
+PATCHES = ("V4A patch", "unified diff")
+"""The forms whose old texts are whole lines."""
 
 
 def _apply_patch(before: str, text: str) -> str:

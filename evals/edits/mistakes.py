@@ -124,6 +124,9 @@ def _number(change: Change, template: str, *, only_old: bool) -> Change | None:
 
 
 def _number_lines(text: str, first: int, template: str) -> str:
+    if not text:
+        # An edit that deletes writes no line, so there is none to number.
+        return text
     parts = text.removesuffix("\n").split("\n")
     rows = [template.format(number) + line for number, line in enumerate(parts, first)]
     return "\n".join(rows) + "\n" * text.endswith("\n")

@@ -70,9 +70,16 @@ PACKAGES = (
 SUFFIXES = (".py", ".md", ".toml", ".yaml", ".yml", ".css", ".js", ".html", ".pyi", ".rst", ".txt")
 
 
-def from_history(root: Path, seed: int) -> Iterator[Change]:
-    """Yield changes of a repository's commits, in an order that the seed decides."""
-    log = _git(root, "log", "--no-merges", "--diff-filter=M", "--name-only", "--format=commit %H")
+def resolve_commit(root: Path, name: str) -> str:
+    """Return the first eight digits of a commit."""
+    return _git(root, "rev-parse", "--verify", f"{name}^{{commit}}")[:8]
+
+
+def from_history(root: Path, seed: int, last: str) -> Iterator[Change]:
+    """Yield changes of the commits up to one, in an order that the seed decides."""
+    log = _git(
+        root, "log", "--no-merges", "--diff-filter=M", "--name-only", "--format=commit %H", last
+    )
     pairs: list[tuple[str, str]] = []
     commit = ""
     for line in log.splitlines():

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ferrule.core.errors import ToolFailed
 
-from .changes import Change
-from .forms import FORMS
+from .changes import Change, find_lines
+from .forms import ALL_IN_ONE, FORMS, PATCHES
 from .mistakes import Mistake
 
 OUTCOMES = ("right", "shown", "not shown", "wrong")
@@ -26,25 +26,23 @@ class Outcome:
     change: Change
 
 
-def make_case(mistake: Mistake, change: Change, seed: int) -> Change | None:
-    """Return a change with a mistake; None where the mistake cannot be made."""
+def make_case(mistake: Mistake, change: Change, seed: int, form: str) -> Change | None:
+    """Return a change with a mistake; None where the mistake cannot be made in this form."""
     rng = random.Random(f"{seed} {mistake.name} {change.source}")
     prepared = mistake.prepare(rng, change)
     spoiled = mistake.spoil(rng, prepared) if prepared is not None else None
-    if prepared is None or spoiled is None or is_another_request(prepared, spoiled):
+    if prepared is None or spoiled is None or is_another_request(prepared, spoiled, form):
         return None
     return spoiled
 
 
-def send(
-    mistake: Mistake, change: Change, seed: int, form: str = "all edits in one call"
-) -> Outcome | None:
+def send(mistake: Mistake, change: Change, seed: int, form: str = ALL_IN_ONE) -> Outcome | None:
     """Return what came of a change with a mistake; None where the mistake cannot be made."""
-    spoiled = make_case(mistake, change, seed)
+    spoiled = make_case(mistake, change, seed, form)
     return None if spoiled is None else send_case(spoiled, form)
 
 
-def send_case(spoiled: Change, form: str = "all edits in one call") -> Outcome:
+def send_case(spoiled: Change, form: str = ALL_IN_ONE) -> Outcome:
     """Return what came of a change that has its mistake, in one of `FORMS`."""
     try:
         text = FORMS[form](spoiled.before, spoiled.edits)
@@ -54,17 +52,34 @@ def send_case(spoiled: Change, form: str = "all edits in one call") -> Outcome:
     return Outcome("right" if text == spoiled.after else "wrong", "", spoiled)
 
 
-def is_another_request(change: Change, spoiled: Change) -> bool:
+def is_another_request(change: Change, spoiled: Change, form: str) -> bool:
     """Return whether an edit fits exactly, and once, where something else than its place is.
 
-    Nobody can know then that this is not meant.
+    Nobody can know then that this is not meant. The old text of a patch is whole lines: it fits
+    where these lines are, and not where one of them is only the end of another line.
     """
-    return spoiled.before == change.before and any(
-        spoiled.before.count(edit.old) == 1
-        and edit.old not in meant.old
-        and meant.old not in edit.old
+    if spoiled.before != change.before:
+        return False
+    fits_elsewhere = _lines_fit_elsewhere if form in PATCHES else _text_fits_elsewhere
+    return any(
+        fits_elsewhere(change.before, edit.old, meant.old)
         for edit, meant in zip(spoiled.edits, change.edits, strict=True)
     )
+
+
+def _text_fits_elsewhere(text: str, old: str, meant: str) -> bool:
+    return text.count(old) == 1 and old not in meant and meant not in old
+
+
+def _lines_fit_elsewhere(text: str, old: str, meant: str) -> bool:
+    rows = text.removesuffix("\n").split("\n")
+    wanted = old.removesuffix("\n").split("\n")
+    places = [
+        number
+        for number in range(1, len(rows) - len(wanted) + 2)
+        if rows[number - 1 : number - 1 + len(wanted)] == wanted
+    ]
+    return len(places) == 1 and places[0] not in find_lines(text, [meant])
 
 
 def _shows(message: str, change: Change) -> bool:

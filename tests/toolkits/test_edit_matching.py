@@ -41,6 +41,10 @@ GRADES: list[tuple[str, str, str, str, str]] = [
     ("trailing white space", "a  \nb\t\nc\n", "a\nb\n", "a\nx\nb\n", "a  \nx\nb\t\nc\n"),
     ("trailing white space", "a\nb\n", "a  \nb  ", "A  \nb  ", "A\nb\n"),
     ("trailing white space", "a  \r\nb\r\n", "a\nb\n", "a\nc\n", "a  \r\nc\r\n"),
+    # Only the old text has other blanks: those of the file stay, of lines that are blank too.
+    ("trailing white space", "a\n  \nb\n", "a \n   \nb\n", "x\n  \nb\n", "x\n  \nb\n"),
+    ("trailing white space", "a  \nb\n", "a\nb \n", "a  \nx\n", "a  \nx\n"),
+    ("trailing white space", "a\n  \nb\n", "a \n  \nb\n", "a\n\nb\n", "a\n\nb\n"),
     ("look-alikes", "say('a')\n", "say(‘a’)", "say(‘b’)", "say('b')\n"),
     ("look-alikes", "x = “a” – b\n", 'x = "a" - b', 'x = "c" - b', "x = “c” – b\n"),
     ("look-alikes", "a\xa0b\nc\n", "a b\nc", "a b\nd", "a\xa0b\nd\n"),
@@ -147,6 +151,8 @@ def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay
         ("    return x\n", "return x", "    return x, y", "unclear how far"),
         # Whether the typographic apostrophe is meant, nothing says.
         ("it’s\nf(\"a\")\n", "f(“a”)\n", "f(“a”)\nf(“it’s”)\n", "most similar"),
+        # Blanks that are neither those of the file nor of the old text, which has them by mistake.
+        ("a\n  \nb\n", "a \n   \nb\n", "x\n    \nb\n", "most similar"),
         ("x\n", "5: x", "y", "most similar"),
         # Nor does the number of another line show that the new text is there already.
         ("alphabet\nbeta\n", "alphabets", "2: alphabet", "most similar"),
@@ -170,6 +176,8 @@ def test_what_could_be_meant_otherwise_is_refused(
         ("a\nb\nz\nb\n", "b", "x", ["at lines 2, 4", "replace_all: true", "1: a\n2: b", "3: z\n4: b"]),
         ("a  \na \n", "a\n", "x\n", ["white space at line ends", "at lines 1, 2"]),
         ("a\nnew line\n", "a\n", "a\nnew line\n", ["already, at line 1", "made before"]),
+        ("a\n\n\nb\n", "a\n", "a\n\n\n", ["already, at line 1", "made before"]),
+        ("a\n\n\nb\n", "\nb\n", "\n\nb\n", ["already, at line 3", "made before"]),
         ("a\nnew line\nc\n", "old line\nc", "new line\nc", ["is there already, at line 2"]),
         (BLOCK, "    if x:\n        stop()\n", "", ["2:     if x:\n3:         go()", "line 3 is"]),
         (BLOCK, "    if x:\n    end()\n", "", ["line 3 is"]),
@@ -191,6 +199,21 @@ def test_a_refusal_is_bounded() -> None:
     assert len(message) < 16_000
     assert "[lines 31-" in message
     assert len(refused("same\n" * 5000, ("same", "new"))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ("a\n\nb\n", "a\n\nb", "a\n\n\nb", "a\n\n\nb\n"),
+        ("f(a,  b)\n", "a,", "a, ", "f(a,   b)\n"),
+        # The newline before the old text ends another line; the one that is added is a blank line.
+        ("x\n\na\n", "\na\n", "\n\na\n", "x\n\n\na\n"),
+    ],
+)
+def test_white_space_is_added_beside_other_white_space_where_it_cannot_have_been_before(
+    text: str, old: str, new: str, after: str
+) -> None:
+    assert apply(text, (old, new)).text == after
 
 
 @pytest.mark.proves("edits.several")

@@ -164,11 +164,13 @@ def _is_applied(text: str, match: Match, new: str) -> bool:
     new text that is found elsewhere means the same.
     """
     found = text[match.start : match.end]
-    if found in new and new.replace(found, "", 1).strip():
+    added = new.replace(found, "", 1) if found in new else ""
+    # Blanks within a line are beside a text for many reasons; a blank line is something added.
+    if added.strip() or "\n" in added:
         offset = new.find(found)
         while offset != -1:
             start = match.start - offset
-            if start >= 0 and text.startswith(new, start):
+            if start >= 0 and text.startswith(new, start) and _begins_alike(text, start, match):
                 return True
             offset = new.find(found, offset + 1)
     written = match.new.strip("\n")
@@ -178,6 +180,15 @@ def _is_applied(text: str, match: Match, new: str) -> bool:
         return False
     before = text.find(written)
     return before != -1 and not match.start <= before < match.end
+
+
+def _begins_alike(text: str, start: int, match: Match) -> bool:
+    """Return whether `start` begins a line if the match does.
+
+    A newline with which the new text begins is a blank line then, not the end of another line.
+    """
+    match_begins_line = match.start == 0 or text[match.start - 1] == "\n"
+    return not match_begins_line or start == 0 or text[start - 1] == "\n"
 
 
 def _adds_line(found: str, new: str) -> bool:

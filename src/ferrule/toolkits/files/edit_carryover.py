@@ -170,8 +170,8 @@ def _carry_line(
 ) -> str | None:
     """Return a new or changed line as the file would have it; `kept` is (old line, file's line)."""
     content = line.rstrip(BLANKS)
-    blanks = "" if habits.adds_blanks else line[len(content) :].replace("\r", "")
-    if not content:
+    blanks = _carry_blanks(line, kept) if habits.adds_blanks else _trailing_blanks(line)
+    if blanks is None or not content:
         return blanks
     indent = ""
     if shift is not None:
@@ -189,6 +189,24 @@ def _carry_line(
         theirs = split_indent(theirs)[1]
     carried = _carry_characters(ours, theirs, content, habits)
     return None if carried is None else indent + carried + blanks
+
+
+def _carry_blanks(line: str, kept: tuple[str, str] | None) -> str | None:
+    """Return the blanks at the end of a line of an edit that adds blanks which mean nothing.
+
+    None if they are neither those of the file's line nor left out, where that line has some.
+    """
+    if kept is None or fold(line).strip() != fold(kept[0]).strip():
+        return ""
+    blanks = _trailing_blanks(line)
+    of_file = _trailing_blanks(kept[1])
+    if blanks in ("", of_file):
+        return blanks
+    return None if of_file else ""
+
+
+def _trailing_blanks(line: str) -> str:
+    return line[len(line.rstrip(BLANKS)) :].replace("\r", "")
 
 
 def _make_plain(added: str, habits: _Habits) -> str | None:
