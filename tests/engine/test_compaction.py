@@ -511,6 +511,17 @@ async def test_without_a_summary_a_person_leaves_out_results_only() -> None:
 
 
 @pytest.mark.proves("compaction.by-person")
+async def test_a_session_that_was_only_resumed_is_compacted_for_its_models_window() -> None:
+    journal = SqliteJournal(":memory:")
+    session, _ = await worked(Worker(9, window=100_000), journal)
+    await session.close()
+    again = agent_of(Worker(9, window=100_000), journal).resume(session.id)
+    made = await again.compact()
+    assert made is not None and made.window == 100_000
+    assert made.before > made.after > 0
+
+
+@pytest.mark.proves("compaction.by-person")
 async def test_asked_for_twice_at_once_it_is_done_once() -> None:
     model_client = Worker(9, window=100_000)
     session, _ = await worked(model_client)

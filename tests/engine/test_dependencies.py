@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import pytest
 from pydantic import BaseModel, ValidationInfo, field_validator
@@ -266,3 +266,22 @@ def test_what_was_replaced_is_there_again_after_an_error() -> None:
         pass
     with pytest.raises(ConfigError, match="`count`"), Agent("scripted:x").override(tools=[count]):
         pass
+
+
+@pytest.mark.proves("dependencies.override")
+def test_dependencies_of_a_protocol_or_a_typed_dict_are_replaced_unchecked() -> None:
+    class Stock(TypedDict):
+        bolt: int
+
+    seen: list[object] = []
+
+    def note(context: Context[Any]) -> str:
+        seen.append(context.deps)
+        return "Be exact."
+
+    kinds: list[tuple[Any, Any]] = [(HasStock, Shop({})), (Stock, {"bolt": 1})]
+    for kind, deps in kinds:
+        agent = Agent(Scripted([says("ok")]), deps_type=kind, instructions=note)
+        with agent.override(deps=deps):
+            agent.run_sync("How many?")
+    assert seen == [Shop({}), {"bolt": 1}]

@@ -151,6 +151,21 @@ def test_a_picture_is_scaled_only_where_it_was_asked_for() -> None:
     assert large.max_side == 0
 
 
+@pytest.mark.proves("media.scaled-when-asked")
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [("PNG", "PNG"), ("JPEG", "JPEG"), ("WEBP", "WEBP"), ("GIF", "PNG")],
+)
+def test_a_scaled_picture_keeps_its_format_but_a_gif_becomes_a_png(written: str, sent: str) -> None:
+    pillow = pytest.importorskip("PIL.Image", reason="scaling needs Pillow")
+    data = io.BytesIO()
+    pillow.new("RGB", (80, 40), "red").save(data, format=written)
+    model = Scripted([says("ok")])
+    Agent(model).run_sync([Image(data.getvalue()).scale_down(20)])
+    (picture,) = [pillow.open(io.BytesIO(one)) for one in pictures_of(model)]
+    assert (picture.format, picture.size) == (sent, (20, 10))
+
+
 @pytest.mark.proves("media.scaled-when-asked", "media.attacks")
 @pytest.mark.parametrize(
     ("data", "said"),

@@ -518,6 +518,20 @@ async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: Worke
     assert process.calls == 302
 
 
+@pytest.mark.proves("starlark.pool")
+async def test_a_script_that_failed_is_not_sent_again_unless_it_cannot_be_parsed(
+    pool: WorkerPool,
+) -> None:
+    failing = Script("def run(args):\n    fail('no')\n", "t.md")
+    unparsed = Script("def run(\n", "t.md")
+    for script in (failing, unparsed):
+        with pytest.raises(ScriptFailed):
+            await pool.run(script, "run", [{}])
+    (process,) = pool._live
+    assert failing.digest in process.known_scripts
+    assert unparsed.digest not in process.known_scripts
+
+
 @pytest.mark.linux_only("limits and descriptors are read from /proc")
 @pytest.mark.proves("starlark.jail")
 async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:

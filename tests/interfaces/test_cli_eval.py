@@ -160,6 +160,16 @@ def test_a_case_from_a_session_is_run_live_with_what_was_approved_then(
 
 
 @pytest.mark.proves("evaluation.offline")
+def test_cases_without_a_recording_are_not_taken_for_passed(
+    ferrule: Callable[..., Any], folder: Path
+) -> None:
+    write("cases.yaml", "cases: [{name: a, message: x}]")
+    offline = ferrule("eval", "cases.yaml", "--offline")
+    assert offline.code == 2
+    assert "no case is left to run" in offline.err
+
+
+@pytest.mark.proves("evaluation.offline")
 def test_what_a_recording_does_not_hold_fails_and_what_it_cannot_show_is_said(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:

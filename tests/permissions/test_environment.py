@@ -37,6 +37,7 @@ def test_a_child_sees_the_small_list_only() -> None:
     assert "OPENAI_API_KEY" in child.withheld and "HARVEY_ANYTHING" in child.withheld
 
 
+@pytest.mark.proves("environment.filter")
 def test_names_are_added_one_by_one_or_by_prefix() -> None:
     assert filter_environment(PARENT, add=["EDITOR"]).values["EDITOR"] == "vi"
     assert filter_environment(PARENT, add=["CARGO_*"]).values["CARGO_HOME"] == "/cargo"

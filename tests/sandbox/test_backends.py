@@ -250,6 +250,12 @@ def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     assert {one.protection for one in raised.value.missing} == DEFAULT_REQUIRED
 
 
+@pytest.mark.proves("sandbox.backend.untried")
+def test_a_mac_without_seatbelt_has_no_backend() -> None:
+    backends = available_backends(POLICY, Probes(platform="darwin", seatbelt=False))
+    assert [backend.name for backend in backends] == ["none"]
+
+
 @pytest.mark.proves("sandbox.record")
 def test_what_confined_a_command_is_recorded_by_protection() -> None:
     enforcement = dict.fromkeys(Protection, Enforcement.NO) | {Protection.NETWORK: Enforcement.YES}

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.path_denials import NamesAndDenyRules
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.backends.namespaces import write_covers
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.view import masks as masks_module
+from ferrule.sandbox.view.layout import SessionPaths
 from ferrule.sandbox.view.mask_rules import FileType, required_mask
 from ferrule.sandbox.view.masks import Mask, MaskKind, MaskScanner, ScanResult
 from ferrule.sandbox.view.ordinary_names import OrdinaryNames
@@ -545,3 +547,19 @@ def test_names_that_are_no_text_or_hold_a_line_break_are_covered_too(root: Path)
             file.write(b"x")
     found = MaskScanner(root, DEFAULT_NAMES).scan()
     assert {os.path.basename(os.fsencode(mask.path)) for mask in found.masks} == set(odd)
+
+
+@pytest.mark.proves("sandbox.mask.tracked")
+def test_a_file_that_nobody_may_open_is_covered_by_one_of_its_size_and_time(tmp_path: Path) -> None:
+    secret = tmp_path / ".env"
+    secret.write_text("KEY=1")
+    os.utime(secret, (1_000, 1_000))
+    folder = tmp_path / "secrets.d"
+    folder.mkdir()
+    covers = tmp_path / "held" / "covers"
+    covers.mkdir(parents=True)
+    masks = tuple(Mask(str(path), MaskKind.UNREADABLE) for path in (secret, folder))
+    names = write_covers(masks, SessionPaths(str(tmp_path)))
+    assert names.keys() == {str(secret)}
+    status = (covers / names[str(secret)]).stat()
+    assert (status.st_size, int(status.st_mtime)) == (5, 1_000)

@@ -288,3 +288,12 @@ def test_different_contents_have_different_digests(
 ) -> None:
     digest = module._digest  # pyright: ignore[reportPrivateUsage]
     assert (digest(one, {}) == digest(other, {})) == (one == other)
+
+
+@pytest.mark.proves("import.preview")
+def test_looking_at_files_below_folders_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"hooks": {}}')
+    before = os.listdir("/proc/self/fd")
+    assert TrustStore().state(tmp_path) == "untrusted"
+    assert os.listdir("/proc/self/fd") == before

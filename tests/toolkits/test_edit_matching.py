@@ -144,6 +144,8 @@ def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay
         (BLOCK, "      if x:\n        go()\n", "      if y:\n        go()\n", "begins with 4 spaces"),
         # The new text is indented as the file is: it may mean that, or go deeper.
         (BLOCK, "if x:\n    go()\n", "    if x:\n        go()\n        on()\n", "most similar"),
+        # No line is in both texts, so nothing shows how the new one is meant.
+        (BLOCK, "if x:\n    go()\n", "while y:\n    on()\n", "most similar"),
         # Left of the first column.
         ("if x:\n    go()\n", "    if x:\n        go()\n", "    if x:\n  go()\n", "most similar"),
         # It begins behind the indentation, so the second line may be meant further in.

@@ -237,6 +237,15 @@ def test_renaming_there_and_back_gives_the_same_names_and_links(new: list[str]) 
 
 
 @pytest.mark.proves("toolset.pure")
+def test_a_link_to_a_tool_that_is_left_out_is_dropped() -> None:
+    links = {"see_also": ["search", "read_output"], "result_readers": "search"}
+    linked = toolset.select(toolset.annotate(pack(), {"run_command": links}), without=["search"])
+    (command,) = [one for one in linked if one.name == "run_command"]
+    assert command.annotations["see_also"] == ["read_output"]
+    assert command.annotations["result_readers"] == []
+
+
+@pytest.mark.proves("toolset.pure")
 def test_the_tools_that_were_given_are_not_changed() -> None:
     before = pack()
     snapshot = [(one.name, one.description, dict(one.annotations), one.risk) for one in before]

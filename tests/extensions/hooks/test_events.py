@@ -377,6 +377,18 @@ async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() ->
     assert RAN == []
 
 
+@pytest.mark.proves("hook.session")
+async def test_why_a_session_was_refused_is_journaled_while_it_is_still_open() -> None:
+    ours = agent(
+        [says("never")], [hook("session.start", name="closed")(lambda s: block("at night"))]
+    )
+    session = ours.session()
+    with pytest.raises(HookBlocked):
+        await session.run("x")
+    written = [record.event for record in session.driver.log.journal.records(session.id)]
+    assert "at night" in str(written)
+
+
 @pytest.mark.proves("hook.turn")
 async def test_a_message_is_changed_or_refused_before_anything_is_done_with_it() -> None:
     @hook("turn.start")

@@ -4,6 +4,7 @@ copy are noticed.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -253,6 +254,27 @@ def test_a_change_of_the_checkpoints_themselves_is_named_by_its_line(
     with pytest.raises(JournalError, match=f"line {line} ") as found:
         read_checkpoints(checkpoints_path(path))
     assert found.value.code == "checkpoints_corrupt"
+
+
+@pytest.mark.proves("audit.checkpoints-chained")
+def test_nobody_else_adds_a_checkpoint_while_one_is_signed(
+    path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def sign(message: bytes) -> bytes:
+        with (
+            checkpoints_path(path).open("ab") as file,
+            pytest.raises(BlockingIOError),
+        ):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        tried.append("refused")
+        return bytes(64)
+
+    monkeypatch.setattr(signer, "sign", sign)
+    added(path, "one")
+    assert signed(path, signer) == 1
+    assert tried == ["refused"]
 
 
 @pytest.mark.proves("audit.checkpoints")

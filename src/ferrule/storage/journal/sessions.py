@@ -18,7 +18,7 @@ _RUN_EVENTS = (
 """The first condition is that of the index of runs."""
 
 _UNDAMAGED = (
-    f"s.no BETWEEN 1 AND {SESSION_NUMBER_LIMIT - 1}"
+    f"s.no > 0 AND s.no < {SESSION_NUMBER_LIMIT}"
     " AND typeof(s.session) = 'text' AND typeof(s.tenant) = 'text' AND typeof(s.user) = 'text'"
 )
 """A row of the table of sessions that can be used; `findings` reports the damaged ones."""
