@@ -346,3 +346,20 @@ os.open("f", os.O_RDONLY)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert python(root, script).output == "(0, 0)\n3\n"
+
+
+@pytest.mark.proves("sandbox.creation.not-busy")
+def test_a_program_that_was_written_can_be_started_at_once(root: Path) -> None:
+    """Nobody but its writer holds it: whoever else could write would make it busy (ETXTBSY)."""
+    script = (
+        "import os, subprocess, sys\n"
+        "program = open('/bin/true', 'rb').read()\n"
+        "for number in range(300):\n"
+        "    file = os.open(f'p{number}', os.O_WRONLY | os.O_CREAT, 0o755)\n"
+        "    os.write(file, program)\n"
+        "    os.close(file)\n"
+        "    if os.spawnv(os.P_WAIT, f'p{number}', ['p']) != 0: sys.exit(f'{number} was busy')\n"
+        "print(sorted(int(name) for name in os.listdir('/proc/self/fd'))[:-1])\n"
+    )
+    outcome = python(root, script)
+    assert (outcome.code, outcome.output) == (0, "[0, 1, 2]\n")

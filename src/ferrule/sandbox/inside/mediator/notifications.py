@@ -6,10 +6,12 @@ grow: what comes after the fields known here is left zero.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
+import os
 import struct
-from errno import EINTR, ENOENT
+from errno import EACCES, EINTR, ENOENT
 
 from ..kernel import system_calls
 from ..kernel.libc import library
@@ -22,6 +24,10 @@ _FLAGS = 0x40082104
 _SYNCHRONOUS = 1  # wake the caller on the processor that answers: half the latency of a question
 _ADD_AND_ANSWER = 2
 _GET_SIZES = 3
+_WAIT_KILLABLE_SINCE = (5, 19)
+"""From here on the filter is installed so that no signal takes a caller out of its call
+(`kernel.seccomp`), but one that kills it.
+"""
 
 _CALL = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
@@ -66,6 +72,7 @@ class SeccompListener:
         self._padding = bytes(max(0, sizes[1] - _ANSWER.size))
         self._receive = _with_size(_RECEIVE, len(self._buffer))
         self._send = _with_size(_SEND, _ANSWER.size + len(self._padding))
+        self._callers_wait = _kernel_version() >= _WAIT_KILLABLE_SINCE
         try:
             fcntl.ioctl(descriptor, _FLAGS, _SYNCHRONOUS)
         except OSError:
@@ -100,30 +107,49 @@ class SeccompListener:
         A caller that is gone needs no answer.
         """
         value, error = (0, result) if result < 0 else (result, 0)
-        self._ioctl(self._send, _ANSWER.pack(call.id, value, error, 0) + self._padding)
+        answer = _ANSWER.pack(call.id, value, error, 0) + self._padding
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.descriptor, self._send, answer)
 
-    def answer_with_descriptor(
-        self, call: PendingCall, descriptor: int, close_on_exec: int
-    ) -> None:
-        """Answer with a copy of our descriptor, at the caller's lowest free number.
+    def answer_with_descriptor(self, call: PendingCall, descriptor: int, flags: int) -> None:
+        """Answer with our descriptor, at the caller's lowest free number, and close it here.
 
-        If it has too many descriptors, the call fails with that errno.
+        If the caller has too many descriptors, the call fails with that errno.
+
+        One that can write is closed before the caller goes on: a program that it writes and starts
+        is busy (ETXTBSY) as long as anybody else can write to it. Before Linux 5.19 a signal to the
+        caller between the two steps would leave it a descriptor that it does not know of; there
+        both are one step, and the descriptor is closed as soon as we run again.
         """
-        entry = _DESCRIPTOR.pack(call.id, _ADD_AND_ANSWER, descriptor, 0, close_on_exec)
+        is_writer = flags & os.O_ACCMODE != os.O_RDONLY
+        if is_writer and self._callers_wait:
+            added = self._add(call, descriptor, 0, flags & os.O_CLOEXEC)
+            os.close(descriptor)
+            self.answer(call, added)
+            return
+        added = self._add(call, descriptor, _ADD_AND_ANSWER, flags & os.O_CLOEXEC)
+        os.close(descriptor)
+        if added < 0:
+            self.answer(call, added)
+
+    def _add(self, call: PendingCall, descriptor: int, how: int, close_on_exec: int) -> int:
+        """Give the caller a copy of a descriptor. Return its number, or an errno below zero."""
+        entry = bytearray(_DESCRIPTOR.pack(call.id, how, descriptor, 0, close_on_exec))
         # A signal to us in the middle would have the kernel answer 0: standard input, as the caller
         # would read it.
         _block_signals(_SIG_SETMASK, _ALL_SIGNALS, self._mask)
-        error = self._ioctl(_ADD, entry)
-        _block_signals(_SIG_SETMASK, self._mask, None)
-        if error:
-            self.answer(call, -error)
-
-    def _ioctl(self, operation: int, entry: bytes) -> int:
         try:
-            fcntl.ioctl(self.descriptor, operation, entry)
+            return fcntl.ioctl(self.descriptor, _ADD, entry, True)
         except OSError as error:
-            return 0 if error.errno == ENOENT else error.errno or 0
-        return 0
+            return -(error.errno or EACCES)
+        finally:
+            _block_signals(_SIG_SETMASK, self._mask, None)
+
+
+def _kernel_version() -> tuple[int, int]:
+    major, _, rest = os.uname().release.partition(".")
+    minor = rest.partition(".")[0].partition("-")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 def _sizes() -> tuple[int, int]:

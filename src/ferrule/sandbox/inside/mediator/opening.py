@@ -113,13 +113,8 @@ def give_descriptor(request: CallRequest, descriptor: int, flags: int) -> int | 
     """Hand a file over, or return the errno that opening it failed with."""
     if descriptor < 0:
         return descriptor
-    try:
-        request.context.listener.answer_with_descriptor(
-            request.call, descriptor, flags & os.O_CLOEXEC
-        )
-    finally:
-        if descriptor not in request.handles:
-            os.close(descriptor)
+    request.handles.release(descriptor)
+    request.context.listener.answer_with_descriptor(request.call, descriptor, flags)
     return None
 
 
@@ -173,9 +168,7 @@ def _wait_and_give(request: CallRequest, handle: int, flags: int) -> None:
             request.context.listener.answer(request.call, -(error.errno or EACCES))
         else:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            request.context.listener.answer_with_descriptor(
-                request.call, opened, flags & os.O_CLOEXEC
-            )
+            request.context.listener.answer_with_descriptor(request.call, opened, flags)
         status = 0
     finally:
         os._exit(status)

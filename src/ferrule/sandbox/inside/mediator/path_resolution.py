@@ -42,8 +42,10 @@ class Handles:
         self._open.append(descriptor)
         return descriptor
 
-    def __contains__(self, descriptor: int) -> bool:
-        return descriptor in self._open
+    def release(self, descriptor: int) -> None:
+        """Leave a descriptor, if it is kept here, to whoever closes it."""
+        if descriptor in self._open:
+            self._open.remove(descriptor)
 
     def close(self) -> None:
         for descriptor in self._open:
