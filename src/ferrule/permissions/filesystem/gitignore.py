@@ -19,6 +19,7 @@ FILE_NAME = ".gitignore"
 MAX_BYTES = 1024 * 1024
 """The most bytes of an ignore file. A larger one is not read."""
 
+_PLAIN = re.compile(r"[^*?\[\\]*")
 _DOUBLE_STAR = re.compile(r"\*{2,}(?:\\?/|$)")
 _ANY_FOLDERS = "(?:.*/)?"
 _BOM = b"\xef\xbb\xbf"
@@ -81,10 +82,16 @@ def _parse_line(line: str) -> _Pattern | None:
     text = text.removeprefix("/")
     if not text:
         return None
-    expression = _translate(text)
+    expression = _translate(text, plain=_count_plain(text) if matches_path else 0)
     if expression is None:
         return None
     return _Pattern(re.compile(expression, re.DOTALL), ignores, folders_only, matches_path)
+
+
+def _count_plain(pattern: str) -> int:
+    """Return how many characters a pattern begins with that stand for themselves."""
+    found = _PLAIN.match(pattern)
+    return found.end() if found else 0
 
 
 def _strip_trailing_spaces(line: str) -> str:
@@ -93,21 +100,26 @@ def _strip_trailing_spaces(line: str) -> str:
     return kept + " " if len(kept) < len(line) and backslashes % 2 else kept
 
 
-def _translate(pattern: str) -> str | None:
-    """Return a regular expression for a whole name; None for a pattern that git never matches."""
+def _translate(pattern: str, *, plain: int) -> str | None:
+    """Return a regular expression for a whole name; None for a pattern that git never matches.
+
+    Of a path git compares the first `plain` characters by themselves, so that a `**` behind them
+    begins a pattern (`match_pathname` in git's dir.c): `a**/b` is `a`, any folders, `b`.
+    """
     pieces: list[str] = []
     literals = [""]
     position = 0
     while position < len(pattern):
-        is_start = position == 0 or pattern[position - 1] == "/"
+        is_start = position in (0, plain) or pattern[position - 1] == "/"
         double_star = _DOUBLE_STAR.match(pattern, position) if is_start else None
         if double_star is not None:
+            is_behind_plain = position == plain > 0 and pattern[position - 1] != "/"
             position = double_star.end()
-            if literals != [""]:  # the slash before it was escaped
+            if literals != [""]:  # no slash is before it, or an escaped one
                 pieces.append(_segment(literals))
                 literals = [""]
             if position == len(pattern):
-                return "".join([*pieces, ".+"])
+                return "".join([*pieces, ".*" if is_behind_plain else ".+"])
             if not pieces or pieces[-1] != _ANY_FOLDERS:
                 pieces.append(_ANY_FOLDERS)
             continue
