@@ -113,8 +113,8 @@ class Transport:
 
     There is one pool per event loop, made on first use: connections cannot move between loops.
     `close` closes the pool of the loop it is awaited in; `asyncio.run` closes the pool of the loop
-    that it ends. Cancelling any method closes the connection it
-    used before the cancellation propagates.
+    that it ends. Cancelling any method closes the connection it used before the cancellation
+    propagates.
 
     Args:
         timeouts: Time limits of every request.
