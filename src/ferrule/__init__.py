@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .engine.agent import Agent
     from .engine.agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
     from .engine.context.options import ContextOptions
+    from .engine.delegation.delegate_tool import ask_agent
     from .engine.delegation.sub_agent import DelegationLimits, SubAgent
-    from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
     from .engine.hooks.call_hooks import HookBlocked
     from .engine.hooks.stepping import CallStep, ModelStep
@@ -184,7 +184,7 @@ __getattr__, __dir__ = lazy_names(
             "DelegationLimits",
             "SubAgent",
         ),
-        ".engine.delegation.tool": ("ask_agent",),
+        ".engine.delegation.delegate_tool": ("ask_agent",),
         ".engine.event_bus.bus": ("Bus",),
         ".engine.hooks.call_hooks": ("HookBlocked",),
         ".engine.live_events": (

@@ -37,8 +37,8 @@ import ferrule
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.journal.sqlite import SqliteJournal

@@ -36,7 +36,7 @@ from ferrule.core.invisible_characters import (
 from ferrule.extensions.untrusted_frames import frame_text
 from ferrule.permissions.approvals import ApprovalRequest, GrantOffer
 from ferrule.servers.acp.permission import EditorApprover
-from ferrule.servers.mcp.approvals import build_question
+from ferrule.servers.mcp.client_approvals import build_question
 from ferrule.storage.export.transcripts import write_markdown, write_screenplay, write_transcript
 from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.files.diff import unified_diff

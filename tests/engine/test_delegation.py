@@ -43,9 +43,9 @@ from ferrule.core.events import (
 )
 from ferrule.core.machine import Machine
 from ferrule.core.messages import UserMessage
+from ferrule.engine.delegation.delegate_tool import ask_agent
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
-from ferrule.engine.delegation.tool import ask_agent
 from ferrule.engine.hooks.events import (
     DelegationVerified,
     EventHook,

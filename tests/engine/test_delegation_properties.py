@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, SubAgents, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
-from ferrule.engine.delegation.lineage import Budget
+from ferrule.engine.delegation.inherited_parts import tighten
+from ferrule.engine.delegation.session_tree import Budget
 from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
-from ferrule.engine.delegation.sub_agent_session import tighten
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import DenyingApprover
 from ferrule.permissions.rule_evaluation import MODES, PermissionGate

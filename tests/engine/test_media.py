@@ -15,11 +15,11 @@ from ferrule.core.events import ContextCompacted, RunStarted, ToolAnswered, dump
 from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.context.compaction_plan import estimate_tokens
-from ferrule.engine.media import SessionMedia
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.rerun import rerun
-from ferrule.models.media import read_bytes
+from ferrule.engine.session_media import SessionMedia
+from ferrule.models.media_encoding import read_bytes
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.artifacts.memory import MemoryArtifactStore
 from ferrule.storage.artifacts.store import Scope

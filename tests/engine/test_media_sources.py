@@ -16,7 +16,7 @@ from ferrule.core.events import DirectCall
 from ferrule.core.media import LoadedMedia, MediaOptions
 from ferrule.core.messages import AssistantMessage
 from ferrule.models.client import Capabilities
-from ferrule.models.media import read_bytes, write_as_text
+from ferrule.models.media_encoding import read_bytes, write_as_text
 from ferrule.testing import calls, says
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.media_samples import make_gif, make_png

@@ -9,8 +9,8 @@ import pytest
 from agent_commands.gate import decide, load_commands, make_gate
 from agent_commands.trial import run_commands
 
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
 

@@ -21,7 +21,7 @@ from ferrule.models.bedrock.client import Bedrock
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.cohere.client import Cohere
 from ferrule.models.google.client import Google
-from ferrule.models.media import Protocol, check_media
+from ferrule.models.media_encoding import Protocol, check_media
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses

@@ -14,8 +14,8 @@ from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings

@@ -19,12 +19,12 @@ from ferrule.permissions.approvals import (
     ApprovalRequest,
     DenyingApprover,
 )
-from ferrule.sandbox.backends.missing_protection import (
+from ferrule.sandbox.backends.probes import Probes
+from ferrule.sandbox.backends.reduced_protection import (
     ReducedProtectionApproval,
     SandboxMode,
     accept_or_raise,
 )
-from ferrule.sandbox.backends.probes import Probes
 from ferrule.sandbox.backends.selection import (
     MissingProtections,
     available_backends,

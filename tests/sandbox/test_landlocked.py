@@ -344,7 +344,7 @@ import asyncio, sys
 from pathlib import Path
 from ferrule.sandbox.policy import Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.backends.missing_protection import MissingProtections
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.testing.sandbox_conformance import run_script
 
 async def main():

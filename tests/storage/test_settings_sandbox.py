@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.sandbox.backends.missing_protection import SANDBOX_MODES
+from ferrule.sandbox.backends.reduced_protection import SANDBOX_MODES
 from ferrule.sandbox.policy import DEFAULT_REQUIRED
 from ferrule.storage.settings.settings import Settings, load_settings
 from ferrule.storage.settings.table import BY_KEY

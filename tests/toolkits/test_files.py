@@ -16,7 +16,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
-from ferrule.models.media import read_bytes
+from ferrule.models.media_encoding import read_bytes
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.testing import calls, says
 from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png

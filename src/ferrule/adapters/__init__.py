@@ -12,6 +12,6 @@ Each module knows one framework and is imported only when a program asks for it:
 Outward they have the same form: `async with guard(agent) as guarded` opens a session of the agent,
 and `guarded.tools` is what the framework takes. No model of ours is asked.
 
-Modules: `anthropic`, `approvals`, `converted_tools`, `guard`, `guarded_session`, `langchain`,
-`langgraph_interrupts`, `llm`, `openai`, `openai_agents`, `pydantic_ai`, `sdk_loops`.
+Modules: `anthropic`, `converted_tools`, `framework_approvals`, `guard`, `guarded_session`,
+`langchain`, `langgraph_interrupts`, `llm`, `openai`, `openai_agents`, `pydantic_ai`, `sdk_loops`.
 """

@@ -1,8 +1,8 @@
 """What all guards share: whose session they open, and what they give to a framework.
 
 An approval is answered by the agent's own approver, if it has one. Otherwise it is the framework's
-to ask for (`approvals`). What was asked and answered is in the journal, so the answer may come to
-another process, which opens the same session.
+to ask for (`framework_approvals`). What was asked and answered is in the journal, so the answer may
+come to another process, which opens the same session.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import Approver
 from ferrule.tools.definition import Tool
 
-from .approvals import WAITING, Attempt, FrameworkApprover, PendingApproval
+from .framework_approvals import WAITING, Attempt, FrameworkApprover, PendingApproval
 
 MAX_KEPT = 256
 """Results that are kept for calls that their framework may make again."""

@@ -31,8 +31,8 @@ from ferrule.core.errors import ToolFailed
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Tool
 
-from .approvals import PendingApproval
 from .converted_tools import convert_tool, decode_medium
+from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 from .langgraph_interrupts import ask_person, find_task

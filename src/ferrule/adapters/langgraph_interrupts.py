@@ -21,7 +21,7 @@ from langgraph.types import interrupt
 
 from ferrule.core.value_class import frozen
 
-from .approvals import PendingApproval
+from .framework_approvals import PendingApproval
 from .guarded_session import GuardedSession
 
 

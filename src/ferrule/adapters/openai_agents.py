@@ -47,7 +47,7 @@ from ferrule.engine.hooks.events import CompletionPost, OutputPost, Payload, Tur
 from ferrule.engine.session import Session
 from ferrule.tools.definition import Tool
 
-from .approvals import PendingApproval
+from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 

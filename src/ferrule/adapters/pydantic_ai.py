@@ -39,8 +39,8 @@ from ferrule.core.media import Media
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Risk, Tool
 
-from .approvals import PendingApproval
 from .converted_tools import convert_tool
+from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 

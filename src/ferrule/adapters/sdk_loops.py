@@ -19,9 +19,9 @@ from ferrule.core.media import load_media
 from ferrule.core.value_class import frozen
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
-from ferrule.models.media import Protocol, encode_content
+from ferrule.models.media_encoding import Protocol, encode_content
 
-from .approvals import PendingApproval
+from .framework_approvals import PendingApproval
 from .guarded_session import GuardedSession
 
 T = TypeVar("T")

@@ -65,7 +65,7 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of an agent, and what changed since. No agent is contacted."""
     from ferrule.connectors.a2a import PeerApprovals
-    from ferrule.connectors.a2a.approvals import configuration_text
+    from ferrule.connectors.a2a.peer_approvals import configuration_text
 
     peer = _find_peer(workspace, name)
     approvals = PeerApprovals()

@@ -80,7 +80,7 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
     from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.approvals import configuration_text
+    from ferrule.connectors.mcp.server_approvals import configuration_text
 
     server = _find_server(_load_settings(workspace), name)
     approvals = ServerApprovals()

@@ -19,7 +19,7 @@ Modules:
     background, threads                 tasks that outlast their call, and blocking functions
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
-    media, media_scaling                pictures and the like: taken in, kept, read again; scaled
+    session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled
     message_history, run_inputs         earlier messages; dependencies, and what functions say
     live_events                         what observers see
     available_tools                     which tools a run may use

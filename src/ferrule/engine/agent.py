@@ -255,7 +255,7 @@ class Agent(Generic[DepsT, OutputT]):
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
         if agents is not None or registration is not None:
-            from .delegation.tool import add_delegate_tool
+            from .delegation.delegate_tool import add_delegate_tool
 
             self.sub_agents = delegation.SubAgentRegistry.parse(agents)
             add_delegate_tool(self.sub_agents, catalog, gate)

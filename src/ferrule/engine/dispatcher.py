@@ -42,8 +42,8 @@ from .result_bounds import Bounded, bound_text
 from .threads import run_blocking
 
 if TYPE_CHECKING:
-    from .media import SessionMedia
     from .rewind.file_copies import FileCopies
+    from .session_media import SessionMedia
 
 _CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
 

@@ -377,7 +377,7 @@ def _to_openai_message(message: UserMessage) -> dict[str, Any]:
 
 
 def _to_content(message: UserMessage | ToolMessage) -> list[Any]:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     blocks = encode_content(
         "Messages",

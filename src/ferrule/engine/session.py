@@ -61,8 +61,8 @@ from .type_variables import OutputT
 if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
 
-    from .media import SessionMedia
     from .rewind.file_copies import FileCopies
+    from .session_media import SessionMedia
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ from .session_log import SessionLog
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
-    from .media import SessionMedia
+    from .session_media import SessionMedia
 
 
 class SessionSource(Protocol):
@@ -293,7 +293,7 @@ def _is_call_of_model(machine: Machine, call_id: str) -> bool:
 
 def _open_media(agent: SessionSource, identity: Identity) -> SessionMedia:
     """Return what keeps a session's media: in the agent's store, or in memory without one."""
-    from .media import SessionMedia
+    from .session_media import SessionMedia
 
     options = agent.resources.get(MediaOptions)
     assert options is None or isinstance(options, MediaOptions)

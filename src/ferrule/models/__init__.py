@@ -4,7 +4,7 @@ Tool modes and dialects are here too. Nothing in this package knows how a tool i
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `key_check`,
-`leak_check`, `media`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`,
+`leak_check`, `media_encoding`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`,
 `registry`, `request_encoding`, `scripted`, `untrusted_text`.
 """
 

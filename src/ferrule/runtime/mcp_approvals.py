@@ -11,8 +11,8 @@ server offered when it was last started is kept in memory by `ServerReview`.
 from __future__ import annotations
 
 from ferrule.connectors.mcp import McpServer, ServerApprovals
-from ferrule.connectors.mcp.approvals import ServerApproval, configuration_text
 from ferrule.connectors.mcp.definitions import Manifest
+from ferrule.connectors.mcp.server_approvals import ServerApproval, configuration_text
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.storage.settings.settings import Settings

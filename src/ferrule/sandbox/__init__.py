@@ -5,7 +5,7 @@ To callers: a `Sandbox` (one for each session, `sandbox.py`) starts a `Command` 
 tool file, a hook or an MCP server goes through it; there is no second way to start a process.
 
 Packages: `backends`, `inside`, `network`, `view`.
-Modules: `attempts`, `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`,
+Modules: `attacks`, `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`,
 `sandbox`, `unseen_programs`.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .backends.missing_protection import MissingProtections
     from .backends.probes import Probes, probe
+    from .backends.reduced_protection import MissingProtections
     from .backends.selection import choose_backend
     from .policy import ResourceLimits, SandboxPolicy
 
@@ -33,7 +33,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        ".backends.missing_protection": ("MissingProtections",),
+        ".backends.reduced_protection": ("MissingProtections",),
         ".backends.probes": (
             "Probes",
             "probe",

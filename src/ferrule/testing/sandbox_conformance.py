@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox.attempts import (
+from ferrule.sandbox.attacks import (
     ATTEMPTS,
     PYTHON,
     Outside,

@@ -17,8 +17,8 @@ from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import ApprovalAnswer, Approver
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import Probes, probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy, confinement, run_command

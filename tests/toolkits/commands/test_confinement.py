@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy, confinement

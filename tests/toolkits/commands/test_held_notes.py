@@ -13,8 +13,8 @@ from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import MissingProtection, MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtection, MissingProtections
 from ferrule.sandbox.policy import ALL_PROTECTIONS, Protection, SandboxPolicy
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools

@@ -14,8 +14,8 @@ from command_world import World
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.network.proxy import Proxy
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy

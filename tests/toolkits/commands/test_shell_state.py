@@ -12,8 +12,8 @@ from ferrule import Agent, Permissions, Scripted, Session
 from ferrule.core.calls import ErrorType
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.testing import RecordingApprover
 from ferrule.toolkits import COMMAND_TOOLS

@@ -1,6 +1,6 @@
 """`ferrule doctor --attack`: try to break out of this machine's own sandbox, and say what held.
 
-Every attempt of the table (`sandbox.attempts`) is made in a throw-away folder, with every sandbox
+Every attempt of the table (`sandbox.attacks`) is made in a throw-away folder, with every sandbox
 backend that this machine has. What came through is no longer claimed on this machine; a backend
 that nobody could try before claims what held.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
-from ferrule.sandbox.attempts import ATTEMPTS, PYTHON, make_outside, make_workspace, try_attempt
+from ferrule.sandbox.attacks import ATTEMPTS, PYTHON, make_outside, make_workspace, try_attempt
 from ferrule.sandbox.backends.probes import probe, use_attack_results
 from ferrule.sandbox.backends.selection import (
     STARTABLE_BACKENDS,

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.models.key_check import KeyCheck
+from ferrule.models.registry import PROVIDERS, find_provider
+from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
+from ferrule.runtime.model_choice import (
+    check_provider,
+    choose_model_now,
+    describe_choice,
+    use_model,
+)
+from ferrule.runtime.model_clients import create_client
 
 from .findings import Finding
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
-    from ferrule.models.key_check import KeyCheck
     from ferrule.storage.settings.settings import Settings
 
 SECONDS = 15.0
@@ -22,8 +31,6 @@ SECONDS = 15.0
 
 def report_model(settings: Settings) -> Iterator[Finding]:
     """Report on the model that a run would use now; its server is asked."""
-    from ferrule.runtime.model_choice import choose_model_now, describe_choice, use_model
-
     level = "ok"
     origin = f"from {settings.origin('model')}"
     if not settings.model:
@@ -57,11 +64,6 @@ class _Answers:
 
 
 async def _ask_server(settings: Settings) -> _Answers:
-    from ferrule.models.key_check import KeyCheck
-    from ferrule.models.registry import find_provider
-    from ferrule.runtime.model_choice import check_provider
-    from ferrule.runtime.model_clients import create_client
-
     provider, _, name = settings.model.partition(":")
     row = find_provider(settings.model)
     async with asyncio.timeout(SECONDS):
@@ -100,16 +102,12 @@ def _report_answers(settings: Settings, answers: _Answers) -> Iterator[Finding]:
 
 
 def _key_variable(settings: Settings, provider: str) -> str:
-    from ferrule.models.registry import PROVIDERS
-
     row = PROVIDERS.get(provider)
     variable = settings.provider(provider).api_key_env or (row.key_variable if row else "")
     return variable if row is not None and row.needs_key else ""
 
 
 def _report_tool_mode(settings: Settings, capabilities: Capabilities) -> Finding:
-    from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
-
     named = settings.for_model(settings.model).tool_mode
     if named != "auto":
         return Finding("model.tool_mode", "ok", f"{named}: the settings say so")

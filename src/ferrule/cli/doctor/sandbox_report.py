@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ferrule.sandbox.backends.missing_protection import MissingProtections, SandboxMode
 from ferrule.sandbox.backends.probes import Probes
+from ferrule.sandbox.backends.reduced_protection import MissingProtections, SandboxMode
 from ferrule.sandbox.backends.selection import (
     MissingProtection,
     SandboxBackend,

@@ -11,6 +11,12 @@ from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.line_input import read_line
 from ferrule.cli.terminal import Terminal
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError
+from ferrule.models.local.installed_models import installed_path
+from ferrule.models.local.known_models import MODELS, find_model
+from ferrule.models.local.pull import pull
+from ferrule.models.registry import PROVIDERS
+from ferrule.runtime.model_choice import check_provider, find_candidates, pick_chat_model
+from ferrule.runtime.model_clients import create_client
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import USER_FILE_NAME, Settings, load_settings
 from ferrule.storage.settings.writing import write_setting
@@ -72,9 +78,6 @@ class SetupDialogue:
 
     async def show_candidates(self) -> list[ModelCandidate]:
         """Show the models that were found, numbered, and return them."""
-        from ferrule.models.registry import PROVIDERS
-        from ferrule.runtime.model_choice import find_candidates
-
         candidates = await find_candidates(self.settings)
         width = max(len(one.model) for one in candidates)
         for number, one in enumerate(candidates, 1):
@@ -132,10 +135,6 @@ class SetupDialogue:
         return model
 
     async def _check(self, model: str, found: bool) -> str:
-        from ferrule.models.registry import PROVIDERS
-        from ferrule.runtime.model_choice import check_provider, pick_chat_model
-        from ferrule.runtime.model_clients import create_client
-
         provider, colon, name = model.partition(":")
         if not colon or not name:
             create_client(self.settings, model)  # Raises, with what a name looks like.
@@ -175,10 +174,6 @@ class SetupDialogue:
         Raises:
             ConfigError: It cannot run or cannot be fetched.
         """
-        from ferrule.models.local.installed_models import installed_path
-        from ferrule.models.local.known_models import MODELS, find_model
-        from ferrule.models.local.pull import pull
-
         name = model.partition(":")[2]
         if name not in MODELS:
             return

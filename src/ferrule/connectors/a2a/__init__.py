@@ -1,11 +1,11 @@
 """The A2A client: agents that speak A2A (Agent2Agent) over HTTP; their skills are tools of a run.
 
-Modules: `approvals`, `cards`, `peers`, `exchange`, `http`, `messages`, `peer_client`, `results`,
-`configuration`, `signatures`, `spec`, `task_state`, `tools`.
+Modules: `cards`, `configuration`, `exchange`, `http`, `messages`, `peer_approvals`, `peer_client`,
+`peers`, `results`, `signatures`, `spec`, `task_state`, `tools`.
 """
 
-from .approvals import PeerApproval, PeerApprovals
 from .configuration import load_peers
+from .peer_approvals import PeerApproval, PeerApprovals
 from .peers import A2aPeers, connect
 from .spec import A2aPeer, Auth
 

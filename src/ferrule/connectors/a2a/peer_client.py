@@ -23,11 +23,11 @@ from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.tools.context import Context
 
 from . import signatures
-from .approvals import PeerApprovals
 from .cards import Card, Skill, read_card
 from .exchange import CANCEL_SECONDS, Exchange, InvalidAnswer, make_client, parse_card, to_json
 from .http import CARD_SECONDS, RequestRefused, fetch_card, make_http_client, request_failure
 from .messages import get_conversation, make_message
+from .peer_approvals import PeerApprovals
 from .results import result_value
 from .spec import A2aPeer, secret_headers
 from .task_state import TaskState

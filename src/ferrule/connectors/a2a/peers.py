@@ -4,9 +4,9 @@
         agent = Agent("ollama:llama3.2", [*my_tools, *peers.tools])
 
 No peer is asked to find out which tools there are: they are known from the card that was approved
-(`approvals.py`). A peer of a person's settings that nobody approved adds nothing but a notice. One
-that a program names in its own code (`origin="program"`) is its author's choice: its card is pinned
-when it is first seen. Later changes hold back what changed, as for all others.
+(`peer_approvals.py`). A peer of a person's settings that nobody approved adds nothing but a notice.
+One that a program names in its own code (`origin="program"`) is its author's choice: its card is
+pinned when it is first seen. Later changes hold back what changed, as for all others.
 
 Tools are called `peer__skill`. A tool whose name is taken is left out with a notice, and so is a
 peer whose name another one has.
@@ -22,8 +22,8 @@ from typing import Self
 from ferrule.connectors.remote_tools import RemoteTools
 from ferrule.core.errors import ToolFailed
 
-from .approvals import PeerApproval, PeerApprovals
 from .cards import Card, Skill
+from .peer_approvals import PeerApproval, PeerApprovals
 from .peer_client import PeerClient
 from .spec import A2aPeer
 from .tools import is_selected, make_tools

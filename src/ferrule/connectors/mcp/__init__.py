@@ -2,14 +2,14 @@
 
 Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
-Modules: `approvals`, `configuration`, `servers`, `connection`, `definitions`, `elicitation`,
-`foreign_entries`, `http`, `multi_round_requests`, `oauth`, `other_programs`,
-`package_runners`, `results`, `server_client`, `spec`, `stdio`, `streams`, `tools`.
+Modules: `configuration`, `connection`, `definitions`, `elicitation`, `foreign_entries`, `http`,
+`multi_round_requests`, `oauth`, `other_programs`, `package_runners`, `results`, `server_approvals`,
+`server_client`, `servers`, `spec`, `stdio`, `streams`, `tools`.
 """
 
-from .approvals import ServerApproval, ServerApprovals
 from .configuration import load_servers
 from .elicitation import Form, FormFiller
+from .server_approvals import ServerApproval, ServerApprovals
 from .server_client import ServerStatus
 from .servers import McpServers, connect
 from .spec import McpServer, OAuth

@@ -36,13 +36,13 @@ from ferrule.permissions.approvals import Approver
 from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.tools.context import SANDBOX_TOPIC, Context
 
-from .approvals import ServerApprovals
 from .connection import Connection, RequestFailed
 from .definitions import Manifest, ToolDefinition, read_manifest
 from .elicitation import ElicitationRouter
 from .http import open_http
 from .multi_round_requests import send_request
 from .oauth import make_auth
+from .server_approvals import ServerApprovals
 from .spec import FilledServer, McpServer, fill_variables
 from .stdio import LaunchSettings, open_stdio
 from .streams import TransportStreams

@@ -5,10 +5,10 @@
         agent = Agent("ollama:llama3.2", [*my_tools, *connected.tools])
 
 No server is started to find out which tools there are: they are known from what was approved
-(`approvals.py`). A server from a file that nobody approved adds nothing but a notice. A server that
-a program names in its own code (`origin="program"`) is its author's choice: its command needs no
-approval, and what it offers is pinned when it is first seen. Later changes hold back the tools that
-changed, as for all others.
+(`server_approvals.py`). A server from a file that nobody approved adds nothing but a notice. A
+server that a program names in its own code (`origin="program"`) is its author's choice: its command
+needs no approval, and what it offers is pinned when it is first seen. Later changes hold back the
+tools that changed, as for all others.
 
 A tool of a server is called `server__tool`, so the names of two servers do not clash. A tool whose
 name is taken is left out with a notice, and so is a server whose name another one has. A tool that
@@ -28,7 +28,7 @@ from ferrule.connectors.remote_tools import RemoteTools
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.definition import Tool
 
-from .approvals import ServerApproval, ServerApprovals
+from .server_approvals import ServerApproval, ServerApprovals
 from .server_client import ServerClient, ServerStatus
 from .spec import McpServer
 from .stdio import LaunchSettings

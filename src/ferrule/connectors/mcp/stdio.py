@@ -30,14 +30,14 @@ from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
-from ferrule.sandbox.backends.missing_protection import (
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import (
     MissingProtections,
     ReducedProtectionApproval,
     SandboxBackend,
     SandboxMode,
     accept_or_raise,
 )
-from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.network.proxy import ConnectionAttempt

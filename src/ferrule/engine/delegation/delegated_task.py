@@ -36,10 +36,10 @@ from ferrule.permissions.approvals import Approver
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-from .lineage import Lineage
+from .inherited_parts import AgentApprover, SubAgentParts, tighten
 from .registry import SubAgentRegistry
+from .session_tree import Lineage
 from .sub_agent import SubAgent
-from .sub_agent_session import AgentApprover, SubAgentParts, tighten
 from .verification import Check, Verdict, run_check
 
 N = TypeVar("N", int, float)

@@ -39,8 +39,8 @@ from ferrule.tools.launch import Launch
 
 from .delegated_task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
 from .delegated_tools import choose_tools, full_name
-from .lineage import Lineage
 from .registry import SubAgentRegistry
+from .session_tree import Lineage
 from .sub_agent import DELEGATE, SubAgent
 from .verification import plan_check
 

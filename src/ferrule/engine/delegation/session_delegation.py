@@ -1,8 +1,8 @@
 """A session that can delegate to sub-agents, or is a sub-agent's.
 
-Tokens, money and calls are counted for the whole tree of sessions (`lineage`); no model is asked
-when none are left, one question at a time is put to a person for all of the tree, and what agents
-still do when the run ends is ended.
+Tokens, money and calls are counted for the whole tree of sessions (`session_tree`); no model is
+asked when none are left, one question at a time is put to a person for all of the tree, and what
+agents still do when the run ends is ended.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ferrule.permissions.approvals import Approver
 
 from .delegated_task import DelegatingAgent
 from .delegation import Delegation, unwrap_result
-from .lineage import Lineage
 from .registry import SubAgentRegistry
+from .session_tree import Lineage
 from .sub_agent import DELEGATE
 
 

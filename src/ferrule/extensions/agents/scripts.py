@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.engine.delegation.tool import ask_agent
+from ferrule.engine.delegation.delegate_tool import ask_agent
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.tools.context import Context
 

@@ -392,7 +392,7 @@ class AnthropicExchange:
 
 
 def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     return ",".join(encode_content("Messages", message.text, message.media, _encode_text))
 

@@ -306,7 +306,7 @@ def _encode_text(text: str) -> str:
 
 
 def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     return ",".join(encode_content("Converse", message.text, message.media, _encode_text))
 

@@ -271,7 +271,7 @@ class CohereExchange:
 
 
 def _encode_media_message(message: UserMessage) -> str:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     blocks = encode_content(
         "Cohere",

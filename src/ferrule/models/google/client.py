@@ -474,7 +474,7 @@ class GoogleExchange:
 
 
 def _encode_content(text: str, media: Sequence[MediaReference]) -> str:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     return ",".join(encode_content("generateContent", text, media, _encode_text))
 

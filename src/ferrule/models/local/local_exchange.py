@@ -267,7 +267,7 @@ def _settings(options: ModelOptions, schema: Mapping[str, Any] | None) -> dict[s
 
 def _leave_media_out(message: UserMessage | ToolMessage) -> Message:
     """Return a message as text. Raises ProviderError for a picture that a person gave."""
-    from ferrule.models.media import write_as_text
+    from ferrule.models.media_encoding import write_as_text
 
     refusal = ProviderError(
         "a model on this machine takes only text: no projector for pictures is loaded",

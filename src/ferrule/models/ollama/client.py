@@ -326,7 +326,7 @@ class OllamaExchange:
         return self._encode_assistant(message)
 
     def _encode_media_message(self, message: UserMessage) -> bytes:
-        from ferrule.models.media import encode_images, write_as_text
+        from ferrule.models.media_encoding import encode_images, write_as_text
 
         if self._sees_images is False:
             blind = ProviderError(

@@ -278,7 +278,7 @@ class ChatExchange:
 
 def encode_chat_content(message: UserMessage) -> str:
     """Return a user message with media as chat completions take it. Raises ProviderError."""
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     blocks = encode_content("chat completions", message.text, message.media, _encode_text_part)
     return f'{{"role":"user","content":[{",".join(blocks)}]}}'

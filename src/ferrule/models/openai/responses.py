@@ -322,7 +322,7 @@ class ResponsesExchange:
 
 
 def _encode_content(message: UserMessage | ToolMessage) -> str:
-    from ferrule.models.media import encode_content
+    from ferrule.models.media_encoding import encode_content
 
     blocks = encode_content(
         "Responses",

@@ -17,8 +17,8 @@ from collections.abc import Collection
 
 from ferrule.sandbox.policy import AppliedProtections, Enforcement, Protection, SandboxPolicy
 
-from .missing_protection import MissingProtection, MissingProtections, SandboxBackend
 from .probes import Probes
+from .reduced_protection import MissingProtection, MissingProtections, SandboxBackend
 
 __all__ = [
     "MissingProtection",

@@ -6,7 +6,7 @@
 Both versions of the protocol are served. A client's calls pass the agent's gate and are journaled,
 as if a person had made them: rules, sandbox, limits and hooks apply. No model is involved. Calls
 that the rules leave open are asked of the person at the client, if the client can ask one
-(`approvals`).
+(`client_approvals`).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-from .approvals import CURRENT_REQUEST, ClientApprover, ask_client
 from .client import CURRENT_REQUESTS
+from .client_approvals import CURRENT_REQUEST, ClientApprover, ask_client
 from .peer import Peer
 from .requests import Answers, ClientRequest, SuspendedRequests
 

@@ -30,7 +30,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.models.client import ModelOptions
-from ferrule.models.media import read_bytes
+from ferrule.models.media_encoding import read_bytes
 from ferrule.permissions.approvals import (
     AllowlistApprover,
     ApprovalAnswer,

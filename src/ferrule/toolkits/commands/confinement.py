@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ferrule.permissions.call_analysis import Confinement
-from ferrule.sandbox.backends.missing_protection import MissingProtections, SandboxBackend
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections, SandboxBackend
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
 

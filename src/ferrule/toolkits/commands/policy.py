@@ -17,7 +17,7 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.backends.missing_protection import SandboxMode
+from ferrule.sandbox.backends.reduced_protection import SandboxMode
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.tools.context import Context

@@ -16,14 +16,14 @@ from typing import Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import Approver
-from ferrule.sandbox.backends.missing_protection import (
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import (
     MissingProtections,
     ReducedProtectionApproval,
     SandboxBackend,
     SandboxMode,
     accept_or_raise,
 )
-from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy

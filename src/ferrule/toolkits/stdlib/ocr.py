@@ -19,7 +19,7 @@ from typing import Annotated, TypedDict
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.media import SessionMedia
+from ferrule.engine.session_media import SessionMedia
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context

@@ -15,7 +15,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import Usage
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
-from ferrule.models.media import read_bytes
+from ferrule.models.media_encoding import read_bytes
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.testing.media_samples import PDF, make_png
 

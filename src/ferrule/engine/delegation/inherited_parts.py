@@ -18,7 +18,7 @@ from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Appro
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.definition import Tool
 
-from .lineage import Lineage
+from .session_tree import Lineage
 
 _PERMISSIVENESS: dict[PermissionMode, int] = {
     "default": 0,
