@@ -347,26 +347,36 @@ def test_quick_questions_and_the_expression_give_the_same_answer(
     assert quick == any(re.search(reserved._to_expression(p), name) for p in patterns)
 
 
-COMPONENTS = st.one_of(
-    st.sampled_from(
-        [
-            *(".git", "git~1", "GIT~1", ".Git.", ".git ", ".hg", ".ferrule", "agents", "config"),
-            *("hooks", "modules", "credentials.old", ".env", ".env.local", "prod.env", "x.pem"),
-            *("id_rsa", "id_rsa~", "#id_rsa#", ".id_rsa.swp", ".ssh.bak", ".aws", ".cargo"),
-            *(".config", "gcloud", ".docker", "config.json", "site-packages", "x.pth", ".vscode"),
-            *("jupyter_a_config.py", ".github", "workflows", "a", "src", "x.py", "...", " "),
-            *(
-                ".git:x",
-                ".git::$DATA",
-                "a\\.git",
-                "\uff0egit",
-                ".g\u200dit",
-                ".e\u0301nv",
-                "a\uff0f.git",
-            ),
-            *("own", "deep", "secret-x", "wild9card"),
-        ]
+ODD_COMPONENTS = [
+    *(".git", "git~1", "GIT~1", ".Git.", ".git ", ".hg", ".ferrule", "agents", "config"),
+    *("hooks", "modules", "credentials.old", ".env", ".env.local", "prod.env", "x.pem"),
+    *(
+        "id_rsa",
+        "id_rsa~",
+        "#id_rsa#",
+        ".id_rsa.swp",
+        "k.pem ",
+        " id_rsa",
+        "k.pem.",
+        ".ssh.bak",
+        ".aws",
+        ".cargo",
     ),
+    *(".config", "gcloud", ".docker", "config.json", "site-packages", "x.pth", ".vscode"),
+    *("jupyter_a_config.py", ".github", "workflows", "a", "src", "x.py", "...", " "),
+    *(
+        ".git:x",
+        ".git::$DATA",
+        "a\\.git",
+        "\uff0egit",
+        ".g\u200dit",
+        ".e\u0301nv",
+        "a\uff0f.git",
+    ),
+    *("own", "deep", "secret-x", "wild9card"),
+]
+COMPONENTS = st.one_of(
+    st.sampled_from(ODD_COMPONENTS),
     st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8),
 )
 LISTS = [
@@ -420,6 +430,49 @@ def test_a_walk_skips_the_check_only_of_names_that_it_would_let_pass(
     for name in inside:
         if name not in suspicious:
             assert ruled.check("/".join([*above, name]), write=False) is None
+
+
+PLAIN = tuple(f"file{number}.txt" for number in range(40))
+
+
+@pytest.mark.proves("reserved.walks-agree")
+@settings(max_examples=400)
+@given(
+    odd=st.lists(COMPONENTS, max_size=4),
+    place=st.integers(0, len(PLAIN)),
+    names=st.sampled_from(LISTS),
+)
+def test_names_that_are_judged_together_are_judged_as_one_by_one(
+    odd: list[str], place: int, names: ProtectedNames
+) -> None:
+    inside = [*PLAIN[:place], *odd, *PLAIN[place:]]
+    assert reserved._select_suspicious(names, inside) == _select_one_by_one(names, inside)
+
+
+@pytest.mark.proves("reserved.walks-agree")
+@pytest.mark.parametrize("names", LISTS)
+@pytest.mark.parametrize("odd", ODD_COMPONENTS)
+def test_no_odd_name_hides_among_plain_ones(odd: str, names: ProtectedNames) -> None:
+    inside = [odd, *PLAIN]
+    assert reserved._select_suspicious(names, inside) == _select_one_by_one(names, inside)
+
+
+def _select_one_by_one(names: ProtectedNames, inside: list[str]) -> list[str]:
+    return [part for part in inside if not reserved._is_plain_component(names, part, False)]
+
+
+@pytest.mark.proves("reserved.walks-agree")
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_among_thousands_of_plain_names_none_that_may_not_be_read_is_skipped(path: str) -> None:
+    plain = [f"file{number}.txt" for number in range(2500)]
+    first, *others = path.split("/")
+    folder = ""
+    for last in (first, *others):
+        suspicious = DEFAULT_NAMES.select_suspicious(folder, [*plain, last, *plain])
+        if last in suspicious:
+            return
+        folder = f"{folder}/{last}" if folder else last
+    raise AssertionError(f"`{path}` would be shown by a walk")
 
 
 def test_names_are_all_checked_where_a_deny_rule_is_about_paths() -> None:

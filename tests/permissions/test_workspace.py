@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem import open_beneath
+from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 
@@ -303,6 +305,49 @@ def test_an_untouchable_name_is_refused_by_every_method_whether_it_exists_or_not
         assert failure.error_type is ErrorType.PERMISSION_DENIED
         assert "rule `" in failure.message
     assert tree(root) == before
+
+
+@pytest.mark.proves("workspace.listing-hides")
+def test_names_alone_are_those_of_the_entries_with_the_same_kinds(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
+    for name in ("agents/x", ".env", "k.pem", ".hidden", "~", "line\nbreak", "a b.txt"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("x")
+    (root / os.fsdecode(b"not-utf-8-\xff")).touch()
+    (root / "link").symlink_to(outside)
+    (root / "dangling").symlink_to("nowhere")
+    os.mkfifo(root / "pipe")
+    refused_names: list[str] = []
+    left_out: list[str] = []
+    entries = workspace.entries(left_out=refused_names)
+    listing = workspace.list_names(left_out=left_out)
+    found = workspace.stat_names("", sorted(listing.names))
+    assert sorted(left_out) == refused_names == [".env", "agents", "k.pem"]
+    assert [FileEntry.from_stat(*one) for one in found] == entries
+    assert [listing.kind(name) for name, _ in found] == [entry.kind for entry in entries]
+    assert listing.counts() == Counter(entry.kind for entry in entries)
+    assert listing.leave_out_hidden() == 1
+    assert ".hidden" not in listing.names
+
+
+@pytest.mark.proves("workspace.listing-hides")
+def test_names_of_a_folder_are_looked_at_only_there_and_never_those_on_the_lists(
+    workspace: Workspace, root: Path
+) -> None:
+    (root / "src" / "k.pem").write_text("x")
+    found = workspace.stat_names("src", ["b.py", "k.pem", "gone"])
+    assert [name for name, _ in found] == ["b.py"]
+    for name in ("../a.txt", "..", ".", "", "/etc/passwd"):
+        with pytest.raises(ValueError, match="names in the folder"):
+            workspace.stat_names("src", [name])
+    for call in (workspace.list_names, lambda path: workspace.stat_names(path, ["x"])):
+        assert refused(lambda c=call: c("../work2")).error_type is ErrorType.PERMISSION_DENIED
+        assert (
+            refused(lambda c=call: c("a.txt")).message
+            == "`a.txt` is a file, not a folder; use `read_file`"
+        )
+        assert refused(lambda c=call: c("none")).error_type is ErrorType.NOT_FOUND
 
 
 @pytest.mark.proves("workspace.listing-hides")

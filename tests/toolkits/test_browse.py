@@ -148,6 +148,31 @@ def test_an_unknown_order_is_refused_by_the_schema() -> None:
     assert TOOLS["list_files"].arguments.check({"sort_by": "colour"}).problems
 
 
+@pytest.mark.proves("list-files.bounds")
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_a_huge_folder_the_first_entries_are_looked_at_and_all_are_counted(
+    context: Context, root: Path, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "src").mkdir()
+    (root / "link").symlink_to("a.txt")
+    for name in (".hidden", ".env", "k.pem"):
+        (root / name).write_text("x")
+    arguments = {"max_entries": 3, "reverse": reverse}
+    *rows, total, cut, hidden, untouchable = call("list_files", context, **arguments).split("\n")
+    assert total == "total: 5 files, 1 folder, 1 link or other, 3.0 MB"
+    monkeypatch.setattr(browse, "MAX_MEASURED_ENTRIES", 6)
+    assert call("list_files", context, **arguments).split("\n") == [
+        *rows,
+        "total: 5 files, 1 folder, 1 link or other",
+        '[sizes are not added up for more than 10000 entries unless `sort_by` is "size" or '
+        '"modified"]',
+        cut,
+        hidden,
+        untouchable,
+    ]
+    assert total in call("list_files", context, sort_by="size").split("\n")
+
+
 @pytest.mark.proves("list-files.hidden")
 def test_hidden_names_are_shown_if_asked_for_and_untouchable_ones_never(
     context: Context, root: Path

@@ -40,7 +40,7 @@ class FileEntry:
         return FileEntry(
             path=shown,
             name=shown.rpartition("/")[2] or ".",
-            kind=_kind(status.st_mode),
+            kind=kind_of_mode(status.st_mode),
             size=status.st_size,
             modified=status.st_mtime,
             mode=stat.S_IMODE(status.st_mode),
@@ -53,7 +53,8 @@ def show_path(path: str) -> str:
     return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 
-def _kind(mode: int) -> Kind:
+def kind_of_mode(mode: int) -> Kind:
+    """Return the kind of what has this mode, as a stat that followed no link reports it."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
+from .entry import Kind
 from .open_beneath import OpenFolder, folder_descriptor
 
 ScannedName = tuple[str, os.stat_result]
@@ -15,6 +17,42 @@ ScannedName = tuple[str, os.stat_result]
 
 FoundFile = tuple[tuple[str, ...], os.stat_result]
 """Components below the root as the file system spells them, and a stat that follows no link."""
+
+
+@dataclass(slots=True)
+class FolderListing:
+    """The names in a folder as the file system spells them, and what they are.
+
+    Attributes:
+        names: In no order: sorting many takes as long as listing them.
+        special: The kinds of those that are not regular files. No link is followed.
+    """
+
+    names: list[str]
+    special: dict[str, Kind]
+
+    def kind(self, name: str) -> Kind:
+        return self.special.get(name, "file")
+
+    def counts(self) -> Counter[Kind]:
+        """Return how many there are of each kind."""
+        counts = Counter(self.special.values())
+        counts["file"] = len(self.names) - len(self.special)
+        return counts
+
+    def leave_out(self, refused: frozenset[str]) -> None:
+        """Remove names."""
+        if refused.isdisjoint(self.names):
+            return
+        self.names = [name for name in self.names if name not in refused]
+        for name in refused:
+            self.special.pop(name, None)
+
+    def leave_out_hidden(self) -> int:
+        """Remove the names that begin with a dot, and return how many there were."""
+        hidden = [name for name in self.names if name.startswith(".")]
+        self.leave_out(frozenset(hidden))
+        return len(hidden)
 
 
 @dataclass(slots=True)
@@ -37,6 +75,35 @@ class FolderTree:
                 except FileNotFoundError:
                     continue
         found.sort(key=itemgetter(0))
+        return found
+
+    def list_names(self, parts: tuple[str, ...]) -> FolderListing:
+        """Return what is in a folder, as far as the folder itself says it.
+
+        Made of few objects, since a folder may hold a hundred thousand names.
+        """
+        with (
+            folder_descriptor(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
+            os.scandir(descriptor) as scanned,
+        ):
+            items = list(scanned)
+            special: dict[str, Kind] = {
+                item.name: _kind_of(item)
+                for item in items
+                if not item.is_file(follow_symlinks=False)
+            }
+        return FolderListing([item.name for item in items], special)
+
+    def stat_names(self, parts: tuple[str, ...], names: Iterable[str]) -> list[ScannedName]:
+        """Return names in a folder, each with a stat. What is not there any more is left out."""
+        found: list[ScannedName] = []
+        with folder_descriptor(self.open_folder, self.root, parts) as descriptor:
+            for name in names:
+                try:
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                found.append((name, status))
         return found
 
     def list_folder(self, parts: tuple[str, ...]) -> list[FoundFile]:
@@ -68,3 +135,9 @@ class FolderTree:
         for parts in reversed(folders):
             with folder_descriptor(self.open_folder, self.root, parts[:-1]) as parent:
                 os.rmdir(parts[-1], dir_fd=parent)
+
+
+def _kind_of(item: os.DirEntry[str]) -> Kind:
+    if item.is_dir(follow_symlinks=False):
+        return "dir"
+    return "link" if item.is_symlink() else "other"

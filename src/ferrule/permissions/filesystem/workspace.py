@@ -25,7 +25,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -37,7 +37,7 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 from . import atomic_write, open_beneath, paths, regular_files
 from .entry import FileEntry
-from .folder_trees import FolderTree, ScannedName
+from .folder_trees import FolderListing, FolderTree, ScannedName
 from .hard_links import HardLinkCheck
 from .os_errors import explain_os_errors
 from .paths import quote_path
@@ -175,6 +175,35 @@ class Workspace:
         name = self.check_name(path, write=False)
         found = self._join_readable(name, self._scan(path, name), left_out)
         return [FileEntry.from_stat(below, status) for below, status in found]
+
+    def list_names(self, path: str = "", *, left_out: list[str] | None = None) -> FolderListing:
+        """Return the names of what `entries` returns, with their kinds.
+
+        Many times faster in a large folder, since nothing is asked about the files themselves.
+        """
+        name = self.check_name(path, write=False)
+        with self._explain_listing(path, name):
+            listing = self._tree.list_names(_split(name))
+        if refused := self._find_refused(name, listing.names, left_out):
+            listing.leave_out(refused)
+        return listing
+
+    def stat_names(self, path: str, names: Sequence[str]) -> list[ScannedName]:
+        """Return those of the names in a folder that are there and may be read, with their stats.
+
+        Args:
+            path: The folder.
+            names: Names in it, as `list_names` returns them.
+
+        Raises:
+            ValueError: One is not a single component, so it may lead somewhere else.
+        """
+        if not all(map(_is_component, names)):
+            raise ValueError("`names` must be names in the folder, without a slash or `..`")
+        name = self.check_name(path, write=False)
+        with self._explain_listing(path, name):
+            found = self._tree.stat_names(_split(name), names)
+        return self._select_readable(name, found, None)
 
     def scan(self, path: str = "", *, left_out: list[str] | None = None) -> list[ScannedName]:
         """Return what `entries` returns as names in the folder, each with a stat.
@@ -376,9 +405,14 @@ class Workspace:
     # Inside
 
     def _scan(self, path: str, name: str) -> list[ScannedName]:
+        with self._explain_listing(path, name):
+            return self._tree.scan_folder(_split(name))
+
+    @contextmanager
+    def _explain_listing(self, path: str, name: str) -> Generator[None]:
         with self._explain_errors(path, name, "list"):
             try:
-                return self._tree.scan_folder(_split(name))
+                yield
             except NotADirectoryError:
                 self._status(name)  # raises another error if it is a file on the way
                 raise ToolFailed(
@@ -433,20 +467,26 @@ class Workspace:
     def _is_readable(self, below: tuple[str, ...]) -> bool:
         return self.names.check("/".join(below), write=False) is None
 
+    def _find_refused(
+        self, folder: str, names: list[str], left_out: list[str] | None
+    ) -> frozenset[str]:
+        """Return those of the names in a folder that tools may not read."""
+        above = f"{folder}/" if folder else ""
+        refused = [
+            last
+            for last in self.names.select_suspicious(folder, names)
+            if self.names.check(above + last, write=False) is not None
+        ]
+        if left_out is not None:
+            left_out += [above + last for last in refused]
+        return frozenset(refused)
+
     def _select_readable(
         self, folder: str, found: list[ScannedName], left_out: list[str] | None
     ) -> list[ScannedName]:
         """Return what tools may read of the names in a folder."""
-        above = f"{folder}/" if folder else ""
-        suspicious = self.names.select_suspicious(folder, [last for last, _ in found])
-        refused = [
-            last for last in suspicious if self.names.check(above + last, write=False) is not None
-        ]
-        if not refused:
-            return found
-        if left_out is not None:
-            left_out += [above + last for last in refused]
-        return [one for one in found if one[0] not in refused]
+        refused = self._find_refused(folder, [last for last, _ in found], left_out)
+        return [one for one in found if one[0] not in refused] if refused else found
 
     def _join_readable(
         self, folder: str, found: list[ScannedName], left_out: list[str] | None
@@ -528,6 +568,10 @@ def check_text(data: bytes, path: str) -> None:
 
 def _split(name: str) -> tuple[str, ...]:
     return tuple(name.split("/")) if name else ()
+
+
+def _is_component(name: str) -> bool:
+    return "/" not in name and name not in ("", ".", "..")
 
 
 def _with_article(reason: str) -> str:

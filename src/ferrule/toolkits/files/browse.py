@@ -5,13 +5,18 @@ Names that no tool may touch are left out, and the result states how many there 
 
 from __future__ import annotations
 
+import heapq
+import stat
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.folder_trees import ScannedName
+from ferrule.permissions.filesystem.entry import FileEntry, Kind, kind_of_mode, show_path
+from ferrule.permissions.filesystem.folder_trees import FolderListing, ScannedName
 from ferrule.permissions.filesystem.paths import quote_path
-from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, FileEntry, Workspace
+from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Workspace
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -42,8 +47,19 @@ NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "ve
 
 MAX_LISTED_ENTRIES = 1000
 MAX_TREE_ENTRIES = 5000
+MAX_MEASURED_ENTRIES = 10_000
+"""Entries of a folder of which `list_files` adds up the sizes when it sorts by name."""
+
 MAX_UNOPENED_FOLDERS = 20
 """Unopened folders whose number of entries `file_tree` reports."""
+
+_NOT_MEASURED = (
+    f"[sizes are not added up for more than {MAX_MEASURED_ENTRIES} entries unless `sort_by` is "
+    '"size" or "modified"]'
+)
+
+_Branch = tuple[str, Kind]
+"""A path from the workspace on, as it is shown, and what it is."""
 
 _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
@@ -71,17 +87,25 @@ def list_files(
             f"`max_entries` = {max_entries}: must lie between 1 and {MAX_LISTED_ENTRIES}"
         )
     left_out: list[str] = []
-    found = context.resource(Workspace).entries(path, left_out=left_out)
-    entries = [entry for entry in found if show_hidden or not entry.name.startswith(".")]
-    entries.sort(key=lambda entry: (_sort_key(entry, sort_by), entry.name), reverse=reverse)
-    rows = [_format_row(entry) for entry in entries[:max_entries]]
-    notes = [_format_totals(entries)]
-    if len(entries) > max_entries:
+    workspace = context.resource(Workspace)
+    listing = workspace.list_names(path, left_out=left_out)
+    hidden = 0 if show_hidden else listing.leave_out_hidden()
+    count = len(listing.names)
+    if sort_by == "name" and count > MAX_MEASURED_ENTRIES:
+        notes = [_format_counts(listing.counts()), _NOT_MEASURED]
+        select = heapq.nlargest if reverse else heapq.nsmallest
+        shown = workspace.stat_names(path, select(max_entries, listing.names))
+    else:
+        measured = workspace.stat_names(path, listing.names)
+        measured.sort(key=_SORT_KEYS[sort_by], reverse=reverse)
+        notes = [_format_totals(measured)]
+        count = len(measured)
+        shown = measured[:max_entries]
+    rows = [_format_row(FileEntry.from_stat(name, status)) for name, status in shown]
+    if count > max_entries:
         notes.append(
-            f"[{max_entries} of {len(entries)} entries shown; raise `max_entries` or sort "
-            "differently]"
+            f"[{max_entries} of {count} entries shown; raise `max_entries` or sort differently]"
         )
-    hidden = len(found) - len(entries)
     if hidden:
         notes.append(
             f"[{format_count(hidden, 'hidden entry', 'hidden entries')} not shown; pass "
@@ -117,13 +141,12 @@ def file_tree(
     left_out = len(opened[start]) - len(shown_here)
     waiting = shown_here[::-1]
     while waiting:
-        entry = waiting.pop()
-        below = opened.get(entry.path)
+        branch, kind = waiting.pop()
+        below = opened.get(branch)
         if below:
             waiting += below[::-1]
             continue
-        suffix = {"dir": "/", "link": "@"}.get(entry.kind, "")
-        paths.append(entry.path + suffix)
+        paths.append(branch + {"dir": "/", "link": "@"}.get(kind, ""))
     if left_out:
         more = "raise `max_entries`, or use" if max_entries < MAX_TREE_ENTRIES else "use"
         paths.append(
@@ -167,61 +190,76 @@ TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 
 def _open_folders(
     workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
-) -> tuple[dict[str, list[FileEntry]], list[tuple[str, int]]]:
+) -> tuple[dict[str, list[_Branch]], list[tuple[str, int]]]:
     """Open folders level by level while there is room, so that one deep corner cannot use it all.
 
     Returns:
-        The entries of each opened folder, and the folders that did not fit with their number of
+        The branches of each opened folder, and the folders that did not fit with their number of
         entries.
     """
     closed: list[tuple[str, int]] = []
-    first = workspace.entries(path)
-    opened = {start: [entry for entry in first if _is_visible(entry.name, show_hidden)]}
-    room = most - len(opened[start])
-    level = opened[start] if room > 0 else []
+    first = _make_branches(start, _leave_out_unseen(workspace.list_names(path), show_hidden))
+    opened = {start: first}
+    room = most - len(first)
+    level = first if room > 0 else []
     while level:
-        following: list[FileEntry] = []
-        for folder in level:
-            if folder.kind != "dir" or folder.name in NOT_EXPANDED:
+        following: list[_Branch] = []
+        for folder, kind in level:
+            if kind != "dir" or folder.rpartition("/")[2] in NOT_EXPANDED:
                 continue
-            found = _scan_below(workspace, folder, show_hidden)
-            if len(found) <= room:
+            found = _list_below(workspace, folder, show_hidden)
+            if len(found.names) <= room:
                 # Made only here: most of a large tree is counted and not shown.
-                below = [
-                    FileEntry.from_stat(f"{folder.path}/{name}", status) for name, status in found
-                ]
-                opened[folder.path] = below
+                below = _make_branches(folder, found)
+                opened[folder] = below
                 room -= len(below)
                 following += below
             else:
-                closed.append((folder.path, len(found)))
+                closed.append((folder, len(found.names)))
         level = following if room > 0 else []
     return opened, closed
 
 
-def _scan_below(workspace: Workspace, folder: FileEntry, show_hidden: bool) -> list[ScannedName]:
+def _make_branches(folder: str, found: FolderListing) -> list[_Branch]:
+    above = f"{folder}/" if folder else ""
+    return [(above + show_path(name), found.kind(name)) for name in sorted(found.names)]
+
+
+def _list_below(workspace: Workspace, folder: str, show_hidden: bool) -> FolderListing:
     try:
-        scanned = workspace.scan(folder.path)
+        found = workspace.list_names(folder)
     except ToolFailed:
-        return []  # Gone or not permitted: it stays in the list as a folder that was not opened.
-    return [one for one in scanned if _is_visible(one[0], show_hidden)]
+        # Gone or not permitted: it stays in the list as a folder that was not opened.
+        return FolderListing([], {})
+    return _leave_out_unseen(found, show_hidden)
 
 
-def _is_visible(name: str, show_hidden: bool) -> bool:
-    return name not in VERSION_CONTROL and (show_hidden or not name.startswith("."))
+def _leave_out_unseen(found: FolderListing, show_hidden: bool) -> FolderListing:
+    found.leave_out(VERSION_CONTROL)
+    if not show_hidden:
+        found.leave_out_hidden()
+    return found
 
 
-def _sort_key(entry: FileEntry, sort_by: str) -> float | str:
-    if sort_by == "name":
-        return entry.name
-    if sort_by == "modified":
-        return entry.modified
-    return _size(entry)
+def _order_by_name(found: ScannedName) -> str:
+    return found[0]
 
 
-def _size(entry: FileEntry) -> int:
+def _order_by_time(found: ScannedName) -> tuple[float, str]:
+    return found[1].st_mtime, found[0]
+
+
+def _order_by_size(found: ScannedName) -> tuple[int, str]:
     # The size that a file system reports for a folder means nothing to the reader.
-    return entry.size if entry.kind == "file" else 0
+    size = found[1].st_size if stat.S_ISREG(found[1].st_mode) else 0
+    return size, found[0]
+
+
+_SORT_KEYS: Mapping[str, Callable[[ScannedName], Any]] = {
+    "name": _order_by_name,
+    "modified": _order_by_time,
+    "size": _order_by_size,
+}
 
 
 def _format_row(entry: FileEntry) -> str:
@@ -231,14 +269,25 @@ def _format_row(entry: FileEntry) -> str:
     return f"{_KINDS[entry.kind]:<5} {size:>9}  {time}  {name}"
 
 
-def _format_totals(entries: list[FileEntry]) -> str:
-    files = [entry for entry in entries if entry.kind == "file"]
-    folders = sum(entry.kind == "dir" for entry in entries)
-    others = len(entries) - len(files) - folders
-    parts = [format_count(len(files), "file"), format_count(folders, "folder")]
+def _format_totals(found: list[ScannedName]) -> str:
+    counts = Counter[Kind]()
+    size = 0
+    for _, status in found:
+        kind = kind_of_mode(status.st_mode)
+        counts[kind] += 1
+        if kind == "file":
+            size += status.st_size
+    return f"{_format_counts(counts)}, {format_size(size)}"
+
+
+def _format_counts(counts: Counter[Kind]) -> str:
+    files = counts["file"]
+    folders = counts["dir"]
+    others = counts.total() - files - folders
+    parts = [format_count(files, "file"), format_count(folders, "folder")]
     if others:
         parts.append(format_count(others, "link or other", "links and others"))
-    return f"total: {', '.join(parts)}, {format_size(sum(entry.size for entry in files))}"
+    return f"total: {', '.join(parts)}"
 
 
 def format_size(size: int) -> str:
