@@ -1,57 +1,59 @@
 """Breaks code that promises rest on and prints which breakages their tests did not notice.
 
-    make mutants                                                  # 400 breakages (about half an hour on two cores)
+    make mutants                                                  # 400 breakages
     make mutants ARGS="--count 40 --seed 7"
     make mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
 
 How the sample is drawn: promises in an order that the seed gives, with no regard to how long their
-tests take; of each, its tests run once with their lines collected, and a line is drawn, the fewer
-promises execute it the likelier (`sample`). A promise is passed over if its tests do not pass here,
-need more than `--patience` seconds, or execute nothing of the package that is theirs; each of these
-is counted and named. A breakage that runs out of time (20 seconds, or three times what the tests
-take) counts as noticed and is counted apart.
+tests take; of each, lines that its tests execute, the fewer promises execute one the likelier
+(`sample`). A promise is passed over if its tests do not pass here, need more than `--patience`
+seconds, or execute nothing of the package that is theirs; each of these is named. A breakage that
+runs out of time (20 seconds, or three times what the tests take) counts as noticed and is counted
+apart.
 
-A survivor is tried once more against the proofs of other promises: the measured ones that execute
-its line, then all in the test files nearest to the module. A breakage they notice is covered, but
-by another promise, and is listed so. `equivalent.yaml` names changes that change no behaviour, each
-with its reason.
+A survivor is put to the other tests that execute its function, the most specific first, within
+`--search` seconds. A breakage they notice is covered, but by the proofs of another promise or by a
+test that proves none, and is listed so.
+
+What tests execute is recorded by running each test file once (`executed`): those of the sample
+first, all others once something has survived. That takes longer than the tests themselves, is kept
+in `build/mutants`, and is done again for test files that have changed. With `--promise`, survivors
+are put to what was recorded already. `equivalent.yaml` names changes that change no behaviour, each with its reason.
+`--again` goes on with the sample of the last run.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import json
 import queue
-import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 
+from .executed import Executed, Test
 from .promises import read_proofs
-from .sample import Sample, Trial
+from .sample import Module, Place, Sample, Trial
 from .worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "src/ferrule"
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
-NEIGHBOURS = 8
-NEIGHBOUR_SECONDS = 60.0
-NEIGHBOURS_SECONDS = 90.0
-"""Test files near the module whose proofs a survivor is put to in the end, the time of each and of
-all.
-"""
-OTHERS = 6
-"""How many other promises a survivor is put to: those with the quickest tests."""
+TOGETHER = 60_000
+"""Bytes of test files that are measured in one process: to start one takes seconds."""
+MEASURE_SECONDS = 400.0
+NOTICED = ("killed", "timeout", "another", "unmarked")
+ROWS = 3
+"""How many rows of one test a survivor is put to."""
 
 
 class Workers:
@@ -83,30 +85,80 @@ class Workers:
         self._threads.shutdown()
 
 
+class Measuring:
+    """Runs the test files that were not recorded yet."""
+
+    def __init__(self, workers: Workers, executed: Executed) -> None:
+        self._workers = workers
+        self._executed = executed
+        self._saving = threading.Lock()
+
+    def run(self, files: Iterable[str]) -> None:
+        """Record what the tests in files execute."""
+        missing = [
+            file
+            for file in sorted(files)
+            if self._executed.files.get(file, ("",))[0] != digest(ROOT / file)
+        ]
+        done = 0
+        for measured in self._workers.map(self._measure, join_files(missing)):
+            done += measured
+            click.echo(f"{done} of {len(missing)} test files measured")
+
+    def _measure(self, worker: Worker, files: Sequence[str]) -> int:
+        digests = {file: digest(ROOT / file) for file in files}
+        answer = worker.put(promise="", files=files, lines="all", seconds=MEASURE_SECONDS)
+        if answer["outcome"] != "recorded" and len(files) > 1:
+            return sum(self._measure(worker, [file]) for file in files)
+        tests = {test["name"]: test for test in answer.get("tests", ())}
+        failed = [name for name, test in tests.items() if test["outcome"] == "failed"]
+        if failed:
+            # Lines of processes that tests start are collected by an addition to the package,
+            # which a test may notice.
+            limits = {"promise": "", "files": files, "seconds": MEASURE_SECONDS}
+            again = worker.put(lines="own", names=failed, **limits)
+            tests |= {test["name"]: test for test in again.get("tests", ())}
+        with self._saving:
+            for file, named in digests.items():
+                own = [test for name, test in tests.items() if name.startswith(f"{file}::")]
+                if not own:
+                    click.echo(f"not measured: {file}: {answer['outcome']}")
+                self._executed.add(file, named, own)
+        return len(files)
+
+
 class Campaign:
     """One sample: measured, drawn, tried, reported."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._proofs = read_proofs(ROOT / "tests")
+        self._files = read_proofs(ROOT / "tests")
         self._workers = Workers(options.workers)
-        self._known = read_lines(options.lines)
+        options.lines.parent.mkdir(parents=True, exist_ok=True)
+        self._executed = Executed.read(ROOT / PACKAGE, options.lines)
+        self._measuring = Measuring(self._workers, self._executed)
         self._saving = threading.Lock()
         self._equivalent = read_equivalent()
         self._done = read_results(options.out) if options.again else {}
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         if not options.again:
             options.out.unlink(missing_ok=True)
 
     def run(self) -> int:
         """Print the figures. Return 0 if enough breakages were noticed."""
         try:
-            measured = self._measure()
-            trials = self._draw(measured)
+            trials = self._find_drawn() if self._done else self._draw()
             results = list(self._workers.map(self._try, trials))
+            if not self._options.promise and any(
+                result["outcome"] == "survived" for result in results
+            ):
+                self._measuring.run(
+                    path.relative_to(ROOT).as_posix()
+                    for path in (ROOT / "tests").rglob("test_*.py")
+                )
+            found = list(self._workers.map(self._search, zip(trials, results, strict=True)))
         finally:
             self._workers.close()
-        return self._report(results)
+        return self._report(found)
 
     def _order(self) -> list[str]:
         if self._options.promise:
@@ -116,144 +168,182 @@ class Campaign:
         def place(name: str) -> bytes:
             return hashlib.sha256(f"{self._options.seed}:{name}".encode()).digest()
 
-        return sorted(self._proofs, key=place)
+        return sorted(self._files, key=place)
 
-    def _measure(self) -> dict[str, dict[str, Any]]:
-        """Run tests with their lines collected, until there are enough promises to draw from."""
+    def _find_fault(self, promise: str) -> str:
+        """Return why a promise is passed over, or ""."""
+        proofs = self._proofs.get(promise, [])
+        failed = [proof.name for proof in proofs if proof.outcome == "failed"]
+        if failed:
+            return f"failed here without any breakage: {failed[0]}"
+        if not any(proof.outcome == "passed" for proof in proofs):
+            return "no test of it ran here"
+        if self._count_seconds(proofs) > self._options.patience:
+            return f"its tests take {self._count_seconds(proofs):.0f} seconds"
+        return ""
+
+    def _count_seconds(self, proofs: Iterable[Test]) -> float:
+        return sum(proof.seconds for proof in proofs)
+
+    def _measure(self) -> None:
+        """Measure promises in the order of the seed, until there are enough to draw from."""
         wanted = -(-self._options.count // self._options.per_promise)
-        order = self._order()
-        usable: dict[str, dict[str, Any]] = {}
         # A few more than wanted: some will have no line of their own.
         wanted += wanted // 20
-        while order and len(usable) < wanted:
-            batch = order[: wanted - len(usable)]
+        order = self._order()
+        lines: dict[str, dict[str, list[int]]] = {}
+        while order and len(lines) < wanted:
+            batch = order[: wanted - len(lines)]
             order = order[len(batch) :]
-            for name, found in zip(batch, self._workers.map(self._measure_one, batch), strict=True):
-                if found["outcome"] == "passed":
-                    usable[name] = found
+            self._measuring.run({file for name in batch for file in self._files.get(name, ())})
+            self._proofs = self._executed.by_promise()
+            for name in batch:
+                fault = self._find_fault(name)
+                if fault:
+                    click.echo(f"passed over: {name}: {fault}")
                 else:
-                    click.echo(
-                        f"passed over: {name}: {found['outcome']} {found.get('failed') or ''}"
-                    )
-        return usable
-
-    def _measure_one(self, worker: Worker, promise: str) -> dict[str, Any]:
-        files = self._proofs[promise]
-        key = f"{promise} {digest(ROOT, files)}"
-        found = self._known.get(key)
-        if found is None or found["code"] != digest(ROOT / PACKAGE, found["lines"]):
-            limits = {"promise": promise, "files": files, "seconds": self._options.patience}
-            found = worker.put(lines="all", **limits)
-            if found["outcome"] == "failed":
-                # Lines of processes that tests start are collected by an addition to the package,
-                # which a test may notice.
-                found = worker.put(lines="own", **limits)
-            prefix = f"{ROOT / PACKAGE}/"
-            found["lines"] = {
-                name.removeprefix(prefix): lines for name, lines in found.get("lines", {}).items()
-            }
-            found["code"] = digest(ROOT / PACKAGE, found["lines"])
-            with self._saving:
-                self._known[key] = found
-                self._options.lines.parent.mkdir(parents=True, exist_ok=True)
-                with self._options.lines.open("a") as file:
-                    file.write(json.dumps([key, found]) + "\n")
-                click.echo(
-                    f"{len(self._known)} measured: {promise} {found['outcome']} {found['seconds']}"
-                )
-        return found
-
-    def _draw(self, measured: dict[str, dict[str, Any]]) -> list[Trial]:
-        self._measured = measured
-        lines = {name: found["lines"] for name, found in measured.items()}
+                    lines[name] = self._executed.find_lines(self._proofs[name])
         self._sample = Sample(ROOT / PACKAGE, lines, self._options.seed)
+        self._drawn_from = list(lines)
+
+    def _draw(self) -> list[Trial]:
+        self._measure()
         per_promise = self._options.per_promise
         if self._options.promise:
             per_promise = self._options.count
         trials: list[Trial] = []
-        for name in measured:
+        for name in self._drawn_from:
             drawn = self._sample.draw(name, per_promise)
             if not drawn:
                 click.echo(f"passed over: {name}: executes no lines of its own")
             trials += drawn
-        return trials[: self._options.count]
+        trials = trials[: self._options.count]
+        for trial in trials:
+            self._keep(trial, {"outcome": "drawn"})
+        return trials
+
+    def _find_drawn(self) -> list[Trial]:
+        """Return the sample of the last run, as far as its code is still there."""
+        self._measuring.run({file for name, _ in self._done for file in self._files.get(name, ())})
+        self._proofs = self._executed.by_promise()
+        self._sample = Sample(ROOT / PACKAGE, {}, self._options.seed)
+        trials: list[Trial] = []
+        for promise, place in self._done:
+            trial = self._sample.find(promise, place)
+            if trial is None or promise not in self._proofs:
+                click.echo(f"gone: {promise}: {place.module} {place.function} {place.change}")
+            else:
+                trials.append(trial)
+        return trials
 
     def _try(self, worker: Worker, trial: Trial) -> dict[str, Any]:
         """Run the tests of a promise against a breakage. Return what came of it."""
-        reason = self._equivalent.get(equivalent_key(trial))
-        result: dict[str, Any] = {"promise": trial.promise, "shown": trial.shown}
-        known = self._done.get((trial.promise, trial.shown))
+        named = {"promise": trial.promise, "shown": trial.shown}
+        place = trial.place
+        reason = self._equivalent.get((place.module, place.function, place.operator, place.change))
         if reason is not None:
-            return result | {"outcome": "equivalent", "reason": reason}
-        if known is not None and known["outcome"] in ("killed", "timeout"):
-            return known
-        result |= self._judge(worker, trial)
-        with self._saving, self._options.out.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+            return named | {"outcome": "equivalent", "reason": reason}
+        result = self._done.get((trial.promise, trial.place), {})
+        if result.get("outcome") in NOTICED:
+            return named | result
+        seconds = self._count_seconds(self._proofs[trial.promise])
+        answer = self._put(worker, trial, seconds, promise=trial.promise)
+        result = {"outcome": "survived"}
+        if answer["outcome"] == "failed":
+            result = {"outcome": "killed", "by": (answer["failed"] or [""])[0]}
+        elif answer["outcome"] == "timeout":
+            result = {"outcome": "timeout"}
+        self._keep(trial, result)
         click.echo(f"{result['outcome']}: {trial.promise}: {trial.shown}")
-        return result
+        return named | result
 
-    def _judge(self, worker: Worker, trial: Trial) -> dict[str, Any]:
-        answer = self._put(worker, trial, trial.promise)
-        result = {"outcome": "killed", "failed": answer.get("failed"), "seconds": answer["seconds"]}
-        if answer["outcome"] == "timeout":
-            result["outcome"] = "timeout"
-        elif answer["outcome"] in ("passed", "skipped"):
-            result["outcome"] = "survived"
-            others = self._sample.find_others(trial)
-            others.sort(key=lambda name: self._measured[name]["seconds"])
-            for other in others[:OTHERS]:
-                if self._put(worker, trial, other)["outcome"] in ("failed", "timeout"):
-                    return result | {"outcome": "another", "by": other}
-            by = self._ask_neighbours(worker, trial)
-            if by:
-                return result | {"outcome": "another", "by": by}
-        return result
+    def _search(self, worker: Worker, tried: tuple[Trial, dict[str, Any]]) -> dict[str, Any]:
+        """Put a survivor to other tests. Return what came of it."""
+        trial, result = tried
+        if result["outcome"] != "survived":
+            return result
+        others = self._find_others(trial)
+        noticed = self._ask_others(worker, trial, others)
+        if noticed is None:
+            click.echo(f"survived {len(others)} more tests: {trial.promise}: {trial.shown}")
+            return result
+        found = {
+            "outcome": "another" if noticed.promises else "unmarked",
+            "by": noticed.name,
+        }
+        self._keep(trial, found)
+        click.echo(f"{found['outcome']}: {trial.promise}: {trial.shown} ({noticed.name})")
+        return result | found
 
-    def _ask_neighbours(self, worker: Worker, trial: Trial) -> str:
-        """Run the proofs of all promises in the test files nearest to the module. Return the test
-        that noticed, or "".
+    def _keep(self, trial: Trial, result: dict[str, Any]) -> None:
+        entry = {"promise": trial.promise, "place": asdict(trial.place), **result}
+        with self._saving, self._options.out.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def _ask_others(self, worker: Worker, trial: Trial, others: Sequence[Test]) -> Test | None:
+        """Run other tests. Return the one that noticed.
+
+        A test that fails alone as well, and passes when nothing is broken, has noticed.
         """
-        files = find_neighbours(
-            trial.module, {file for found in self._proofs.values() for file in found}
-        )
-        left = NEIGHBOURS_SECONDS
-        for file in files:
-            if left <= 0:
-                break
-            answer = self._put(worker, trial, "", [file], NEIGHBOUR_SECONDS)
-            left -= answer["seconds"]
-            if answer["outcome"] != "failed" or not answer["failed"]:
+        if not others:
+            return None
+        seconds = self._count_seconds(others)
+        tests = {test.name: test for test in others}
+        answer = self._put(worker, trial, seconds, names=list(tests))
+        if answer["outcome"] == "timeout":
+            whole = self._put(worker, None, seconds, names=list(tests))
+            return others[0] if whole["outcome"] == "passed" else None
+        failed = [name for name in answer.get("failed", ()) if name in tests]
+        if not failed:
+            return None
+        test = tests[failed[0]]
+        alone = self._put(worker, trial, test.seconds, names=[test.name])
+        whole = self._put(worker, None, test.seconds, names=[test.name])
+        unnoticed = alone["outcome"] not in ("failed", "timeout") or whole["outcome"] != "passed"
+        return None if unnoticed else test
+
+    def _find_others(self, trial: Trial) -> list[Test]:
+        """Return other tests that execute the function, as many as there is time for."""
+        found: list[Test] = []
+        rows: Counter[str] = Counter()
+        left = self._options.search
+        for test in self._executed.find_tests(trial.place.module, self._sample.find_users(trial)):
+            name = test.name.partition("[")[0]
+            if trial.promise in test.promises or rows[name] >= ROWS or test.seconds > left:
                 continue
-            failed = answer["failed"][0]
-            # These tests were not run before: what fails here without any breakage has noticed
-            # nothing.
-            whole = worker.put(promise="", files=[failed], seconds=NEIGHBOUR_SECONDS)
-            if whole["outcome"] == "passed":
-                return failed
-        return ""
+            rows[name] += 1
+            left -= test.seconds
+            found.append(test)
+        return found
 
     def _put(
         self,
         worker: Worker,
-        trial: Trial,
-        promise: str,
-        files: Sequence[str] = (),
-        seconds: float = 0,
+        trial: Trial | None,
+        seconds: float,
+        *,
+        promise: str = "",
+        names: Sequence[str] = (),
     ) -> dict[str, Any]:
+        tests = self._proofs[promise] if promise else ()
+        files = {name.partition("::")[0] for name in [*names, *(test.name for test in tests)]}
+        broken = {}
+        if trial is not None:
+            broken["module"] = f"{PACKAGE}/{trial.place.module}"
+            broken["source"] = self._sample.apply(trial).decode()
         return worker.put(
             promise=promise,
-            files=files or self._proofs[promise],
-            seconds=seconds or max(20.0, 3 * self._measured[promise]["seconds"]),
-            module=f"{PACKAGE}/{trial.module}",
-            source=self._sample.apply(trial).decode(),
+            names=names,
+            files=sorted(files),
+            seconds=max(20.0, 3 * seconds),
+            **broken,
         )
 
     def _report(self, results: list[dict[str, Any]]) -> int:
         counts = Counter(result["outcome"] for result in results)
         tried = len(results) - counts["equivalent"]
         own = counts["killed"] + counts["timeout"]
-        noticed = own + counts["another"]
+        noticed = own + counts["another"] + counts["unmarked"]
         promises = len({result["promise"] for result in results})
         click.echo(
             f"\nseed {self._options.seed}: {tried} breakages of code that {promises} "
@@ -265,115 +355,64 @@ class Campaign:
             "running out of time"
         )
         click.echo(f"  by the proofs of another one    {counts['another']}")
+        click.echo(f"  by tests that prove no promise  {counts['unmarked']}")
         click.echo(f"survived  {counts['survived']}")
         click.echo(f"changes no behaviour (`equivalent.yaml`, not counted)  {counts['equivalent']}")
         for result in results:
-            if result["outcome"] in ("survived", "another"):
+            if result["outcome"] in ("survived", "another", "unmarked"):
                 by = f" (noticed by {result['by']})" if "by" in result else ""
                 click.echo(f"  {result['promise']}: {result['shown']}{by}")
         return 0 if noticed >= 0.9 * tried else 1
 
 
-def find_neighbours(module: str, files: Iterable[str]) -> list[str]:
-    """Return the test files nearest to a module: those that import it or what imports it, and are
-    called like it.
-    """
-    name = dotted(module)
-    package = ROOT / PACKAGE
-    stem = name.rpartition(".")[2].encode()
-    users = {
-        dotted(path.relative_to(package).as_posix())
-        for path in package.rglob("*.py")
-        if stem in path.read_bytes() and name in read_imports(path)
-    }
-    words = {word for word in re.split(r"\W|_", name) if len(word) > 2} - {"ferrule"}
-    found: list[tuple[int, int, str]] = []
+def join_files(files: Iterable[str]) -> Iterator[list[str]]:
+    """Return the test files in groups that are measured together, of files that lie together."""
+    group: list[str] = []
+    size = 0
     for file in files:
-        imported = read_imports(ROOT / file)
-        near = (
-            8 * (name in imported)
-            + 4 * bool(users & imported)
-            + 3 * sum(word in file for word in words)
-        )
-        if near:
-            found.append((near, (ROOT / file).stat().st_size, file))
-    return [file for _, _, file in sorted(found, reverse=True)[:NEIGHBOURS]]
+        size += (ROOT / file).stat().st_size
+        if group and size > TOGETHER:
+            yield group
+            group = []
+            size = (ROOT / file).stat().st_size
+        group.append(file)
+    if group:
+        yield group
 
 
-def dotted(module: str) -> str:
-    """Return the name under which a file of the package is imported."""
-    return "ferrule." + module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-@cache
-def read_imports(path: Path) -> frozenset[str]:
-    """Return the modules of the package that a file imports, wherever in it; also names that may be
-    modules.
-    """
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            found.update(one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found |= _read_from(path, node)
-    return frozenset(name for name in found if name.startswith("ferrule."))
-
-
-def _read_from(path: Path, node: ast.ImportFrom) -> set[str]:
-    base = node.module or ""
-    if node.level:
-        package = ROOT / PACKAGE
-        if not path.is_relative_to(package):
-            return set()
-        above = (
-            path.parents[node.level - 1].relative_to(package.parent).as_posix().replace("/", ".")
-        )
-        base = f"{above}.{base}".rstrip(".")
-    return {base} | {f"{base}.{one.name}" for one in node.names}
-
-
-def equivalent_key(trial: Trial) -> tuple[str, str, str]:
-    """Name a breakage by what it changes and not by its line, which moves."""
-    return trial.module, trial.breakage.operator, trial.breakage.shown
-
-
-def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str], str]:
+def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, str], str]:
     """Return the changes that change no behaviour, with the reason of each.
 
     Raises:
-        ClickException: An entry names a module that is not there.
+        ClickException: An entry names a change that the code does not have.
     """
     entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+    modules: dict[str, set[tuple[str, str, str, str]]] = {}
+    found: dict[tuple[str, str, str, str], str] = {}
     for one in entries:
-        if not (ROOT / PACKAGE / one["module"]).is_file():
-            raise click.ClickException(f"{path.name}: there is no module `{one['module']}`")
-    return {(one["module"], one["operator"], one["change"]): one["reason"] for one in entries}
+        name = one["module"]
+        if name not in modules:
+            places = Module.read(ROOT / PACKAGE, name).places
+            modules[name] = {(name, at.function, at.operator, at.change) for at in places}
+        change = (name, one["function"], one["operator"], one["change"])
+        if change not in modules[name]:
+            raise click.ClickException(f"{path.name}: there is no such change: {' '.join(change)}")
+        found[change] = one["reason"]
+    return found
 
 
-def read_lines(path: Path) -> dict[str, dict[str, Any]]:
-    """Return what earlier runs measured, by promise and the contents of the package and of the
-    tests.
-    """
-    return dict(map(json.loads, path.open())) if path.is_file() else {}
+def read_results(path: Path) -> dict[tuple[str, Place], dict[str, Any]]:
+    """Return the sample of the last run and what came of it, the latest of each breakage."""
+    found: dict[tuple[str, Place], dict[str, Any]] = {}
+    text = path.read_text() if path.is_file() else ""
+    for result in map(json.loads, text.splitlines()):
+        found[result.pop("promise"), Place(**result.pop("place"))] = result
+    return found
 
 
-def read_results(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the results of an earlier run, the latest of each breakage."""
-    results = map(json.loads, path.open()) if path.is_file() else ()
-    return {(result["promise"], result["shown"]): result for result in results}
-
-
-def digest(folder: Path, files: Iterable[str]) -> str:
-    """Name what files hold, so that what was measured of them is measured again when they
-    change.
-    """
-    parts = "".join(f"{name} {_digest_one(folder / name)}\n" for name in sorted(files))
-    return hashlib.sha256(parts.encode()).hexdigest()[:16]
-
-
-@cache
-def _digest_one(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+def digest(path: Path) -> str:
+    """Name what a file holds."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def main() -> int:
@@ -391,13 +430,16 @@ def main() -> int:
     )
     build = ROOT / "build" / "mutants"
     parser.add_argument(
-        "--lines", type=Path, default=build / "lines.json", help="executed lines, kept"
+        "--lines", type=Path, default=build / "executed.jsonl", help="executed lines, kept"
+    )
+    parser.add_argument(
+        "--search", type=float, default=60.0, help="seconds of other proofs for a survivor"
     )
     parser.add_argument("--out", type=Path, default=build / "results.jsonl", help="the results")
     parser.add_argument(
         "--again",
         action="store_true",
-        help="try only what was not noticed, or not tried, last time",
+        help="try what was not noticed, or not tried, in the last run",
     )
     return Campaign(parser.parse_args()).run()
 

@@ -187,8 +187,9 @@ class Room:
     def run(self, task: dict[str, Any]) -> dict[str, Any]:
         """Run one task: the tests that prove `promise` in `files`, within `seconds`.
 
-        `module` and `source` name a file and what it holds meanwhile; `lines` asks for the lines
-        that were executed.
+        `names` are tests that are run instead, in that order. `module` and `source` name a file and
+        what it holds meanwhile. `lines` asks for all tests to be run and their lines recorded, "own"
+        only those of this process.
         """
         changes: dict[Path, str] = {}
         if "module" in task:
@@ -233,14 +234,9 @@ class Room:
         if not ended:
             return {"outcome": "timeout"}
         # A process that ended without a word was ended by the breakage: its tests did not pass.
-        answer = (
+        return (
             json.loads(text) if text else {"outcome": "failed", "failed": ["the test process died"]}
         )
-        for path in LINES.glob("*.json") if task.get("lines") else ():
-            with contextlib.suppress(ValueError):
-                for name, lines in json.loads(path.read_text()).items():
-                    answer["lines"][name] = sorted({*answer["lines"].get(name, ()), *lines})
-        return answer
 
     def _clear(self) -> None:
         for place in ("/tmp", "/var/tmp"):
@@ -275,30 +271,26 @@ def run_tests(task: dict[str, Any], package: Path, said: int) -> None:
 
 
 def _run_pytest(task: dict[str, Any], package: Path) -> dict[str, Any]:
-    import coverage
     import pytest
 
     from .promises import OnlyProofs
+    from .recording import Recorder
 
-    only = OnlyProofs(task["promise"])
+    only = OnlyProofs(task["promise"], task.get("names", ()))
     options = [*PYTEST, "--hypothesis-seed=0"]
     if task.get("verbose"):
         options.append("--tb=short")
-    cover = coverage.Coverage(data_file=None, include=[f"{package}/*"], config_file=False)
     if task.get("lines"):
-        cover.start()
+        recorder = Recorder(package, LINES)
+        pytest.main([*options, "--maxfail=0", *task["files"]], plugins=[only, recorder])
+        return {"outcome": "recorded", "tests": recorder.finish()}
     status = pytest.main([*options, *task["files"]], plugins=[only])
-    lines: dict[str, list[int]] = {}
-    if task.get("lines"):
-        cover.stop()
-        data = cover.get_data()
-        lines = {name: sorted(data.lines(name) or ()) for name in data.measured_files()}
     outcome = "failed"
     if status == pytest.ExitCode.OK and only.passed:
         outcome = "passed"
     elif status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         outcome = "skipped"
-    return {"outcome": outcome, "passed": only.passed, "failed": only.failed, "lines": lines}
+    return {"outcome": outcome, "passed": only.passed, "failed": only.failed}
 
 
 def _wait(child: int, seconds: float) -> bool:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import click
 import pytest
-from mutants.__main__ import find_neighbours, read_equivalent
+from mutants.__main__ import read_equivalent
+from mutants.executed import Executed, Functions
 from mutants.operators import Breakage, find_body_lines, find_breakages, find_uses
 from mutants.promises import read_proofs
-from mutants.sample import Sample
+from mutants.sample import Module, Sample
 from mutants.worker import Worker
 
 PACKAGE = Path(__file__).parents[2] / "src" / "ferrule"
@@ -117,27 +118,102 @@ def test_a_draw_is_the_same_for_a_seed_and_keeps_to_what_few_promises_execute(
     assert Sample(tmp_path, executed, seed=7).draw("p1") == []
 
 
-def test_a_survivor_is_put_to_tests_that_import_its_module_then_to_those_of_what_uses_it() -> None:
-    files = {
-        f"tests/{name}"
-        for name in (
-            "interfaces/test_cli_audit.py",  # imports it within a function
-            "storage/audit/test_projection.py",  # imports a module of the same name
-            "interfaces/test_cli_init.py",  # lies near
-            "tools/test_toolset.py",
-        )
+TWO = """
+class Door:
+    @property
+    def is_open(self):
+        return self._open
+
+    @is_open.setter
+    def is_open(self, value):
+        def check():
+            return value
+
+        self._open = check()
+
+
+def shut(door):
+    door.is_open = False
+"""
+
+
+def test_lines_are_kept_by_function_and_found_again_where_it_has_moved() -> None:
+    functions = Functions(TWO.encode())
+    packed = functions.pack([2, 5, 10, 12, 16])
+    assert packed == {
+        "Door.is_open": 0b10,
+        "Door.is_open#2": 0b10000,
+        "Door.is_open.check": 0b10,
+        "shut": 0b10,
     }
-    assert (
-        find_neighbours("interfaces/cli/audit.py", files)[0] == "tests/interfaces/test_cli_audit.py"
+    moved = Functions(f"{TWO[:1]}import os\n\n{TWO[1:]}".encode())
+    found = [line for name, bits in packed.items() for line in moved.unpack(name, bits)]
+    assert found == [7, 12, 14, 18]
+    assert moved.digest("shut") == functions.digest("shut")
+    assert functions.digest("gone") == ""
+
+
+def record(executed: Executed, file: str, **tests: tuple[float, list[int]]) -> None:
+    found = [
+        {
+            "name": f"{file}::{name}",
+            "promises": ["door.shut"],
+            "outcome": "passed",
+            "seconds": seconds,
+            "lines": {"door.py": lines},
+        }
+        for name, (seconds, lines) in tests.items()
+    ]
+    executed.add(file, "digest", found)
+
+
+def test_a_survivor_is_put_to_tests_that_execute_its_function_the_most_specific_first(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "door.py").write_text(TWO)
+    executed = Executed(tmp_path, tmp_path / "kept.jsonl")
+    record(
+        executed,
+        "tests/test_door.py",
+        wide=(0.1, [5, 12, 16]),
+        slow=(3.0, [16]),
+        quick=(0.5, [16]),
+        other=(0.1, [5]),
     )
-    assert find_neighbours("storage/audit.py", files)[0] == "tests/storage/audit/test_projection.py"
-    assert find_neighbours("tools/rewording.py", files)[0] == "tests/tools/test_toolset.py"
-    capture = {
-        f"tests/toolkits/commands/test_{name}.py" for name in ("capture", "full", "steps", "plain")
-    }
-    assert find_neighbours("toolkits/commands/pipelines.py", capture)[0].endswith(
-        "/test_capture.py"
+    for known in (executed, Executed.read(tmp_path, tmp_path / "kept.jsonl")):
+        found = [test.name.partition("::")[2] for test in known.find_tests("door.py", {"shut"})]
+        assert found == ["quick", "slow", "wide"]
+        assert known.files["tests/test_door.py"][0] == "digest"
+
+
+def test_lines_of_a_function_that_has_changed_are_not_drawn_from(tmp_path: Path) -> None:
+    (tmp_path / "door.py").write_text(TWO)
+    record(
+        Executed(tmp_path, tmp_path / "kept.jsonl"), "tests/test_door.py", one=(1.0, [5, 12, 16])
     )
+    (tmp_path / "door.py").write_text("\n" + TWO.replace("= False", "= None"))
+    executed = Executed.read(tmp_path, tmp_path / "kept.jsonl")
+    (tests,) = executed.by_promise().values()
+    assert executed.find_lines(tests) == {"door.py": [6, 13]}
+    assert executed.find_tests("door.py", {"shut"}) == tests
+
+
+def test_a_breakage_is_found_again_by_its_function_where_lines_have_moved(tmp_path: Path) -> None:
+    (tmp_path / "act.py").write_text("LIMIT = 3\n\ndef act():\n    first(1)\n    return LIMIT, 1\n")
+    sample = Sample(tmp_path, {"p": {"act.py": [4, 5]}}, seed=7)
+    drawn = sample.draw("p", 2)
+    source = (tmp_path / "act.py").read_text()
+    (tmp_path / "act.py").write_text(f"import os\n\n{source}")
+    later = Sample(tmp_path, {}, seed=7)
+    for trial in drawn:
+        again = later.find("p", trial.place)
+        assert again is not None
+        assert again.breakage.line == trial.breakage.line + 2
+        assert later.find_users(again) == {"act"}
+    (tmp_path / "act.py").write_text("")
+    assert Sample(tmp_path, {}, seed=7).find("p", drawn[0].place) is None
+    ones = [place for place in Module.read(tmp_path, "act.py").places if place.change == "1 -> 2"]
+    assert ones == []
 
 
 TOY = {
@@ -164,6 +240,13 @@ def test_three_in_a_process_without_our_environment():
 def test_something():
     assert cut([1, 2, 3, 4])
 
+@pytest.mark.proves("toy.red")
+def test_that_fails():
+    assert cut([1, 2]) == [2, 1]
+
+def test_that_is_skipped():
+    pytest.skip("not here")
+
 @pytest.mark.proves("toy.slow")
 def test_that_waits():
     signal.pause()
@@ -176,6 +259,14 @@ def test_that_writes_and_kills():
     os.kill(-1, signal.SIGTERM)
 """,
 }
+
+
+TOY_TESTS = (
+    "test_three",
+    "test_three_in_a_process_without_our_environment",
+    "test_that_fails",
+    "test_that_is_skipped",
+)
 
 
 @pytest.fixture(scope="module")
@@ -238,10 +329,34 @@ def test_tests_of_broken_code_harm_nothing_outside(toy: Path, worker: Worker) ->
     assert not (toy / "tests/written").exists()
 
 
-def test_a_change_that_changes_nothing_is_that_of_a_module_there_is(tmp_path: Path) -> None:
+def test_the_lines_of_each_test_are_recorded_also_those_of_its_processes(worker: Worker) -> None:
+    task = {"promise": "", "files": ["tests/test_toy.py"], "seconds": 60}
+    names = [f"tests/test_toy.py::{name}" for name in TOY_TESTS]
+    for lines, child in (("all", [4]), ("own", [])):
+        recorded = worker.put(lines=lines, names=names, **task)["tests"]
+        assert [test["name"] for test in recorded] == names
+        assert [test["outcome"] for test in recorded] == ["passed", "passed", "failed", "skipped"]
+        assert [test["promises"] for test in recorded] == [
+            ["toy.strong"],
+            ["toy.child"],
+            ["toy.red"],
+            [],
+        ]
+        executed = [test["lines"].get("__init__.py", []) for test in recorded]
+        assert executed[0] == [4]
+        assert [line for line in executed[1] if line == 4] == child
+        assert executed[2:] == [[4], []]
+
+
+def test_a_change_that_changes_nothing_is_one_that_the_code_has(tmp_path: Path) -> None:
     assert read_equivalent()
-    entry = "- {module: no/such.py, operator: change number, change: 9 -> 10, reason: none}\n"
+    entry = (
+        "- {module: engine/result_bounds.py, function: FUNCTION, operator: change number, "
+        "change: 1 -> 2, reason: none}\n"
+    )
     file = tmp_path / "equivalent.yaml"
-    file.write_text(entry)
-    with pytest.raises(click.ClickException, match=r"there is no module `no/such\.py`"):
+    file.write_text(entry.replace("FUNCTION", "_size"))
+    assert list(read_equivalent(file).values()) == ["none"]
+    file.write_text(entry.replace("FUNCTION", "no_such"))
+    with pytest.raises(click.ClickException, match=r"no such change: engine/result_bounds\.py no_"):
         read_equivalent(file)
