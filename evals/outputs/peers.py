@@ -102,12 +102,13 @@ async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figur
 
 
 async def measure_all(pythons: dict[str, str], cases: list[Case]) -> dict[str, Figures]:
-    """Play all cases with all libraries, one library after the other."""
-    found: dict[str, Figures] = {}
-    for name, program in pythons.items():
-        async with ManneredServer() as server:
-            found[name] = await measure(name, program, server.url, cases)
-    return found
+    """Play all cases with all libraries, which take turns on as many cores as there are."""
+    async with ManneredServer() as server, asyncio.TaskGroup() as group:
+        tasks = {
+            name: group.create_task(measure(name, program, server.url, cases))
+            for name, program in pythons.items()
+        }
+    return {name: task.result() for name, task in tasks.items()}
 
 
 def format_table(figures: dict[str, Figures]) -> str:
