@@ -48,6 +48,7 @@ from ferrule.models.request_encoding import (
     describe_tool,
     encode_json_bytes,
     encode_utf8,
+    find_thinking_budget,
     name_options,
     parse_object,
     warn_of_truncation,
@@ -73,6 +74,8 @@ _HAS_THINKING_BUDGET = re.compile(
 )
 """Models that think within a number of tokens; later ones decide by themselves (`adaptive`)."""
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
+_THINKS_BETWEEN_TOOLS = re.compile(r"(.*[./])?claude-sonnet-5-5")
+"""Models that are kept from thinking by a word of their own: `disabled` is refused."""
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -470,14 +473,19 @@ def thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) ->
         model: Its name at Anthropic.
         wanted: A level, whether it thinks at all, or None for its default.
         max_tokens: Most tokens of the answer, thoughts included.
+
+    Raises:
+        ConfigError: The model thinks within a number of tokens, and no level of that name is known.
     """
     if wanted is None:
         return {}
     if wanted is False:
-        return {"thinking": {"type": "disabled"}}
+        off = "between_tools" if _THINKS_BETWEEN_TOOLS.match(model) else "disabled"
+        return {"thinking": {"type": off}}
     level = wanted if isinstance(wanted, str) else "medium"
     if _HAS_THINKING_BUDGET.match(model):
-        budget = max(1024, min(_THINKING_BUDGETS.get(level, 8_192), max_tokens - 1024))
+        budget = find_thinking_budget(model, level, _THINKING_BUDGETS)
+        budget = max(1024, min(budget, max_tokens - 1024))
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     adaptive: dict[str, Any] = {"thinking": {"type": "adaptive"}}
     if isinstance(wanted, str):

@@ -44,6 +44,7 @@ from ferrule.models.request_encoding import (
     describe_tool,
     encode_json_bytes,
     encode_utf8,
+    find_thinking_budget,
     name_options,
     parse_object,
     warn_of_truncation,
@@ -301,7 +302,7 @@ class GoogleExchange:
         self._prefix = prefix
         self._timeout = options.timeout
         self._cached_content = options.cached_content
-        self._generation, self._settings = _request_settings(client.is_newer, options)
+        self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
         self._unnamed_calls: set[str] = set()
         self._told_ignored: set[str] = set()
@@ -512,12 +513,12 @@ def _encode_tool(tool: ToolSpec) -> str:
 
 
 def _request_settings(
-    is_newer: bool, options: ModelOptions
+    client: Google, options: ModelOptions
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the model options as `generationConfig`, and the other members of the request."""
     generation = name_options(options, _OPTION_NAMES)
     if options.thinking is not None:
-        generation["thinkingConfig"] = _thinking_settings(is_newer, options.thinking)
+        generation["thinkingConfig"] = _thinking_settings(client, options.thinking)
     extra = name_options(options, {"service_tier": "serviceTier"}) | dict(options.extra)
     further = extra.pop("generationConfig", None)
     if isinstance(further, Mapping):
@@ -525,15 +526,22 @@ def _request_settings(
     return generation, extra
 
 
-def _thinking_settings(is_newer: bool, wanted: bool | str) -> dict[str, Any]:
-    """Return how much the model thinks. Newer models cannot be kept from it altogether."""
+def _thinking_settings(client: Google, wanted: bool | str) -> dict[str, Any]:
+    """Return how much the model thinks. Newer models cannot be kept from it altogether.
+
+    Raises:
+        ConfigError: It thinks within a number of tokens, and no level of that name is known.
+    """
+    is_newer = client.is_newer
     if wanted is False:
         return {"thinkingLevel": "MINIMAL"} if is_newer else {"thinkingBudget": 0}
     settings: dict[str, Any] = {"includeThoughts": True}
     if isinstance(wanted, str) and is_newer:
         settings["thinkingLevel"] = _THINKING_LEVELS.get(wanted, wanted.upper())
     elif isinstance(wanted, str):
-        settings["thinkingBudget"] = _THINKING_BUDGETS.get(wanted, -1)
+        settings["thinkingBudget"] = find_thinking_budget(
+            client.model_id, wanted, _THINKING_BUDGETS
+        )
     return settings
 
 
