@@ -17,6 +17,7 @@ from .refused_options import ModelMaker, find_refused_options
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
 OPENAI_OPTIONS = CHAT_OPTIONS | {"thinking", "logit_bias", "service_tier", "cache_key"}
+UPLOADS = frozenset({"upload_media_from"})
 LLAMA_OPTIONS = CHAT_OPTIONS | {"top_k", "logit_bias"}
 """What llama.cpp, vLLM and their like add to chat completions."""
 
@@ -141,7 +142,7 @@ PROVIDERS: dict[str, Provider] = {
     "openai": Provider(
         "ferrule.models.openai.chat:OpenAIChat",
         "openai:MODEL",
-        OPENAI_OPTIONS,
+        OPENAI_OPTIONS | UPLOADS,
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         usual_address="https://api.openai.com",
@@ -154,7 +155,7 @@ PROVIDERS: dict[str, Provider] = {
     "openai-responses": Provider(
         "ferrule.models.openai.responses:OpenAIResponses",
         "openai-responses:MODEL",
-        BASIC_OPTIONS | {"top_p", "thinking", "service_tier", "cache_key"},
+        BASIC_OPTIONS | UPLOADS | {"top_p", "thinking", "service_tier", "cache_key"},
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         usual_address="https://api.openai.com",
@@ -169,7 +170,7 @@ PROVIDERS: dict[str, Provider] = {
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
         "anthropic:MODEL",
-        BASIC_OPTIONS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
+        BASIC_OPTIONS | UPLOADS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
         usual_address="https://api.anthropic.com",
@@ -183,7 +184,7 @@ PROVIDERS: dict[str, Provider] = {
     "google": Provider(
         "ferrule.models.google.client:Google",
         "google:gemini-3.8-flash",
-        CHAT_OPTIONS | {"thinking", "top_k", "service_tier", "cached_content"},
+        CHAT_OPTIONS | UPLOADS | {"thinking", "top_k", "service_tier", "cached_content"},
         key_variable="GEMINI_API_KEY",
         address_variable="GOOGLE_GEMINI_BASE_URL",
         usual_address="https://generativelanguage.googleapis.com",

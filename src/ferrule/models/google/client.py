@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote as quote_path
 
 from ferrule.core import messages as core
@@ -61,6 +61,9 @@ from .addresses import (
 )
 from .answers import ContentBuilder, ResponseStreamParser, parse_answer
 from .schemas import describe_ignored
+
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -129,6 +132,7 @@ class Google:
         self.transport = transport or Transport()
         self._owns_transport = transport is None
         self._tokens = tokens
+        self._files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -220,6 +224,17 @@ class Google:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return GoogleExchange(self, prefix, options)
 
+    def open_uploads(self, least: int) -> MediaUploads:
+        """Return what uploads the media of a conversation that have so many bytes."""
+        # Imported here: most conversations upload nothing.
+        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+
+        from .files import upload_file
+
+        if self._files is None:
+            self._files = UploadedFiles(partial(upload_file, self))
+        return MediaUploads(self._files, "generateContent", least)
+
     async def close(self) -> None:
         if self._owns_transport:
             await self.transport.close()
@@ -304,6 +319,9 @@ class GoogleExchange:
         self._cached_content = options.cached_content
         self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
+        self._uploads: MediaUploads | None = None
+        if options.upload_media_from is not None:
+            self._uploads = client.open_uploads(options.upload_media_from)
         self._unnamed_calls: set[str] = set()
         self._told_ignored: set[str] = set()
 
@@ -315,8 +333,10 @@ class GoogleExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._encoded_turns.extend(history)
         notice = choose_notice(sink, self.notices)
+        if self._uploads is not None and await self._uploads.prepare(history, notice):
+            self._encoded_turns.extend(())
+        self._encoded_turns.extend(history)
         self._report_ignored(schema, notice)
         body = self._request_body(tools, schema)
         offered = bool(self._prefix.tools)
@@ -427,7 +447,7 @@ class GoogleExchange:
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
             if message.media:
-                return "user", _encode_content(message.text, message.media)
+                return "user", self._encode_content(message.text, message.media)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             return "user", self._encode_result(message)
@@ -451,7 +471,7 @@ class GoogleExchange:
         response = f'{{"{kind}":{quote(message.text)}}}'
         inside = beside = ""
         if message.media:
-            media = _encode_content("", message.media)
+            media = self._encode_content("", message.media)
             # Models before Gemini 3 read media only beside a response.
             has_text = '{"text"' in media
             if self._client.is_newer and not has_text:
@@ -460,6 +480,12 @@ class GoogleExchange:
                 beside = f",{media}"
         fields = f'{id}"name":{name},"response":{response}{inside}'
         return f'{{"functionResponse":{{{fields}}}}}{beside}'
+
+    def _encode_content(self, text: str, media: Sequence[MediaReference]) -> str:
+        from ferrule.models.media import encode_content
+
+        find_file = None if self._uploads is None else self._uploads.find_file
+        return ",".join(encode_content("generateContent", text, media, _encode_text, find_file))
 
     def _encode_assistant(self, message: core.AssistantMessage) -> str:
         parts = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
@@ -472,12 +498,6 @@ class GoogleExchange:
             fields = f'"id":{quote(call.id)},"name":{name},"args":{arguments}'
             parts.append(f'{{"functionCall":{{{fields}}}{signature}}}')
         return ",".join(parts)
-
-
-def _encode_content(text: str, media: Sequence[MediaReference]) -> str:
-    from ferrule.models.media import encode_content
-
-    return ",".join(encode_content("generateContent", text, media, _encode_text))
 
 
 def _find_key() -> str:
