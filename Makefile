@@ -219,7 +219,7 @@ axe: $(READY) ## axe-core, from npm, looks at every page of the console in Chrom
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)
 
-outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value; then with peers on one server (ARGS="--alone")
+outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value; then with peers on one server (ARGS="--alone", "--write")
 	PYTHONPATH=evals $(BIN)/python -m outputs $(ARGS)
 
 partial-values: $(READY) ## what partial values of an answer of 200 KB cost, beside one validation and beside Pydantic AI's

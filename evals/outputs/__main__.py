@@ -1,7 +1,7 @@
 """Print the tables: right ends of all output types, by manner and mode, streamed and not.
 
 The first is of a scripted model in this process. The second is of one server, which Ferrule, Pydantic
-AI and Instructor ask, each in an environment of its own.
+AI and Instructor ask, each in an environment of its own; `--write` puts it on its page.
 """
 
 from __future__ import annotations
@@ -9,28 +9,43 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import click
 
 from ferrule.models.output_modes import OUTPUT_MODES
 
 from .manners import MANNERS
-from .peers import compare
+from .peers import compare, describe_faults, format_table, is_all_right
 from .play import play
 from .types_asked import ASKED
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/typed-answers.md"
 
 
 @click.command()
 @click.option("--alone", is_flag=True, help="Without the peers: nothing is installed.")
 @click.option("--every", default=1, help="Each n-th case of the table with the peers.")
-def main(alone: bool, every: int) -> None:
+@click.option("--write", is_flag=True, help="Put the table with the peers on its page.")
+def main(alone: bool, every: int, write: bool) -> None:
     """Play every case. Exit with 1 if one of Ferrule's ended otherwise than it must."""
     is_right = play_all()
     if not alone:
-        table, ends = compare(every)
-        click.echo(f"\n{table}")
-        is_right = is_right and set(ends) == {"right"}
+        figures = compare(every)
+        table = format_table(figures)
+        click.echo(f"\n{table}\n\n{describe_faults(figures)}")
+        if write:
+            write_table(table)
+        is_right = is_right and is_all_right(figures["ferrule"])
     sys.exit(0 if is_right else 1)
+
+
+def write_table(table: str) -> None:
+    """Put the table between its marks on the page of typed answers."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin = text.index("-->\n", text.index("<!-- outputs:")) + len("-->\n")
+    end = text.index("<!-- end of outputs -->")
+    PAGE.write_text(f"{text[:begin]}\n{table}\n\n{text[end:]}", encoding="utf-8")
 
 
 def play_all() -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .manners import MANNERS
 from .server import ManneredServer
@@ -39,9 +40,9 @@ class Case(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How often each end came in each mode, and the seconds of all runs."""
+    """How often each end came in each mode, streamed or not, and the seconds of all runs."""
 
-    ends: Counter[tuple[str, str]]
+    ends: Counter[tuple[str, bool, str]]
     faults: Counter[str]
     seconds: float
 
@@ -81,7 +82,7 @@ async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figur
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=variables)
     assert process.stdin is not None
     assert process.stdout is not None
-    ends: Counter[tuple[str, str]] = Counter()
+    ends: Counter[tuple[str, bool, str]] = Counter()
     faults: Counter[str] = Counter()
     began = time.perf_counter()
     try:
@@ -92,7 +93,7 @@ async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figur
             if not line.startswith(b"@@"):
                 raise SystemExit(f"{name} ended at {case}: {line!r}")
             end = str(json.loads(line[2:])["end"])
-            ends[(case.mode, end)] += 1
+            ends[(case.mode, case.stream, end)] += 1
             if end not in ("right", "not taken"):
                 faults[f"{end}: {MANNERS[case.manner].name}"] += 1
     finally:
@@ -102,34 +103,49 @@ async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figur
 
 
 async def measure_all(pythons: dict[str, str], cases: list[Case]) -> dict[str, Figures]:
-    """Play all cases with all libraries, one library after the other."""
-    found: dict[str, Figures] = {}
-    for name, program in pythons.items():
-        async with ManneredServer() as server:
-            found[name] = await measure(name, program, server.url, cases)
-    return found
+    """Play all cases with all libraries, which take turns on as many cores as there are."""
+    async with ManneredServer() as server, asyncio.TaskGroup() as group:
+        tasks = {
+            name: group.create_task(measure(name, program, server.url, cases))
+            for name, program in pythons.items()
+        }
+    return {name: task.result() for name, task in tasks.items()}
 
 
 def format_table(figures: dict[str, Figures]) -> str:
-    """Return the table: how runs ended, by library and mode."""
-    lines = ["| library | mode | runs | " + " | ".join(ENDS) + " |"]
-    lines.append("|---|---|" + "--:|" * (len(ENDS) + 1))
+    """Return the table: how runs ended, by library and mode, streamed or not."""
+    lines = ["| library | mode | | runs | " + " | ".join(ENDS) + " |"]
+    lines.append("|---|---|---|" + "--:|" * (len(ENDS) + 1))
     for name, found in figures.items():
         for mode in MODES:
-            counts = [found.ends[(mode, end)] for end in ENDS]
-            cells = " | ".join(str(count) for count in counts)
-            lines.append(f"| {name} | {mode} | {sum(counts)} | {cells} |")
-    lines.append("")
+            for stream in (False, True):
+                counts = [found.ends[(mode, stream, end)] for end in ENDS]
+                cells = " | ".join(str(count) for count in counts)
+                how = "streamed" if stream else "whole"
+                lines.append(f"| {_label(name)} | {mode} | {how} | {sum(counts)} | {cells} |")
+    return "\n".join(lines)
+
+
+def _label(name: str) -> str:
+    """Return a library with the version that is asked, or "ferrule"."""
+    required = REQUIRES.get(name, (name,))[0]
+    return re.sub(r"-slim|\[\w+\]", "", required).replace("==", " ")
+
+
+def describe_faults(figures: dict[str, Figures]) -> str:
+    """Return a line for each library: its seconds, and what went wrong most often."""
+    lines: list[str] = []
     for name, found in figures.items():
         shown = ", ".join(f"{fault} {count}" for fault, count in found.faults.most_common(6))
         lines.append(f"{name}: {found.seconds:.0f} s; most often not right: {shown or 'nothing'}")
     return "\n".join(lines)
 
 
-def compare(every: int) -> tuple[str, dict[str, Any]]:
-    """Return the table of all libraries, and the ends of Ferrule by name."""
-    figures = asyncio.run(measure_all(find_pythons(), list(list_cases(every))))
-    ends: Counter[str] = Counter()
-    for (_, end), count in figures["ferrule"].ends.items():
-        ends[end] += count
-    return format_table(figures), dict(ends)
+def compare(every: int) -> dict[str, Figures]:
+    """Return the figures of all libraries."""
+    return asyncio.run(measure_all(find_pythons(), list(list_cases(every))))
+
+
+def is_all_right(figures: Figures) -> bool:
+    """Return whether every run ended as it must."""
+    return {end for _, _, end in figures.ends} == {"right"}

@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from outputs.manners import MANNERS
@@ -33,7 +33,11 @@ class NotTaken(Exception):
 class Library(Protocol):
     """A library that is compared."""
 
-    async def run(self, asked_type: Any, prompt: str, mode: str, *, stream: bool) -> Any:
+    def prepare(self, asked_type: Any, mode: str) -> Any:
+        """Return what runs of a type and a mode share. Raises NotTaken."""
+        ...
+
+    async def run(self, prepared: Any, prompt: str, *, stream: bool) -> Any:
         """Return the output of a run. Raises whatever the library raises, or NotTaken."""
         ...
 
@@ -50,11 +54,16 @@ class Ferrule:
         """Close the connections."""
         await self._model.close()
 
-    async def run(self, asked_type: Any, prompt: str, mode: str, *, stream: bool) -> Any:
-        from ferrule import Agent, PartialOutput, Storage
+    def prepare(self, asked_type: Any, mode: str) -> Any:
+        from ferrule import Agent, Storage
 
         options: Any = {"output_mode": mode, "storage": Storage(journal=":memory:")}
-        agent: Any = Agent(self._model, output_type=asked_type, output_retries=RETRIES, **options)
+        return Agent(self._model, output_type=asked_type, output_retries=RETRIES, **options)
+
+    async def run(self, prepared: Any, prompt: str, *, stream: bool) -> Any:
+        from ferrule import PartialOutput
+
+        agent = prepared
         if not stream:
             return (await agent.run(prompt)).output
         last: Any = None
@@ -83,7 +92,7 @@ class PydanticAI:
             "prompt": PromptedOutput,
         }
 
-    async def run(self, asked_type: Any, prompt: str, mode: str, *, stream: bool) -> Any:
+    def prepare(self, asked_type: Any, mode: str) -> Any:
         from pydantic_ai import Agent
 
         if mode not in self._modes:
@@ -93,17 +102,19 @@ class PydanticAI:
                 asked_type = self._of_schema(asked_type)
             kind = self._modes[mode](asked_type)
             retries: Any = {"output": RETRIES}
-            agent: Any = Agent(self._model, output_type=kind, retries=retries)
+            return Agent(self._model, output_type=kind, retries=retries)
         except Exception as error:
             raise NotTaken(str(error)) from error
+
+    async def run(self, prepared: Any, prompt: str, *, stream: bool) -> Any:
         if not stream:
-            return (await agent.run(prompt)).output
-        async with agent.run_stream(prompt) as result:
+            return (await prepared.run(prompt)).output
+        async with prepared.run_stream(prompt) as result:
             return await result.get_output()
 
 
 class Instructor:
-    """Instructor: JSON Schema, tools, and JSON in Markdown; whole answers only."""
+    """Instructor: JSON Schema, tools, and JSON in Markdown; streamed by `create_partial`."""
 
     def __init__(self, url: str) -> None:
         import instructor
@@ -116,23 +127,48 @@ class Instructor:
             name: instructor.from_openai(client, mode=mode) for name, mode in chosen.items()
         }
 
-    async def run(self, asked_type: Any, prompt: str, mode: str, *, stream: bool) -> Any:
+    def prepare(self, asked_type: Any, mode: str) -> Any:
         from typing import Union
 
-        if mode not in self._clients or stream or isinstance(asked_type, dict):
+        if mode not in self._clients or isinstance(asked_type, dict):
             raise NotTaken(mode)
         if isinstance(asked_type, list):
             asked_type = Union[tuple(asked_type)]  # noqa: UP007  made when it runs
+        return asked_type, self._clients[mode].chat.completions
+
+    async def run(self, prepared: Any, prompt: str, *, stream: bool) -> Any:
+        asked_type, completions = prepared
+        asked: dict[str, Any] = {
+            "model": "gpt-4o",
+            "response_model": asked_type,
+            "max_retries": RETRIES + 1,
+            "messages": [{"role": "user", "content": prompt}],
+        }
         try:
-            return await self._clients[mode].chat.completions.create(
-                model="gpt-4o",
-                response_model=asked_type,
-                max_retries=RETRIES + 1,
-                messages=[{"role": "user", "content": prompt}],
-            )
+            if not stream:
+                return await completions.create(**asked)
+            return await _take_last(completions.create_partial(**asked))
         except TypeError as error:
             # Raised before a request: "response_model must be a subclass of pydantic.BaseModel".
             raise NotTaken(str(error)) from error
+        except AttributeError as error:
+            # The same for what is to be streamed and is no model.
+            if "model_fields" not in str(error):
+                raise
+            raise NotTaken(str(error)) from error
+
+
+async def _take_last(values: AsyncIterator[Any]) -> Any:
+    """Return the last of the values that arrive: the whole one. Raises ValueError if none does."""
+    last: Any = _NOTHING
+    async for value in values:
+        last = value
+    if last is _NOTHING:
+        raise ValueError("no value arrived")
+    return last
+
+
+_NOTHING = object()
 
 
 LIBRARIES: dict[str, Callable[[str], Library]] = {
@@ -165,15 +201,35 @@ def judge(output: Any, number: int, manner: int) -> str:
     return "right" if MANNERS[manner].end == "value" else "value"
 
 
-async def play(library: Library, run: dict[str, Any], mark: str) -> str:
+class Prepared:
+    """What the runs of each type and mode share, made when the first of them begins."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._made: dict[tuple[int, str], Any] = {}
+
+    def find(self, number: int, mode: str) -> Any:
+        """Return what runs share. Raises NotTaken."""
+        if (number, mode) not in self._made:
+            try:
+                made = self.library.prepare(ASKED[number].type, mode)
+            except NotTaken as refusal:
+                made = refusal
+            self._made[(number, mode)] = made
+        found = self._made[(number, mode)]
+        if isinstance(found, NotTaken):
+            raise found
+        return found
+
+
+async def play(prepared: Prepared, run: dict[str, Any], mark: str) -> str:
     """Return how a run ended."""
     number, manner = run["type"], run["manner"]
     prompt = f"go [[run={mark};type={number};manner={manner};mode={run['mode']}]]"
     try:
         async with asyncio.timeout(60):
-            output = await library.run(
-                ASKED[number].type, prompt, run["mode"], stream=run["stream"]
-            )
+            shared = prepared.find(number, run["mode"])
+            output = await prepared.library.run(shared, prompt, stream=run["stream"])
     except NotTaken:
         return "not taken"
     except Exception as error:  # noqa: BLE001  boundary: whatever a library raises ends its run
@@ -191,12 +247,12 @@ async def main(name: str, url: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")
     logging.disable()
-    library = LIBRARIES[name](url)
+    prepared = Prepared(LIBRARIES[name](url))
     count = 0
     while line := await asyncio.to_thread(sys.stdin.readline):
         run = json.loads(line)
         count += 1
-        end = await play(library, run, f"{name}-{count}")
+        end = await play(prepared, run, f"{name}-{count}")
         report.write("@@" + json.dumps({"end": end}) + "\n")
         report.flush()
 

@@ -8,7 +8,7 @@ from outputs.peers import Case
 from outputs.play import play
 from outputs.server import ManneredServer
 from outputs.types_asked import ASKED
-from outputs.worker import Ferrule
+from outputs.worker import Ferrule, Prepared
 from outputs.worker import play as play_over_socket
 
 from ferrule.models.output_modes import OUTPUT_MODES
@@ -31,10 +31,11 @@ async def test_no_manner_of_a_model_on_a_server_leads_to_a_wrong_value() -> None
     modes = ("schema", "tool", "prompt", "grammar")
     async with ManneredServer() as server:
         library = Ferrule(server.url)
+        prepared = Prepared(library)
         for manner in range(len(MANNERS)):
             for number in range(manner % 5, len(ASKED), 5):
                 place = manner + number
                 case = Case(number, manner, modes[place % 4], stream=bool(place // 4 % 2))
-                end = await play_over_socket(library, case._asdict(), f"{manner}-{number}")
+                end = await play_over_socket(prepared, case._asdict(), f"{manner}-{number}")
                 assert end == "right", case
         await library.close()

@@ -366,7 +366,7 @@ def test_thinking_of_an_unknown_maker_is_refused_and_other_settings_have_their_n
     options = ModelOptions(0.5, 9, top_p=0.25, stop=("END",), service_tier="flex")
     options = replace(options, extra={"requestMetadata": {"team": "a"}})
     schema = {"type": "object"}
-    _, [request], _ = ask(says("{}"), options=options, schema=schema)
+    _, [request], _ = ask(says("{}"), model=OTHER, options=options, schema=schema)
     inference = {"temperature": 0.5, "maxTokens": 9, "topP": 0.25, "stopSequences": ["END"]}
     assert request["inferenceConfig"] == inference
     assert (request["serviceTier"], request["requestMetadata"]) == ({"type": "flex"}, {"team": "a"})

@@ -411,7 +411,6 @@ def test_a_model_that_may_not_call_keeps_its_tools_and_is_told() -> None:
         (NEWER, "max", {"includeThoughts": True, "thinkingLevel": "XHIGH"}),
         (OLDER, False, {"thinkingBudget": 0}),
         (OLDER, "low", {"includeThoughts": True, "thinkingBudget": 2_048}),
-        (OLDER, "odd", {"includeThoughts": True, "thinkingBudget": -1}),
     ],
 )
 def test_thinking_is_set_as_each_generation_spells_it(

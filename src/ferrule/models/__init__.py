@@ -4,8 +4,8 @@ Tool modes and dialects are here too. Nothing in this package knows how a tool i
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `key_check`,
-`leak_check`, `media_encoding`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`,
-`registry`, `request_encoding`, `scripted`, `untrusted_text`.
+`leak_check`, `media_encoding`, `media_uploads`, `output_modes`, `prices`, `provider_errors`,
+`reasoning_models`, `refused_options`, `registry`, `request_encoding`, `scripted`, `untrusted_text`.
 """
 
 from __future__ import annotations

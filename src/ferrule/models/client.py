@@ -117,6 +117,8 @@ class ModelOptions:
         logit_bias: What is added to the odds of tokens, by their numbers in the model's vocabulary.
         service_tier: How urgent requests are, in the provider's words (`flex`, `priority`).
         cache_key: Leads requests that start alike to the same prompt cache.
+        upload_media_from: The bytes from which a picture, sound or document is uploaded once and
+            named by its id, where the provider keeps files; None: all are in each request.
     """
 
     temperature: float | None = None
@@ -137,6 +139,7 @@ class ModelOptions:
     logit_bias: Mapping[str, float] = field(default_factory=dict[str, float])
     service_tier: str = ""
     cache_key: str = ""
+    upload_media_from: int | None = None
 
 
 class Sink(Protocol):

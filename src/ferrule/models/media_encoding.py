@@ -21,7 +21,7 @@ from json.encoder import encode_basestring as quote
 from typing import Literal
 
 from ferrule.core.errors import ProviderError
-from ferrule.core.media import LoadedMedia, MediaReference, split_content
+from ferrule.core.media import LoadedMedia, MediaKind, MediaReference, split_content
 from ferrule.core.value_class import frozen
 
 from .untrusted_text import escape_untrusted
@@ -47,6 +47,10 @@ class _Support:
 
     mimes: dict[str, int]
     max_side: int = 0
+    uploaded: tuple[MediaKind, ...] = ()
+    """The kinds that it names by the id of a file that was uploaded."""
+    unbounded: tuple[MediaKind, ...] = ()
+    """The kinds of which a file may be as large as a session takes it."""
 
 
 def _limits(mimes: Sequence[str], size: int) -> dict[str, int]:
@@ -54,14 +58,24 @@ def _limits(mimes: Sequence[str], size: int) -> dict[str, int]:
 
 
 _SUPPORT: dict[Protocol, _Support] = {
-    "chat completions": _Support(_limits((*_PICTURES, "audio/wav", "audio/mpeg", _PDF), 32 * _MIB)),
-    "Responses": _Support(_limits((*_PICTURES, _PDF, *_OFFICE_FORMATS), 32 * _MIB)),
+    "chat completions": _Support(
+        _limits((*_PICTURES, "audio/wav", "audio/mpeg", _PDF), 32 * _MIB),
+        uploaded=("document",),
+    ),
+    "Responses": _Support(
+        _limits((*_PICTURES, _PDF, *_OFFICE_FORMATS), 32 * _MIB), uploaded=("image", "document")
+    ),
     "Messages": _Support(
-        _limits(_PICTURES, 5 * _MIB * 3 // 4) | _limits((_PDF,), 24_000_000), 8000
+        _limits(_PICTURES, 5 * _MIB * 3 // 4) | _limits((_PDF,), 24_000_000),
+        8000,
+        uploaded=("image", "document"),
+        unbounded=("document",),
     ),
     "generateContent": _Support(
         _limits(_PICTURES[:3], 7_000_000)
-        | _limits(("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", _PDF), 32 * _MIB)
+        | _limits(("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", _PDF), 32 * _MIB),
+        uploaded=("image", "audio", "document"),
+        unbounded=("image", "audio", "document"),
     ),
     "Converse": _Support(
         _limits(_PICTURES, 3_750_000)
@@ -79,6 +93,7 @@ def encode_content(
     text: str,
     media: Sequence[MediaReference],
     encode_text: Callable[[str], str],
+    find_file: Callable[[MediaReference], str] | None = None,
 ) -> list[str]:
     """Return the content of a message as JSON blocks of a protocol, in order.
 
@@ -87,6 +102,7 @@ def encode_content(
         text: The message's text.
         media: The message's media.
         encode_text: Writes a text as a block.
+        find_file: Returns the id of a medium that was uploaded (`media_uploads`), or "".
 
     Raises:
         ProviderError: The protocol does not take a medium (`media_unsupported`), or not one of
@@ -97,9 +113,25 @@ def encode_content(
         if isinstance(part, str):
             blocks.append(encode_text(part))
             continue
+        file = find_file(part) if find_file is not None else ""
+        if file:
+            blocks.append(_FILE_ENCODERS[protocol](part, file))
+            continue
         text = _find_text(part) or _explain_unshown(protocol, part)
         blocks.append(encode_text(text) if text else _ENCODERS[protocol](part))
     return blocks
+
+
+def can_upload(protocol: Protocol, one: MediaReference) -> bool:
+    """Return whether a protocol names a medium like this by the id of a file."""
+    support = _SUPPORT[protocol]
+    if one.media_kind not in support.uploaded or one.mime not in support.mimes:
+        return False
+    try:
+        _check_side(protocol, one)
+    except ProviderError:
+        return False
+    return one.media_kind in support.unbounded or one.size <= support.mimes[one.mime]
 
 
 def _find_text(one: MediaReference) -> str:
@@ -162,6 +194,11 @@ def check_media(protocol: Protocol, one: MediaReference) -> None:
             code="media_too_large",
             hint="scale it down, or give a part of it",
         )
+    _check_side(protocol, one)
+
+
+def _check_side(protocol: Protocol, one: MediaReference) -> None:
+    support = _SUPPORT[protocol]
     if support.max_side and max(one.width, one.height) > support.max_side:
         raise ProviderError(
             f"{one.describe()} cannot be sent: the most that {protocol} takes is "
@@ -265,4 +302,34 @@ _ENCODERS: dict[Protocol, Callable[[MediaReference], str]] = {
     "generateContent": _encode_inline,
     "Converse": _encode_converse,
     "Cohere": _encode_cohere,
+}
+
+
+def _name_chat_file(one: MediaReference, file: str) -> str:
+    return f'{{"type":"file","file":{{"file_id":{quote(file)}}}}}'
+
+
+def _name_responses_file(one: MediaReference, file: str) -> str:
+    if one.media_kind == "image":
+        return f'{{"type":"input_image","detail":"auto","file_id":{quote(file)}}}'
+    return f'{{"type":"input_file","file_id":{quote(file)}}}'
+
+
+def _name_messages_file(one: MediaReference, file: str) -> str:
+    source = f'{{"type":"file","file_id":{quote(file)}}}'
+    if one.media_kind == "image":
+        return f'{{"type":"image","source":{source}}}'
+    title = f',"title":{quote(one.name)}' if one.name else ""
+    return f'{{"type":"document","source":{source}{title}}}'
+
+
+def _name_google_file(one: MediaReference, file: str) -> str:
+    return f'{{"fileData":{{"mimeType":"{one.mime}","fileUri":{quote(file)}}}}}'
+
+
+_FILE_ENCODERS: dict[Protocol, Callable[[MediaReference, str], str]] = {
+    "chat completions": _name_chat_file,
+    "Responses": _name_responses_file,
+    "Messages": _name_messages_file,
+    "generateContent": _name_google_file,
 }

@@ -12,10 +12,12 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 
 from .client import Exchange, ModelClient, ModelOptions, ToolModeOpener, ToolSpec
+from .refused_options import ModelMaker, find_refused_options
 
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
 OPENAI_OPTIONS = CHAT_OPTIONS | {"thinking", "logit_bias", "service_tier", "cache_key"}
+UPLOADS = frozenset({"upload_media_from"})
 LLAMA_OPTIONS = CHAT_OPTIONS | {"top_k", "logit_bias"}
 """What llama.cpp, vLLM and their like add to chat completions."""
 
@@ -58,6 +60,8 @@ class Provider:
         replay_reasoning: Whether reasoning is sent back with the calls that followed from it.
         differences: How this server differs from others that speak chat completions
             (`openai.differences.ChatDifferences`).
+        model_maker: Who made its models, if their names tell which options they refuse
+            (`refused_options`).
         remark: What people should know of it.
         also_called: Other names that people try.
     """
@@ -85,6 +89,7 @@ class Provider:
     default_model: str = ""
     replay_reasoning: bool = False
     differences: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_maker: ModelMaker = ""
     remark: str = ""
     also_called: tuple[str, ...] = ()
 
@@ -137,19 +142,20 @@ PROVIDERS: dict[str, Provider] = {
     "openai": Provider(
         "ferrule.models.openai.chat:OpenAIChat",
         "openai:MODEL",
-        OPENAI_OPTIONS,
+        OPENAI_OPTIONS | UPLOADS,
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         usual_address="https://api.openai.com",
         protocol="chat completions",
         key_path="/models",
         default_model="openai:gpt-5.5",
+        model_maker="OpenAI",
         also_called=("gpt", "chatgpt", "oai"),
     ),
     "openai-responses": Provider(
         "ferrule.models.openai.responses:OpenAIResponses",
         "openai-responses:MODEL",
-        BASIC_OPTIONS | {"top_p", "thinking", "service_tier", "cache_key"},
+        BASIC_OPTIONS | UPLOADS | {"top_p", "thinking", "service_tier", "cache_key"},
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         usual_address="https://api.openai.com",
@@ -158,12 +164,13 @@ PROVIDERS: dict[str, Provider] = {
         price_name="openai",
         protocol="Responses",
         key_path="/models",
+        model_maker="OpenAI",
         also_called=("responses",),
     ),
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
         "anthropic:MODEL",
-        BASIC_OPTIONS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
+        BASIC_OPTIONS | UPLOADS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
         usual_address="https://api.anthropic.com",
@@ -171,12 +178,13 @@ PROVIDERS: dict[str, Provider] = {
         protocol="Messages",
         key_path="/v1/models",
         default_model="anthropic:claude-sonnet-5",
+        model_maker="Anthropic",
         also_called=("claude",),
     ),
     "google": Provider(
         "ferrule.models.google.client:Google",
         "google:gemini-3.8-flash",
-        CHAT_OPTIONS | {"thinking", "top_k", "service_tier", "cached_content"},
+        CHAT_OPTIONS | UPLOADS | {"thinking", "top_k", "service_tier", "cached_content"},
         key_variable="GEMINI_API_KEY",
         address_variable="GOOGLE_GEMINI_BASE_URL",
         usual_address="https://generativelanguage.googleapis.com",
@@ -209,6 +217,7 @@ PROVIDERS: dict[str, Provider] = {
         price_name="aws",
         protocol="Converse",
         remark="credentials of AWS, or a key in `AWS_BEARER_TOKEN_BEDROCK`; `AWS_REGION`",
+        model_maker="Anthropic",
         also_called=("aws", "amazon", "amazon-bedrock", "aws-bedrock"),
     ),
     "cohere": Provider(
@@ -633,12 +642,14 @@ def check_options(model: str, options: ModelOptions) -> None:
         options: Its options.
 
     Raises:
-        ConfigError: One of them is not among the options of the provider's API.
+        ConfigError: One of them is not among the options of the provider's API, or the model is
+            known to refuse it.
     """
     row = find_provider(model)
     if row is None:
         return
-    unknown = [name for name in list_set_options(options) if name not in row.options]
+    names = list_set_options(options)
+    unknown = [name for name in names if name not in row.options]
     if unknown:
         named = ", ".join(f"`{name}`" for name in unknown)
         known = ", ".join(f"`{name}`" for name in sorted(row.options))
@@ -647,4 +658,12 @@ def check_options(model: str, options: ModelOptions) -> None:
             code="model_options",
             hint=f"leave it out for this model; it takes {known}, and what only its provider "
             "knows in `extra`",
+        )
+    refused, reason = find_refused_options(row.model_maker, model, options, names)
+    if refused:
+        named = ", ".join(f"`{name}`" for name in refused)
+        raise ConfigError(
+            f"`{model}` cannot be given {named}: {reason}",
+            code="model_options",
+            hint="leave it out for this model; `extra` sends it all the same",
         )

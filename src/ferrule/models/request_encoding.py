@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
+from ferrule.core.errors import ConfigError
 from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -235,6 +236,21 @@ def name_options(options: ModelOptions, names: Mapping[str, str]) -> dict[str, A
     """
     values = {name: getattr(options, field) for field, name in names.items()}
     return {name: value for name, value in values.items() if value not in (None, "", (), {})}
+
+
+def find_thinking_budget(model: str, level: str, budgets: Mapping[str, int]) -> int:
+    """Return the tokens that a level of thinking stands for.
+
+    Raises:
+        ConfigError: None of that name is known.
+    """
+    if level not in budgets:
+        raise ConfigError(
+            f"`{model}` cannot be given `thinking` = {level!r}: no number of tokens",
+            code="model_options",
+            hint=f"use one of {', '.join(budgets)}, True or False",
+        )
+    return budgets[level]
 
 
 def encode_json_bytes(value: object) -> bytes:

@@ -54,7 +54,9 @@ OPTIONS: dict[str, Any] = {
     "cache_key": "key-97",
     "cached_content": "cachedContents/97",
 }
-"""Options with values that stand nowhere else in a request."""
+"""Options with values that stand nowhere else in a request; `upload_media_from` changes none of
+these requests.
+"""
 HELLO: tuple[Message, ...] = (UserMessage("Was ist 1+2? ☃ 🙂"),)
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core import messages as core
 from ferrule.core.calls import encode_json
@@ -48,6 +48,7 @@ from ferrule.models.request_encoding import (
     describe_tool,
     encode_json_bytes,
     encode_utf8,
+    find_thinking_budget,
     name_options,
     parse_object,
     warn_of_truncation,
@@ -55,6 +56,9 @@ from ferrule.models.request_encoding import (
 )
 
 from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
+
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -73,6 +77,8 @@ _HAS_THINKING_BUDGET = re.compile(
 )
 """Models that think within a number of tokens; later ones decide by themselves (`adaptive`)."""
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
+_THINKS_BETWEEN_TOOLS = re.compile(r"(.*[./])?claude-sonnet-5-5")
+"""Models that are kept from thinking by a word of their own: `disabled` is refused."""
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -81,6 +87,7 @@ _OPTION_NAMES = {
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
+_FILES_BETA = "files-api-2025-04-14"
 _INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 LOOKBACK = 18
 """Blocks among which the API certainly looks for what it has cached; it says 20."""
@@ -140,6 +147,7 @@ class Anthropic:
         self.headers |= headers or {}
         self.transport = transport or Transport()
         self._owns_transport = transport is None
+        self._files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -174,6 +182,17 @@ class Anthropic:
             # Only a tuple is remembered: a list could be changed later.
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
+
+    def open_uploads(self, least: int) -> MediaUploads:
+        """Return what uploads the media of a conversation that have so many bytes."""
+        # Imported here: most conversations upload nothing.
+        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+
+        from .files import upload_file
+
+        if self._files is None:
+            self._files = UploadedFiles(partial(upload_file, self))
+        return MediaUploads(self._files, "Messages", least)
 
     async def close(self) -> None:
         if self._owns_transport:
@@ -253,6 +272,11 @@ class AnthropicExchange:
         if client.cache:
             self._request_head += encode_utf8(_cache_mark(client.cache))
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
+        self._headers: Mapping[str, str] = client.headers
+        self._uploads: MediaUploads | None = None
+        if options.upload_media_from is not None:
+            self._uploads = client.open_uploads(options.upload_media_from)
+            self._headers = add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()
         self._cached_until = 0
@@ -267,13 +291,15 @@ class AnthropicExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
+        notice = choose_notice(sink, self.notices)
+        if self._uploads is not None and await self._uploads.prepare(history, notice):
+            self._encoded_messages.extend(())
         known = len(self._encoded_messages.json)
         self._encoded_messages.extend(history)
         if len(self._encoded_messages.json) < known:
             # Another conversation: it has another end.
             self._cached_until = 0
         self._is_far = _count_blocks(history[self._cached_messages :]) > LOOKBACK
-        notice = choose_notice(sink, self.notices)
         message = MessageBuilder(AnswerBuilder.for_sink(sink))
         head = self._request_start(tools, schema, streamed=sink is not None)
         for _ in range(MAX_PAUSES):
@@ -349,7 +375,7 @@ class AnthropicExchange:
         timeout = self._options.timeout
         await send_request(
             client.transport,
-            ModelRequest(self._url, body, client.headers, timeout, streamed=sink is not None),
+            ModelRequest(self._url, body, self._headers, timeout, streamed=sink is not None),
             make_error=partial(error_from_response, client.model, tools=offered),
             parse_whole=lambda body: parse_answer(message, body, client.model, tools=offered),
             open_parser=lambda: MessageStreamParser(message, client.model, tools=offered),
@@ -360,7 +386,7 @@ class AnthropicExchange:
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
             if message.media:
-                return "user", _encode_content(message)
+                return "user", self._encode_content(message)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             id = (
@@ -368,7 +394,7 @@ class AnthropicExchange:
                 if message.call_id in self._replayed_calls
                 else _encode_id(message.call_id)
             )
-            content = f"[{_encode_content(message)}]" if message.media else quote(message.text)
+            content = f"[{self._encode_content(message)}]" if message.media else quote(message.text)
             failed = "" if message.success else ',"is_error":true'
             fields = f'"tool_use_id":{quote(id)},"content":{content}{failed}'
             return "user", f'{{"type":"tool_result",{fields}}}'
@@ -379,6 +405,14 @@ class AnthropicExchange:
         if "container" in kept:
             self._container = str(json.loads(kept["container"]))
         return "assistant", kept["content"].strip()[1:-1]
+
+    def _encode_content(self, message: core.UserMessage | core.ToolMessage) -> str:
+        from ferrule.models.media_encoding import encode_content
+
+        find_file = None if self._uploads is None else self._uploads.find_file
+        return ",".join(
+            encode_content("Messages", message.text, message.media, _encode_text, find_file)
+        )
 
     def _encode_assistant(self, message: core.AssistantMessage) -> str:
         blocks = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
@@ -391,10 +425,10 @@ class AnthropicExchange:
         return ",".join(blocks)
 
 
-def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
-    from ferrule.models.media_encoding import encode_content
-
-    return ",".join(encode_content("Messages", message.text, message.media, _encode_text))
+def add_files_beta(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request that uploads a file, or may name one."""
+    betas = headers.get("anthropic-beta", "")
+    return {**headers, "anthropic-beta": f"{betas},{_FILES_BETA}" if betas else _FILES_BETA}
 
 
 def _count_blocks(messages: Sequence[core.Message]) -> int:
@@ -470,14 +504,19 @@ def thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) ->
         model: Its name at Anthropic.
         wanted: A level, whether it thinks at all, or None for its default.
         max_tokens: Most tokens of the answer, thoughts included.
+
+    Raises:
+        ConfigError: The model thinks within a number of tokens, and no level of that name is known.
     """
     if wanted is None:
         return {}
     if wanted is False:
-        return {"thinking": {"type": "disabled"}}
+        off = "between_tools" if _THINKS_BETWEEN_TOOLS.match(model) else "disabled"
+        return {"thinking": {"type": off}}
     level = wanted if isinstance(wanted, str) else "medium"
     if _HAS_THINKING_BUDGET.match(model):
-        budget = max(1024, min(_THINKING_BUDGETS.get(level, 8_192), max_tokens - 1024))
+        budget = find_thinking_budget(model, level, _THINKING_BUDGETS)
+        budget = max(1024, min(budget, max_tokens - 1024))
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     adaptive: dict[str, Any] = {"thinking": {"type": "adaptive"}}
     if isinstance(wanted, str):

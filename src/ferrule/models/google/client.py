@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote as quote_path
 
 from ferrule.core import messages as core
@@ -44,6 +44,7 @@ from ferrule.models.request_encoding import (
     describe_tool,
     encode_json_bytes,
     encode_utf8,
+    find_thinking_budget,
     name_options,
     parse_object,
     warn_of_truncation,
@@ -60,6 +61,9 @@ from .addresses import (
 )
 from .answers import ContentBuilder, ResponseStreamParser, parse_answer
 from .schemas import describe_ignored
+
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -128,6 +132,7 @@ class Google:
         self.transport = transport or Transport()
         self._owns_transport = transport is None
         self._tokens = tokens
+        self._files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -219,6 +224,17 @@ class Google:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return GoogleExchange(self, prefix, options)
 
+    def open_uploads(self, least: int) -> MediaUploads:
+        """Return what uploads the media of a conversation that have so many bytes."""
+        # Imported here: most conversations upload nothing.
+        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+
+        from .files import upload_file
+
+        if self._files is None:
+            self._files = UploadedFiles(partial(upload_file, self))
+        return MediaUploads(self._files, "generateContent", least)
+
     async def close(self) -> None:
         if self._owns_transport:
             await self.transport.close()
@@ -301,8 +317,11 @@ class GoogleExchange:
         self._prefix = prefix
         self._timeout = options.timeout
         self._cached_content = options.cached_content
-        self._generation, self._settings = _request_settings(client.is_newer, options)
+        self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
+        self._uploads: MediaUploads | None = None
+        if options.upload_media_from is not None:
+            self._uploads = client.open_uploads(options.upload_media_from)
         self._unnamed_calls: set[str] = set()
         self._told_ignored: set[str] = set()
 
@@ -314,8 +333,10 @@ class GoogleExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._encoded_turns.extend(history)
         notice = choose_notice(sink, self.notices)
+        if self._uploads is not None and await self._uploads.prepare(history, notice):
+            self._encoded_turns.extend(())
+        self._encoded_turns.extend(history)
         self._report_ignored(schema, notice)
         body = self._request_body(tools, schema)
         offered = bool(self._prefix.tools)
@@ -426,7 +447,7 @@ class GoogleExchange:
     def _encode_message(self, message: core.Message) -> tuple[str, str]:
         if isinstance(message, core.UserMessage):
             if message.media:
-                return "user", _encode_content(message.text, message.media)
+                return "user", self._encode_content(message.text, message.media)
             return "user", _encode_text(message.text)
         if isinstance(message, core.ToolMessage):
             return "user", self._encode_result(message)
@@ -450,7 +471,7 @@ class GoogleExchange:
         response = f'{{"{kind}":{quote(message.text)}}}'
         inside = beside = ""
         if message.media:
-            media = _encode_content("", message.media)
+            media = self._encode_content("", message.media)
             # Models before Gemini 3 read media only beside a response.
             has_text = '{"text"' in media
             if self._client.is_newer and not has_text:
@@ -459,6 +480,12 @@ class GoogleExchange:
                 beside = f",{media}"
         fields = f'{id}"name":{name},"response":{response}{inside}'
         return f'{{"functionResponse":{{{fields}}}}}{beside}'
+
+    def _encode_content(self, text: str, media: Sequence[MediaReference]) -> str:
+        from ferrule.models.media_encoding import encode_content
+
+        find_file = None if self._uploads is None else self._uploads.find_file
+        return ",".join(encode_content("generateContent", text, media, _encode_text, find_file))
 
     def _encode_assistant(self, message: core.AssistantMessage) -> str:
         parts = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
@@ -471,12 +498,6 @@ class GoogleExchange:
             fields = f'"id":{quote(call.id)},"name":{name},"args":{arguments}'
             parts.append(f'{{"functionCall":{{{fields}}}{signature}}}')
         return ",".join(parts)
-
-
-def _encode_content(text: str, media: Sequence[MediaReference]) -> str:
-    from ferrule.models.media_encoding import encode_content
-
-    return ",".join(encode_content("generateContent", text, media, _encode_text))
 
 
 def _find_key() -> str:
@@ -512,12 +533,12 @@ def _encode_tool(tool: ToolSpec) -> str:
 
 
 def _request_settings(
-    is_newer: bool, options: ModelOptions
+    client: Google, options: ModelOptions
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the model options as `generationConfig`, and the other members of the request."""
     generation = name_options(options, _OPTION_NAMES)
     if options.thinking is not None:
-        generation["thinkingConfig"] = _thinking_settings(is_newer, options.thinking)
+        generation["thinkingConfig"] = _thinking_settings(client, options.thinking)
     extra = name_options(options, {"service_tier": "serviceTier"}) | dict(options.extra)
     further = extra.pop("generationConfig", None)
     if isinstance(further, Mapping):
@@ -525,15 +546,22 @@ def _request_settings(
     return generation, extra
 
 
-def _thinking_settings(is_newer: bool, wanted: bool | str) -> dict[str, Any]:
-    """Return how much the model thinks. Newer models cannot be kept from it altogether."""
+def _thinking_settings(client: Google, wanted: bool | str) -> dict[str, Any]:
+    """Return how much the model thinks. Newer models cannot be kept from it altogether.
+
+    Raises:
+        ConfigError: It thinks within a number of tokens, and no level of that name is known.
+    """
+    is_newer = client.is_newer
     if wanted is False:
         return {"thinkingLevel": "MINIMAL"} if is_newer else {"thinkingBudget": 0}
     settings: dict[str, Any] = {"includeThoughts": True}
     if isinstance(wanted, str) and is_newer:
         settings["thinkingLevel"] = _THINKING_LEVELS.get(wanted, wanted.upper())
     elif isinstance(wanted, str):
-        settings["thinkingBudget"] = _THINKING_BUDGETS.get(wanted, -1)
+        settings["thinkingBudget"] = find_thinking_budget(
+            client.model_id, wanted, _THINKING_BUDGETS
+        )
     return settings
 
 

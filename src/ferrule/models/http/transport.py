@@ -185,6 +185,10 @@ class Transport:
         """Call `models.http.retry.retry` with this transport's waiting and random numbers."""
         return await retry(attempt, notice=notice, sleep=self._sleep, random_fraction=self._dice)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before a further request, as `retry` does."""
+        await self._sleep(seconds)
+
     async def close(self) -> None:
         """Close this loop's connections, including those in use. Safe to call twice."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)

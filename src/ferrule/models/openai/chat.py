@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
@@ -22,6 +23,10 @@ from ferrule.models.registry import check_options
 
 from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
 from .differences import ChatDifferences
+
+if TYPE_CHECKING:
+    from ferrule.models.media_encoding import Protocol as MediaProtocol
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -78,6 +83,7 @@ class OpenAIChat:
             transport = Transport()
         self.transport = transport
         self.replay_reasoning = replay_reasoning
+        self._files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._tools: EncodedTools | None = None
 
@@ -105,6 +111,17 @@ class OpenAIChat:
             # Only a tuple is remembered: a list could be changed later.
             self._tools = encoded if isinstance(tools, tuple) else None
         return ChatExchange(self, system, encoded, options)
+
+    def open_uploads(self, protocol: MediaProtocol, least: int) -> MediaUploads:
+        """Return what uploads the media of a conversation in a protocol that have so many bytes."""
+        # Imported here: most conversations upload nothing.
+        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+
+        from .files import upload_file
+
+        if self._files is None:
+            self._files = UploadedFiles(partial(upload_file, self))
+        return MediaUploads(self._files, protocol, least)
 
     async def close(self) -> None:
         if self._owns_transport:

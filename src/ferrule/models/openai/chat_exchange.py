@@ -7,14 +7,15 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
@@ -40,6 +41,10 @@ from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
 from .strict_schema import build_reply_format
 
+if TYPE_CHECKING:
+    from ferrule.models.media_encoding import Protocol as MediaProtocol
+    from ferrule.models.media_uploads import MediaUploads
+
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
 
@@ -57,6 +62,8 @@ class ChatServer(Protocol):
 
     @property
     def model(self) -> str: ...
+
+    def open_uploads(self, protocol: MediaProtocol, least: int) -> MediaUploads: ...
 
     async def list_models(self) -> list[dict[str, Any]]: ...
 
@@ -136,6 +143,9 @@ class ChatExchange:
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
         self._encoded_history = EncodedHistory(system, self._encode_message)
+        self._uploads: MediaUploads | None = None
+        if options.upload_media_from is not None:
+            self._uploads = client.open_uploads("chat completions", options.upload_media_from)
 
     async def ask(
         self,
@@ -145,6 +155,9 @@ class ChatExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
+        notice = choose_notice(sink, self.notices)
+        if self._uploads is not None and await self._uploads.prepare(history, notice):
+            self._encoded_history.extend(())
         self._encoded_history.extend(history)
         try:
             answer = await self._send(tools, schema, sink)
@@ -243,7 +256,8 @@ class ChatExchange:
         # of them.
         if isinstance(message, UserMessage):
             if message.media:
-                return encode_utf8(encode_chat_content(message))
+                find_file = None if self._uploads is None else self._uploads.find_file
+                return encode_utf8(encode_chat_content(message, find_file))
             return encode_utf8(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
             id = quote(self._call_id(message.call_id))
@@ -276,11 +290,15 @@ class ChatExchange:
         return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
 
 
-def encode_chat_content(message: UserMessage) -> str:
+def encode_chat_content(
+    message: UserMessage, find_file: Callable[[MediaReference], str] | None = None
+) -> str:
     """Return a user message with media as chat completions take it. Raises ProviderError."""
     from ferrule.models.media_encoding import encode_content
 
-    blocks = encode_content("chat completions", message.text, message.media, _encode_text_part)
+    blocks = encode_content(
+        "chat completions", message.text, message.media, _encode_text_part, find_file
+    )
     return f'{{"role":"user","content":[{",".join(blocks)}]}}'
 
 

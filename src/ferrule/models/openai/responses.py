@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
@@ -58,6 +58,9 @@ from .chat_exchange import reasoning_effort
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, build_reply_format, compile_strict
 from .tool_types import TOOL_TYPES, TYPED_CALLS, encode_typed_output
+
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -217,6 +220,9 @@ class ResponsesExchange:
         self._request_head = encode_json_bytes({**start, **settings})[:-1]
         self._weight = weigh_text(system) + tools.weight
         self._inputs = EncodedInputs(self._encode_message)
+        self._uploads: MediaUploads | None = None
+        if options.upload_media_from is not None:
+            self._uploads = client.open_uploads("Responses", options.upload_media_from)
         self._approvals: set[str] = set()
         self._callers: dict[str, tuple[str, str]] = {}
 
@@ -228,8 +234,10 @@ class ResponsesExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self._inputs.extend(history)
         notice = choose_notice(sink, self.notices)
+        if self._uploads is not None and await self._uploads.prepare(history, notice):
+            self._inputs.extend(())
+        self._inputs.extend(history)
         client = self._client
         output = OutputBuilder(AnswerBuilder.for_sink(sink))
         body = self._request_body(tools, schema, streamed=sink is not None)
@@ -281,7 +289,7 @@ class ResponsesExchange:
     def _encode_message(self, message: Message) -> tuple[str, bool]:
         if isinstance(message, UserMessage):
             if message.media:
-                content = _encode_content(message)
+                content = self._encode_content(message)
                 return f'{{"role":"user","content":{content}}}', False
             return f'{{"role":"user","content":{quote(message.text)}}}', False
         if isinstance(message, ToolMessage):
@@ -294,10 +302,22 @@ class ResponsesExchange:
             kind, caller = self._callers.get(message.call_id, ("function_call", ""))
             if kind in TYPED_CALLS:
                 return encode_typed_output(kind, message, caller)
-            output = _encode_content(message) if message.media else quote(message.text)
+            output = self._encode_content(message) if message.media else quote(message.text)
             return f'{{"type":"{kind}_output","call_id":{id},"output":{output}{caller}}}'
         approve = "true" if message.success else f'false,"reason":{quote(message.text)}'
         return f'{{"type":"mcp_approval_response","approval_request_id":{id},"approve":{approve}}}'
+
+    def _encode_content(self, message: UserMessage | ToolMessage) -> str:
+        from ferrule.models.media_encoding import encode_content
+
+        blocks = encode_content(
+            "Responses",
+            message.text,
+            message.media,
+            lambda text: f'{{"type":"input_text","text":{quote(text)}}}',
+            None if self._uploads is None else self._uploads.find_file,
+        )
+        return f"[{','.join(blocks)}]"
 
     def _encode_assistant(self, message: AssistantMessage) -> tuple[str, bool]:
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
@@ -319,18 +339,6 @@ class ResponsesExchange:
                 f'"arguments":{quote(arguments_as_object(call.arguments))}{namespace}}}'
             )
         return ",".join(items), False
-
-
-def _encode_content(message: UserMessage | ToolMessage) -> str:
-    from ferrule.models.media_encoding import encode_content
-
-    blocks = encode_content(
-        "Responses",
-        message.text,
-        message.media,
-        lambda text: f'{{"type":"input_text","text":{quote(text)}}}',
-    )
-    return f"[{','.join(blocks)}]"
 
 
 class EncodedInputs:

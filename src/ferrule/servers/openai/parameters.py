@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from ferrule.core.value_class import frozen
 from ferrule.models.client import ModelOptions
+from ferrule.models.refused_options import find_refused_options
 from ferrule.models.registry import BASIC_OPTIONS, find_provider
 
 from .errors import RequestRefused
@@ -84,7 +85,7 @@ class Sampling:
         """Apply these settings over the server owner's, whose limit on the answer's length stays.
 
         Raises:
-            Refused: the model's provider does not support one of them.
+            RequestRefused: The model or its provider does not take one of them.
         """
         provider = find_provider(model)
         supported = BASIC_OPTIONS if provider is None else provider.options
@@ -100,7 +101,17 @@ class Sampling:
             changed["thinking"] = _EFFORTS[changed["thinking"]]
         if "max_tokens" in changed and options.max_tokens is not None:
             changed["max_tokens"] = min(changed["max_tokens"], options.max_tokens)
-        return replace(options, **changed)
+        applied = replace(options, **changed)
+        maker = "" if provider is None else provider.model_maker
+        refused, reason = find_refused_options(maker, model, applied, list(changed))
+        if refused:
+            name = next(name for name in self.given if _OPTION_NAMES.get(name, name) == refused[0])
+            raise RequestRefused(
+                f"`{name}` cannot be set for `{model}`: {reason}",
+                param=name,
+                code="unsupported_parameter",
+            )
+        return applied
 
 
 def parse_sampling(fields: Mapping[str, Any]) -> Sampling:

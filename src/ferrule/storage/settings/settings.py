@@ -63,6 +63,7 @@ class ModelSettings:
     stop: tuple[str, ...] | None = None
     service_tier: str | None = None
     cache_key: str | None = None
+    upload_media_from: int | None = None
 
 
 OPTION_NAMES = frozenset(
@@ -80,6 +81,7 @@ OPTION_NAMES = frozenset(
         "stop",
         "service_tier",
         "cache_key",
+        "upload_media_from",
     }
 )
 """The settings of a model that `model_options` may set."""

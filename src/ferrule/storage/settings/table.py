@@ -1046,6 +1046,12 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         short="Leads requests that start alike to the same prompt cache.",
     ),
     Setting(
+        key="upload_media_from",
+        kind="integer",
+        minimum=0,
+        short="Bytes from which a medium is uploaded once and named by its id, not sent each turn.",
+    ),
+    Setting(
         key="seed",
         kind="integer",
         short="For reproducible answers, if the provider supports it.",

@@ -191,6 +191,18 @@ def test_what_a_provider_cannot_be_told_is_refused_for_its_models() -> None:
     assert raised.value.param == "seed"
 
 
+@pytest.mark.proves("serve.openai.parameters")
+@pytest.mark.parametrize(("field", "value"), [("temperature", 0.0), ("reasoning_effort", "none")])
+def test_what_a_model_is_known_to_refuse_is_refused_by_its_name_here(
+    field: str, value: object
+) -> None:
+    sampling = parse_sampling({field: value})
+    sampling.apply_to(ModelOptions(), "anthropic:claude-opus-4-6")
+    with pytest.raises(RequestRefused) as raised:
+        sampling.apply_to(ModelOptions(), "anthropic:claude-opus-5-5")
+    assert (raised.value.param, raised.value.code) == (field, "unsupported_parameter")
+
+
 @pytest.mark.proves("serve.openai.messages")
 def test_messages_become_instructions_and_a_history_in_the_order_of_the_calls() -> None:
     second = {**CALL, "id": "c2"}
