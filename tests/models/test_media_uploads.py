@@ -22,7 +22,6 @@ from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import ModelClient
 from ferrule.models.google.client import Google
 from ferrule.models.http.transport import Transport
-from ferrule.models.media_uploads import FILE_SECONDS
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.registry import check_options
@@ -181,7 +180,7 @@ async def upload_by_sdk(name: str, url: str) -> None:
         async with anthropic.AsyncAnthropic(base_url=url, api_key="k") as sdk:
             await sdk.beta.files.upload(
                 file=("paper.pdf", PDF, "application/pdf"),
-                expires_in_seconds=FILE_SECONDS,
+                expires_in_seconds=86_400,
                 betas=["files-api-2025-04-14"],
             )
     else:
@@ -191,7 +190,7 @@ async def upload_by_sdk(name: str, url: str) -> None:
             await sdk.files.create(
                 file=("paper.pdf", PDF, "application/pdf"),
                 purpose="user_data",
-                expires_after={"anchor": "created_at", "seconds": FILE_SECONDS},
+                expires_after={"anchor": "created_at", "seconds": 86_400},
             )
 
 
@@ -263,7 +262,7 @@ async def test_what_is_gone_soon_is_uploaded_again_and_the_conversation_names_th
         exchange = client.open("", [], ALL)
         asked: list[Message] = [UserMessage("?", (pdf(),))]
         await exchange.ask(asked)
-        time += FILE_SECONDS - 3_601
+        time += 86_400 - 3_601
         await exchange.ask(asked)
         assert len(server.uploads) == 1
         time += 2

@@ -24,6 +24,7 @@ from dataclasses import field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
+from ferrule.core.media import MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 
@@ -32,6 +33,9 @@ ToolModeOption = Literal["auto", "native", "constrained", "text", "commands"]
 
 OutputModeOption = Literal["auto", "schema", "tool", "grammar", "prompt"]
 """How a model is held to an output type (`models.output_modes`); `auto` chooses."""
+
+ModelMaker = Literal["", "Anthropic", "OpenAI"]
+"""Who made the models that a provider serves, if their names tell which options they refuse."""
 
 
 @frozen
@@ -200,6 +204,15 @@ class Exchange(Protocol):
                 answer in one piece.
         """
         ...
+
+
+class MediaFiles(Protocol):
+    """The media of one conversation that requests name by an id (`media_uploads.MediaUploads`)."""
+
+    async def prepare(
+        self, history: Sequence[Message], notice: Callable[[str, str], None]
+    ) -> bool: ...
+    def find_file(self, one: MediaReference) -> str: ...
 
 
 class ModelClient(Protocol):

@@ -14,14 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Literal
 
 from ferrule.core.value_class import frozen
 
-from .client import ModelOptions
-
-ModelMaker = Literal["", "Anthropic", "OpenAI"]
-"""Who made the models that a provider serves, if their names tell which options they refuse."""
+from .client import ModelMaker, ModelOptions
 
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 _OPENAI_SAMPLING = frozenset(

@@ -11,8 +11,7 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 
-from .client import Exchange, ModelClient, ModelOptions, ToolModeOpener, ToolSpec
-from .refused_options import ModelMaker, find_refused_options
+from .client import Exchange, ModelClient, ModelMaker, ModelOptions, ToolModeOpener, ToolSpec
 
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
@@ -659,6 +658,10 @@ def check_options(model: str, options: ModelOptions) -> None:
             hint=f"leave it out for this model; it takes {known}, and what only its provider "
             "knows in `extra`",
         )
+    if not names:
+        return
+    from .refused_options import find_refused_options
+
     refused, reason = find_refused_options(row.model_maker, model, options, names)
     if refused:
         named = ", ".join(f"`{name}`" for name in refused)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ferrule.toolkits.commands.capture import NotCaptured, finish_capture, plan_capture
@@ -148,6 +148,7 @@ def test_a_composed_pipeline_does_the_same_with_and_without_a_copy(shell: str, t
     text=st.text(st.sampled_from("ab |&;<>(){}$'\"`\\\n!#=-x[]*"), max_size=24),
     name=st.sampled_from(sorted(FILTERS)),
 )
+@example("cat <=``=", "wc")
 @settings(max_examples=300, deadline=None)
 def test_no_text_is_too_strange_and_what_is_captured_has_no_forbidden_sign(
     text: str, name: str

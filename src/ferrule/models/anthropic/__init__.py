@@ -1,4 +1,4 @@
 """Anthropic's Messages protocol, and every server that speaks it.
 
-Modules: `answers`, `client`.
+Modules: `answers`, `client`, `files`.
 """

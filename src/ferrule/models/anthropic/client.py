@@ -34,7 +34,14 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
+from ferrule.models.client import (
+    Capabilities,
+    MediaFiles,
+    ModelOptions,
+    Sink,
+    ToolSpec,
+    choose_notice,
+)
 from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import encode_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
@@ -58,7 +65,7 @@ from ferrule.models.request_encoding import (
 from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+    from ferrule.models.media_uploads import UploadedFiles
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -87,7 +94,6 @@ _OPTION_NAMES = {
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
-_FILES_BETA = "files-api-2025-04-14"
 _INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 LOOKBACK = 18
 """Blocks among which the API certainly looks for what it has cached; it says 20."""
@@ -183,7 +189,7 @@ class Anthropic:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
 
-    def open_uploads(self, least: int) -> MediaUploads:
+    def open_uploads(self, least: int) -> MediaFiles:
         """Return what uploads the media of a conversation that have so many bytes."""
         # Imported here: most conversations upload nothing.
         from ferrule.models.media_uploads import MediaUploads, UploadedFiles
@@ -273,9 +279,11 @@ class AnthropicExchange:
             self._request_head += encode_utf8(_cache_mark(client.cache))
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._headers: Mapping[str, str] = client.headers
-        self._uploads: MediaUploads | None = None
+        self._uploads: MediaFiles | None = None
         if options.upload_media_from is not None:
             self._uploads = client.open_uploads(options.upload_media_from)
+            from .files import add_files_beta
+
             self._headers = add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()
@@ -423,12 +431,6 @@ class AnthropicExchange:
                 f'"input":{arguments_as_object(call.arguments)}}}'
             )
         return ",".join(blocks)
-
-
-def add_files_beta(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a request that uploads a file, or may name one."""
-    betas = headers.get("anthropic-beta", "")
-    return {**headers, "anthropic-beta": f"{betas},{_FILES_BETA}" if betas else _FILES_BETA}
 
 
 def _count_blocks(messages: Sequence[core.Message]) -> int:

@@ -6,6 +6,7 @@ version of the API that this client speaks, which the uploads and the requests s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ferrule.core.media import MediaReference
@@ -14,7 +15,7 @@ from ferrule.models.media_uploads import FILE_SECONDS, encode_form
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import parse_object
 
-from .client import add_files_beta
+_FILES_BETA = "files-api-2025-04-14"
 
 
 class FileServer(Protocol):
@@ -40,3 +41,9 @@ async def upload_file(server: FileServer, one: MediaReference, data: bytes) -> s
             server.model, answer.status, answer.headers, answer.body, tools=False
         )
     return id
+
+
+def add_files_beta(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request that uploads a file, or may name one."""
+    betas = headers.get("anthropic-beta", "")
+    return {**headers, "anthropic-beta": f"{betas},{_FILES_BETA}" if betas else _FILES_BETA}

@@ -1,4 +1,4 @@
 """Google's Gemini models (`generateContent`), over the Gemini API and over Vertex AI.
 
-Modules: `addresses`, `answers`, `client`, `schemas`.
+Modules: `addresses`, `answers`, `client`, `files`, `schemas`.
 """

@@ -30,7 +30,14 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.media import MediaReference
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
+from ferrule.models.client import (
+    Capabilities,
+    MediaFiles,
+    ModelOptions,
+    Sink,
+    ToolSpec,
+    choose_notice,
+)
 from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
@@ -63,7 +70,7 @@ from .answers import ContentBuilder, ResponseStreamParser, parse_answer
 from .schemas import describe_ignored
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+    from ferrule.models.media_uploads import UploadedFiles
 
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -224,7 +231,7 @@ class Google:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return GoogleExchange(self, prefix, options)
 
-    def open_uploads(self, least: int) -> MediaUploads:
+    def open_uploads(self, least: int) -> MediaFiles:
         """Return what uploads the media of a conversation that have so many bytes."""
         # Imported here: most conversations upload nothing.
         from ferrule.models.media_uploads import MediaUploads, UploadedFiles
@@ -319,7 +326,7 @@ class GoogleExchange:
         self._cached_content = options.cached_content
         self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
-        self._uploads: MediaUploads | None = None
+        self._uploads: MediaFiles | None = None
         if options.upload_media_from is not None:
             self._uploads = client.open_uploads(options.upload_media_from)
         self._unnamed_calls: set[str] = set()

@@ -16,17 +16,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
+from ferrule.models.client import Capabilities, MediaFiles, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
 from ferrule.models.registry import check_options
 
-from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
+from .chat_exchange import (
+    ChatExchange,
+    EncodedTools,
+    OpenAIProtocol,
+    list_models,
+    read_capabilities,
+)
 from .differences import ChatDifferences
 
 if TYPE_CHECKING:
-    from ferrule.models.media_encoding import Protocol as MediaProtocol
-    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+    from ferrule.models.media_uploads import UploadedFiles
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -112,7 +117,7 @@ class OpenAIChat:
             self._tools = encoded if isinstance(tools, tuple) else None
         return ChatExchange(self, system, encoded, options)
 
-    def open_uploads(self, protocol: MediaProtocol, least: int) -> MediaUploads:
+    def open_uploads(self, protocol: OpenAIProtocol, least: int) -> MediaFiles:
         """Return what uploads the media of a conversation in a protocol that have so many bytes."""
         # Imported here: most conversations upload nothing.
         from ferrule.models.media_uploads import MediaUploads, UploadedFiles

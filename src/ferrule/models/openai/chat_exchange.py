@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
@@ -19,7 +19,14 @@ from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
+from ferrule.models.client import (
+    Capabilities,
+    MediaFiles,
+    ModelOptions,
+    Sink,
+    ToolSpec,
+    choose_notice,
+)
 from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
@@ -41,9 +48,7 @@ from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
 from .strict_schema import build_reply_format
 
-if TYPE_CHECKING:
-    from ferrule.models.media_encoding import Protocol as MediaProtocol
-    from ferrule.models.media_uploads import MediaUploads
+OpenAIProtocol = Literal["chat completions", "Responses"]
 
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
@@ -63,7 +68,7 @@ class ChatServer(Protocol):
     @property
     def model(self) -> str: ...
 
-    def open_uploads(self, protocol: MediaProtocol, least: int) -> MediaUploads: ...
+    def open_uploads(self, protocol: OpenAIProtocol, least: int) -> MediaFiles: ...
 
     async def list_models(self) -> list[dict[str, Any]]: ...
 
@@ -143,7 +148,7 @@ class ChatExchange:
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
         self._encoded_history = EncodedHistory(system, self._encode_message)
-        self._uploads: MediaUploads | None = None
+        self._uploads: MediaFiles | None = None
         if options.upload_media_from is not None:
             self._uploads = client.open_uploads("chat completions", options.upload_media_from)
 

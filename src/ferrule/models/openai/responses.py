@@ -26,14 +26,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import has_tool_search
-from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
+from ferrule.models.client import (
+    Capabilities,
+    MediaFiles,
+    ModelOptions,
+    Sink,
+    ToolSpec,
+    choose_notice,
+)
 from ferrule.models.exact_json import split_elements, split_members, unseal
 from ferrule.models.hosted_tools import APPROVAL_TOOL, encode_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
@@ -58,9 +65,6 @@ from .chat_exchange import reasoning_effort
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, build_reply_format, compile_strict
 from .tool_types import TOOL_TYPES, TYPED_CALLS, encode_typed_output
-
-if TYPE_CHECKING:
-    from ferrule.models.media_uploads import MediaUploads
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -220,7 +224,7 @@ class ResponsesExchange:
         self._request_head = encode_json_bytes({**start, **settings})[:-1]
         self._weight = weigh_text(system) + tools.weight
         self._inputs = EncodedInputs(self._encode_message)
-        self._uploads: MediaUploads | None = None
+        self._uploads: MediaFiles | None = None
         if options.upload_media_from is not None:
             self._uploads = client.open_uploads("Responses", options.upload_media_from)
         self._approvals: set[str] = set()

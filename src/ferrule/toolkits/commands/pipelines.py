@@ -129,6 +129,7 @@ _TOKENS = {
     "|&": "it pipes both outputs",
     "&>": "it redirects both outputs",
     "&>>": "it redirects both outputs",
+    "``": "it holds a command substitution",
     "&": "it starts something in the background",
     "[[": "it holds `[[`",
     "((": "it holds `((`",
