@@ -186,6 +186,13 @@ def test_an_error_ends_with_its_hint() -> None:
 
 
 @pytest.mark.proves("limits.typed-error")
+def test_only_the_limit_of_time_ends_a_command_as_a_timeout_does() -> None:
+    assert LimitReached("max_seconds", 1).exit_code == 124
+    for limit in ("max_turns", "max_tokens", "max_cost", "max_calls"):
+        assert LimitReached(limit, 1).exit_code == 5
+
+
+@pytest.mark.proves("limits.typed-error")
 def test_a_limit_is_an_error_with_its_own_type_that_names_the_limit_and_the_session() -> None:
     error = LimitReached("max_turns", 3, session="s1")
     assert (error.code, error.limit, error.value, error.session) == (

@@ -39,6 +39,9 @@ def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals
         ("note", "success", "person"),
         ("fail", "permission_denied", "person"),
     ]
+    _, noted, refused = receipt["tool_calls"]
+    assert noted["requested"] <= noted["started"] <= noted["finished"]
+    assert refused["started"] is None, "it never ran"
     assert [
         (one["call_id"], one["scope"], one["by"], one["bound"]) for one in receipt["approvals"]
     ] == [

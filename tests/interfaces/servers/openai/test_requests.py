@@ -176,7 +176,7 @@ def test_what_changes_no_answer_is_taken_and_left_alone() -> None:
         "parallel_tool_calls": True,
         "tool_choice": "auto",
     }
-    asked = parse_request(request(**ignored))
+    asked = parse_request(request(**ignored, stream_options={"include_obfuscation": False}))
     assert asked.sampling.given == {} and asked.sampling.stop == ()
 
 
