@@ -148,6 +148,7 @@ async def test_leaving_the_loop_cancels_the_run_and_the_next_one_is_not_paused()
     ).session()
     steps = session.step("Write")
     async for step in steps:
+        assert session.is_running
         if isinstance(step, CallStep):
             break
     await steps.aclose()
