@@ -173,6 +173,18 @@ async def test_what_is_small_is_sent_in_the_request(name: str) -> None:
     assert "JVBERi" in json.dumps(server.asked[0])
 
 
+@pytest.mark.proves("media.uploads")
+@pytest.mark.parametrize(("more", "uploads"), [(0, 1), (1, 0)])
+async def test_a_medium_is_uploaded_from_exactly_so_many_bytes_on(more: int, uploads: int) -> None:
+    server = Files()
+    async with asyncio.timeout(20), server.http as http:
+        client = CLIENTS["anthropic"].make(http.url)
+        options = ModelOptions(upload_media_from=len(PDF) + more)
+        await ask(client, [UserMessage("?", (pdf(),))], options=options)
+        await client.close()
+    assert len(server.uploads) == uploads
+
+
 async def upload_by_sdk(name: str, url: str) -> None:
     if name == "anthropic":
         import anthropic
