@@ -18,8 +18,10 @@ test that proves none, and is listed so.
 What tests execute is recorded by running each test file once (`executed`): those of the sample
 first, all others once something has survived. That takes longer than the tests themselves, is kept
 in `build/mutants`, and is done again for test files that have changed. With `--promise`, survivors
-are put to what was recorded already. `equivalent.yaml` names changes that change no behaviour, each with its reason.
-`--again` goes on with the sample of the last run.
+are put to what was recorded already.
+
+`equivalent.yaml` names changes that change no behaviour, each with its reason. `--again` goes on
+with the sample of the last run.
 """
 
 from __future__ import annotations

@@ -9,15 +9,20 @@ on that long. Replay sends nothing, and so uploads nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from json.encoder import encode_basestring as quote
+from typing import Protocol
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.media import LoadedMedia, MediaReference
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.core.value_class import frozen
 
-from .media_encoding import Protocol, can_upload, read_bytes
+from .http.transport import Transport
+from .media_encoding import Protocol as MediaProtocol
+from .media_encoding import can_upload, read_bytes
+from .provider_errors import error_from_response
+from .request_encoding import parse_object
 
 FILE_SECONDS = 86_400
 """How long a provider is asked to keep a file."""
@@ -89,9 +94,9 @@ class MediaUploads:
         least: The bytes from which a medium is uploaded.
     """
 
-    def __init__(self, files: UploadedFiles, protocol: Protocol, least: int) -> None:
+    def __init__(self, files: UploadedFiles, protocol: MediaProtocol, least: int) -> None:
         self._files = files
-        self._protocol: Protocol = protocol
+        self._protocol: MediaProtocol = protocol
         self._least = least
         self._count = 0
         self._used: dict[str, UploadedFile] = {}
@@ -139,6 +144,50 @@ class MediaUploads:
             return False
         is_read = isinstance(one, LoadedMedia) and bool(one.text)
         return not is_read and can_upload(self._protocol, one)
+
+
+class FormServer(Protocol):
+    """A server that takes files as forms."""
+
+    headers: dict[str, str]
+    transport: Transport
+
+    @property
+    def model(self) -> str: ...
+
+
+async def upload_form(
+    server: FormServer,
+    url: str,
+    one: MediaReference,
+    data: bytes,
+    fields: dict[str, str],
+    headers: Mapping[str, str],
+    accepted: tuple[int, ...] = (200,),
+) -> str:
+    """Upload a medium as a form and return the id that the server gives it.
+
+    Args:
+        server: The server, named in the error.
+        url: Where it takes files.
+        one: The medium; its name is the file's.
+        data: Its bytes.
+        fields: Further fields of the form.
+        headers: Those of the server's requests.
+        accepted: Statuses that say that it has the file.
+
+    Raises:
+        ProviderError: It took no file.
+    """
+    form, content_type = encode_form(one, data, fields)
+    sent = {**headers, "Content-Type": content_type}
+    answer = await server.transport.retry(lambda: server.transport.post(url, form, sent))
+    id = parse_object(answer.body).get("id") if answer.status in accepted else None
+    if not isinstance(id, str):
+        raise error_from_response(
+            server.model, answer.status, answer.headers, answer.body, tools=False
+        )
+    return id
 
 
 def encode_form(one: MediaReference, data: bytes, fields: dict[str, str]) -> tuple[bytes, str]:

@@ -10,37 +10,22 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ferrule.core.media import MediaReference
-from ferrule.models.http.transport import Transport
-from ferrule.models.media_uploads import FILE_SECONDS, encode_form
-from ferrule.models.provider_errors import error_from_response
-from ferrule.models.request_encoding import parse_object
+from ferrule.models.media_uploads import FILE_SECONDS, FormServer, upload_form
 
 _FILES_BETA = "files-api-2025-04-14"
 
 
-class FileServer(Protocol):
+class FileServer(FormServer, Protocol):
     """The server that files are uploaded to (`client.Anthropic`)."""
 
     base_url: str
-    headers: dict[str, str]
-    transport: Transport
-
-    @property
-    def model(self) -> str: ...
 
 
 async def upload_file(server: FileServer, one: MediaReference, data: bytes) -> str:
     """Upload a medium and return its id. Raises ProviderError."""
-    form, content_type = encode_form(one, data, {"expires_in_seconds": str(FILE_SECONDS)})
-    headers = {**add_files_beta(server.headers), "Content-Type": content_type}
-    url = f"{server.base_url}/v1/files"
-    answer = await server.transport.retry(lambda: server.transport.post(url, form, headers))
-    id = parse_object(answer.body).get("id") if answer.status == 200 else None
-    if not isinstance(id, str):
-        raise error_from_response(
-            server.model, answer.status, answer.headers, answer.body, tools=False
-        )
-    return id
+    fields = {"expires_in_seconds": str(FILE_SECONDS)}
+    headers = add_files_beta(server.headers)
+    return await upload_form(server, f"{server.base_url}/v1/files", one, data, fields, headers)
 
 
 def add_files_beta(headers: Mapping[str, str]) -> dict[str, str]:

@@ -9,21 +9,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from ferrule.core.media import MediaReference
-from ferrule.models.http.transport import Transport
-from ferrule.models.media_uploads import FILE_SECONDS, encode_form
-from ferrule.models.provider_errors import error_from_response
-from ferrule.models.request_encoding import parse_object
+from ferrule.models.media_uploads import FILE_SECONDS, FormServer, upload_form
 
 
-class FileServer(Protocol):
+class FileServer(FormServer, Protocol):
     """The server that files are uploaded to (`chat.OpenAIChat`)."""
 
     base_url: str
-    headers: dict[str, str]
-    transport: Transport
-
-    @property
-    def model(self) -> str: ...
 
 
 async def upload_file(server: FileServer, one: MediaReference, data: bytes) -> str:
@@ -33,13 +25,5 @@ async def upload_file(server: FileServer, one: MediaReference, data: bytes) -> s
         "expires_after[anchor]": "created_at",
         "expires_after[seconds]": str(FILE_SECONDS),
     }
-    form, content_type = encode_form(one, data, fields)
-    headers = {**server.headers, "Content-Type": content_type}
     url = f"{server.base_url}/files"
-    answer = await server.transport.retry(lambda: server.transport.post(url, form, headers))
-    id = parse_object(answer.body).get("id") if answer.status in (200, 201) else None
-    if not isinstance(id, str):
-        raise error_from_response(
-            server.model, answer.status, answer.headers, answer.body, tools=False
-        )
-    return id
+    return await upload_form(server, url, one, data, fields, server.headers, accepted=(200, 201))
