@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from .media import MediaReference
 from .value_class import frozen
@@ -29,6 +29,13 @@ class ErrorType(StrEnum):
     LIMIT = "limit"
     TOOL_ERROR = "tool_error"
     INTERNAL_ERROR = "internal_error"
+
+
+CallOutcome = ErrorType | Literal["success", "open", "unknown", "not_run"]
+"""How a call ended: `success`, or its error type.
+
+`open` has no answer yet; `unknown` started, and nothing says how it ended; `not_run` never began.
+"""
 
 
 @frozen
@@ -72,6 +79,11 @@ class ToolResult:
     partial: bool = False
     notes: tuple[str, ...] = ()
     media: tuple[MediaReference, ...] = field(default=(), metadata={"omit_empty": True})
+
+    @property
+    def outcome(self) -> CallOutcome:
+        """`success`, or the error type."""
+        return "success" if self.success else self.error_type
 
     @staticmethod
     def error(

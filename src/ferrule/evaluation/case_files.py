@@ -28,6 +28,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import SideEffect
 from ferrule.storage.settings.mistakes import Mistakes
+from ferrule.storage.settings.table import TOOL_MODES, ToolModeSetting
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml, to_plain
 from ferrule.tools.safe_patterns import compile_regex
 
@@ -94,7 +95,7 @@ class CaseFile:
     path: Path
     cases: tuple[Case, ...]
     models: tuple[str, ...] = ()
-    tool_modes: tuple[str, ...] = ()
+    tool_modes: tuple[ToolModeSetting, ...] = ()
     trials: int = 1
     at_least: float | None = None
     judge: str = ""
@@ -142,7 +143,7 @@ class _Reading:
             self._file,
             tuple(cases),
             self._texts(pairs.get("models")),
-            self._texts(pairs.get("tool_modes")),
+            self._read_tool_modes(pairs.get("tool_modes")),
             self._number(pairs.get("trials"), 1, MAX_TRIALS),
             self._share(pairs["at_least"]) if "at_least" in pairs else None,
             self._text(pairs.get("judge")),
@@ -152,6 +153,11 @@ class _Reading:
         if not cases:
             raise ConfigError(f"{self._file}: has no cases", code="cases")
         return file
+
+    def _read_tool_modes(self, node: Node | None) -> tuple[ToolModeSetting, ...]:
+        nodes = [node] if node is not None and node.items is None else self._list(node)
+        modes = tuple(self._word(one, TOOL_MODES, "auto") for one in nodes)
+        return cast("tuple[ToolModeSetting, ...]", modes)
 
     # ---- cases
 

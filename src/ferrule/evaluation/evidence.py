@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from ferrule.core.calls import CallOutcome
 from ferrule.core.events import JournalRecord, ModelAnswered, RunFinished, SessionOpened
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RunStop
 from ferrule.models.prices import find_price
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
 from ferrule.tools.definition import Tool
@@ -31,7 +33,7 @@ class MadeCall:
     tool: str
     arguments: Mapping[str, Any] | None
     written: str = ""
-    outcome: str = "success"
+    outcome: CallOutcome = "success"
     effect: str = ""
     has_run: bool = True
     by_sub_agent: bool = False
@@ -72,7 +74,7 @@ class Evidence:
 
     calls: tuple[MadeCall, ...] = ()
     output: str = ""
-    stop: str = "open"
+    stop: RunStop | Literal["open"] = "open"
     code: str = ""
     detail: str = ""
     changes: tuple[str, ...] | None = ()

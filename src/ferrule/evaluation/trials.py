@@ -23,6 +23,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.export.bundles import read_recording, write_bundle
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.storage.settings.table import ToolModeSetting
 
 from .call_matching import matches_call
 from .cases import Case
@@ -38,7 +39,7 @@ class Target:
     """What is evaluated: a model, and how it calls tools."""
 
     model: str
-    tool_mode: str = "auto"
+    tool_mode: ToolModeSetting = "auto"
 
     @property
     def name(self) -> str:

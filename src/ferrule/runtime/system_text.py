@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode
 
 INTRODUCTION = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -80,7 +81,7 @@ class Surroundings:
     """
 
     folder: Path
-    mode: str = "default"
+    mode: PermissionMode = "default"
     reads: bool = False
     attended: bool = False
     confined: bool = True

@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import Any
 
 from ferrule.core.call_states import CallSlot, assign_call_ids
-from ferrule.core.calls import ToolCall, ToolResult, encode_json
+from ferrule.core.calls import CallOutcome, ToolCall, ToolResult, encode_json
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
@@ -158,7 +158,7 @@ class AuditedCall:
     """Sessions of sub-agents that did the work."""
     started: int | None = None
     finished: int | None = None
-    outcome: str = "open"
+    outcome: CallOutcome = "open"
     message: str = ""
     """The error message of the result."""
     result_sha256: str = ""
@@ -412,7 +412,7 @@ def _build_audited_call(draft: _Draft, last: JournalRecord) -> AuditedCall:
     # nobody knows its outcome.
     outcome = call.outcome
     if draft.result is not None or draft.started is None:
-        outcome = "success" if result.success else str(result.error_type)
+        outcome = result.outcome
     return replace(
         call,
         finished=last.time,

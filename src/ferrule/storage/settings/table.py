@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.value_class import frozen
@@ -43,7 +43,9 @@ SettingKind = Literal[
 ]
 ProjectRight = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
-TOOL_MODES = ("auto", "native", "constrained", "text", "commands", "none")
+ToolModeSetting = Literal["auto", "native", "constrained", "text", "commands", "none"]
+"""A tool mode that is forced; `auto` chooses by what the model can do, `none` offers no tools."""
+TOOL_MODES: tuple[ToolModeSetting, ...] = get_args(ToolModeSetting)
 TOOL_SEARCH_CHOICES = ("auto", "on", "off", "bm25", "regex", "hybrid")
 THINKING_CHOICES = ("low", "medium", "high", "max")
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.calls import CallOutcome, ErrorType, ToolResult
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
@@ -62,7 +62,7 @@ class FinishedCall:
     user: str
     time: int
     event: int
-    outcome: str
+    outcome: CallOutcome
     by: str = "model"
     stopped_by: str = ""
     message: str = ""
@@ -138,7 +138,7 @@ class CallReader:
             record,
             result.call_id,
             call,
-            outcome="success" if result.success else str(result.error_type),
+            outcome=result.outcome,
             stopped_by=stopped,
             message=(result.error_message or "")[:MAX_MESSAGE],
             duration_ms=result.duration_ms if stopper == "tool" else None,
@@ -157,7 +157,7 @@ class CallReader:
                 record,
                 event.call_id,
                 call,
-                outcome=str(ErrorType.PERMISSION_DENIED),
+                outcome=ErrorType.PERMISSION_DENIED,
                 stopped_by="person",
                 message=message[:MAX_MESSAGE],
             )
@@ -182,7 +182,7 @@ def _finished_call(
     call_id: str,
     call: _OpenCall,
     *,
-    outcome: str,
+    outcome: CallOutcome,
     stopped_by: str = "",
     message: str = "",
     duration_ms: int | None = None,

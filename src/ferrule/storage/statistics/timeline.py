@@ -142,8 +142,7 @@ class _TimelineBuilder:
         self._tools.pop(result.call_id, None)
         self._started.pop(result.call_id, None)
         start = max(self._timeline.start, now - result.duration_ms)
-        outcome = "success" if result.success else str(result.error_type)
-        self._add(Span("tool", result.tool, start, now, outcome, result.call_id))
+        self._add(Span("tool", result.tool, start, now, result.outcome, result.call_id))
 
     def _add(self, span: Span) -> None:
         if len(self._timeline.spans) < MAX_SPANS:
