@@ -33,7 +33,7 @@ from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.http_security import Application, Principal, Visitor
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
-from ferrule.runtime.options import SETTING_OPTIONS
+from ferrule.runtime.shared_options import SETTING_OPTIONS
 
 if TYPE_CHECKING:
     from ferrule.console.assemblies import SessionSetup

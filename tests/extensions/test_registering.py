@@ -22,7 +22,7 @@ from ferrule.core.errors import ProviderError, ToolDefinitionError
 from ferrule.core.events import DirectCall, Noticed, PersonAnswered
 from ferrule.core.messages import UserMessage
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
-from ferrule.engine.registration.exchange import RegistrationExchange
+from ferrule.engine.registration.growing_exchange import RegistrationExchange
 from ferrule.engine.registration.registration import RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session

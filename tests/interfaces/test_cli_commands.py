@@ -21,7 +21,7 @@ from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
 from ferrule.models.local.installed_models import installed_path
 from ferrule.models.registry import PROVIDERS
-from ferrule.runtime.options import SETTING_OPTIONS, common_options, server_options
+from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
 

@@ -91,7 +91,7 @@ HEAVY = {
     "pathspec": {"toolkits", "permissions.rule_matching", "extensions.skills"},
     "tree_sitter": {"toolkits"},
     "tree_sitter_bash": {"toolkits"},
-    "click": {"cli", "console", "servers", "runtime.options", "runtime.lazy_group"},
+    "click": {"cli", "console", "servers", "runtime.shared_options", "runtime.lazy_group"},
     "rich": {"cli"},
     "markdown_it": {"cli.chat", "console.markdown"},
     "IPython": {"notebook"},

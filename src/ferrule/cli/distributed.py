@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ferrule.runtime.options import SETTING_OPTIONS, common_options
+from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
 
 from .terminal import escape_invisible
 

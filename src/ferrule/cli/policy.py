@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common_options
+from ferrule.runtime.shared_options import common_options
 
 from .terminal import escape_invisible
 from .tools.command import find_tool, parse_arguments

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common_options, server_options
+from ferrule.runtime.shared_options import common_options, server_options
 
 if TYPE_CHECKING:
     from ferrule.runtime.http.http_security import Application, HttpGuard, Principal

@@ -177,7 +177,7 @@ class _AgentModel:
         catalog = driver.dispatcher.catalog
         if catalog is self.agent.catalog:
             return await self._open(driver, (), "")
-        from .registration.exchange import RegistrationExchange
+        from .registration.growing_exchange import RegistrationExchange
         from .registration.session_catalog import SessionCatalog
 
         assert isinstance(catalog, SessionCatalog)

@@ -5,8 +5,8 @@
 
 Packages: `http`.
 Modules: `a2a_peers`, `assemble`, `change_lines`, `code_index`, `configured_sources`,
-`diagnostics`, `file_changes`, `hosted_tools`, `hot_reload`, `http_sources`, `instructions`,
-`lazy_group`, `mcp_approvals`, `mcp_servers`, `model_choice`, `model_clients`, `model_discovery`,
-`options`, `sandbox_claims`, `sandbox_policy`, `session_pool`, `shipped_tools`, `system_text`,
-`telemetry_export`, `deferred_tools`, `trial_agents`.
+`deferred_tools`, `diagnostics`, `file_changes`, `hosted_tools`, `hot_reload`, `http_sources`,
+`instruction_text`, `lazy_group`, `mcp_approvals`, `mcp_servers`, `model_choice`, `model_clients`,
+`model_discovery`, `sandbox_claims`, `sandbox_policy`, `session_pool`, `shared_options`,
+`shipped_tools`, `system_text`, `telemetry_export`, `trial_agents`.
 """

@@ -57,9 +57,8 @@ from ferrule.tools.toolset import apply_policies
 from .configured_sources import has_http_tools, has_mcp_servers, has_peers
 from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 from .hosted_tools import approval_tools, resolve_hosted_tools
-from .instructions import collect_instructions
+from .instruction_text import collect_instructions
 from .model_clients import check_provider_names, create_client
-from .options import SETTING_OPTIONS
 from .sandbox_claims import apply_attack_results
 from .sandbox_policy import (
     find_opened_folders,
@@ -67,6 +66,7 @@ from .sandbox_policy import (
     make_opening_writer,
     make_sandbox_policy,
 )
+from .shared_options import SETTING_OPTIONS
 from .shipped_tools import (
     CODING,
     PACKS,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ferrule.storage import paths
 
-from .instructions import own_instruction_files
+from .instruction_text import own_instruction_files
 
 MAX_FILES = 4_000
 """How many files are watched at most."""

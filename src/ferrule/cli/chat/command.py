@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common_options
+from ferrule.runtime.shared_options import common_options
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.runtime.shared_options import common_options, yes_to_option
 
 if TYPE_CHECKING:
     from ferrule.core.media import Media

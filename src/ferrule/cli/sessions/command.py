@@ -14,7 +14,7 @@ from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
 from ferrule.storage.export.jsonl import export_jsonl
 from ferrule.storage.export.redaction import redact_records

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common_options
+from ferrule.runtime.shared_options import common_options
 
 if TYPE_CHECKING:
     from ferrule.cli.terminal_agent import TerminalAssembly

@@ -17,7 +17,7 @@ from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.calls import encode_json as encode_compact
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
-from ferrule.runtime.options import common_options
+from ferrule.runtime.shared_options import common_options
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.audit.past_calls import read_past_calls

@@ -12,7 +12,7 @@ import click
 
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
-from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.runtime.shared_options import common_options, yes_to_option
 
 from .files import check, new, test
 from .openapi_import import import_

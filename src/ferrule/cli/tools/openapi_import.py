@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -150,8 +150,10 @@ def _to_yaml(manifest: dict[str, Any]) -> str:
     if _count_values(manifest) > MAX_NODES // 2:
         tools = [with_schemas_as_text(tool) for tool in manifest["tools"]]
         manifest = {**manifest, "tools": tools}
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
+    # Any: the type of `width` is not known in some releases of the stubs.
+    library = cast("Any", yaml)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = library.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
     if len(text.encode()) > MAX_BYTES:
         hint = (
             "choose some with `--tag` or `--operation`, or name the document itself in "

@@ -31,7 +31,7 @@ from .events import (
     TurnEnd,
     TurnStart,
 )
-from .exchange import HookedExchange
+from .hooked_exchange import HookedExchange
 
 
 class SessionHooks(DriverExtension):

@@ -1,6 +1,6 @@
 """A driver extension for a session that may gain tools, hooks and agents while it runs.
 
-How a model learns of a new tool is explained in `engine.registration.exchange`.
+How a model learns of a new tool is explained in `engine.registration.growing_exchange`.
 """
 
 from __future__ import annotations

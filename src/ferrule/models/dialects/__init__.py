@@ -11,7 +11,7 @@ dialect, for reading by detection.
     reasoning        the tags that set reasoning apart
     prose            the text of a reply, put together around what is taken out of it
 
-Forms of calls: `tagged_calls`, `markup`, `section_tokens`, `pythonic`, `harmony`, `gemma`,
+Forms of calls: `tagged_calls`, `parameter_tags`, `section_tokens`, `pythonic`, `harmony`, `gemma`,
 `mistral`, `functionary`. JSON: `call_shapes`, `lenient_json`, `brackets`.
 """
 

@@ -20,7 +20,7 @@ from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, 
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'
-"""Opens or closes a text; see `markup.VALUE_MARK`."""
+"""Opens or closes a text; see `parameter_tags.VALUE_MARK`."""
 _QUOTE = re.compile(QUOTE)
 _BARE = re.compile(r"[^\s,{}\[\]()\"'<][^,{}\[\]()\n<]*")
 _KEY = re.compile(r"\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s:=,{}\[\]()\"<][^:=,{}\[\]()\"<]*?))\s*[:=]")
@@ -160,7 +160,7 @@ def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> Pa
 
 
 CALL_END = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
-"""Matches the end of a call; see `markup.CALL_END`."""
+"""Matches the end of a call; see `parameter_tags.CALL_END`."""
 
 BETWEEN_CALLS = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
 """Matches what stands between two calls."""

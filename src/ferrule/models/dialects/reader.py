@@ -17,7 +17,7 @@ from functools import cache
 from ferrule.core.calls import ToolCall
 from ferrule.core.value_class import frozen
 
-from . import fences, gemma, harmony, markup, reasoning, section_tokens, tagged_calls
+from . import fences, gemma, harmony, parameter_tags, reasoning, section_tokens, tagged_calls
 from .dialect import MAX_MARK_LENGTH, CallForm, Dialect, FoundCall, OfferedTools, mark_unreadable
 from .prose import Prose
 from .regions import (
@@ -78,7 +78,7 @@ _PARTIAL = re.compile(
     r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+"
     r"|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
     r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
-    rf"|{markup.CALL_END_BEGINS}"
+    rf"|{parameter_tags.CALL_END_BEGINS}"
     r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
     re.MULTILINE,
 )
@@ -99,12 +99,12 @@ class Reading:
     dialect: str = ""
 
 
-_TAILS = re.compile(f"{markup.CALL_END}|{gemma.CALL_END}")
+_TAILS = re.compile(f"{parameter_tags.CALL_END}|{gemma.CALL_END}")
 _MARKS_OF_CALLS = re.compile(
-    f"{markup.CALL_END}|{gemma.CALL_END}|{markup.VALUE_MARK}|{gemma.QUOTE}"
+    f"{parameter_tags.CALL_END}|{gemma.CALL_END}|{parameter_tags.VALUE_MARK}|{gemma.QUOTE}"
 )
 _BETWEEN = re.compile(
-    rf"\s*(?:{tagged_calls.BETWEEN_CALLS}|{markup.BETWEEN_CALLS}|{section_tokens.BETWEEN_CALLS}|{gemma.BETWEEN_CALLS})?\s*"
+    rf"\s*(?:{tagged_calls.BETWEEN_CALLS}|{parameter_tags.BETWEEN_CALLS}|{section_tokens.BETWEEN_CALLS}|{gemma.BETWEEN_CALLS})?\s*"
 )
 """Matches what a family writes between two calls whose values are raw text."""
 
@@ -117,7 +117,7 @@ def _marks(forms: tuple[CallForm, ...], fenced: bool) -> re.Pattern[str]:
     """
     parts = [f"(?P<form{index}>{form.opens})" for index, form in enumerate(forms)]
     parts += [
-        f"(?P<tail>{markup.CALL_END})",
+        f"(?P<tail>{parameter_tags.CALL_END})",
         f"(?P<think>{reasoning.OPENING_TAGS})",
         f"(?P<lone>{reasoning.LONE_CLOSING_TAGS})",
         f"(?P<header>{harmony.HEADER})",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ferrule.core.calls import ToolCall
 from ferrule.models.reasoning_models import starts_in_reasoning as starts_in_reasoning
 
-from . import functionary, gemma, harmony, markup, mistral, section_tokens, tagged_calls
+from . import functionary, gemma, harmony, mistral, parameter_tags, section_tokens, tagged_calls
 from .dialect import Dialect
 from .pythonic import render_json, render_json_list, render_python, render_pythonic
 
@@ -76,14 +76,14 @@ QWEN_XML = Dialect(
         "step-3.5",
     ),
     tagged_calls.FORMS,
-    markup.render_functions,
+    parameter_tags.render_functions,
     "<tool_call>\n<function=<tool>>\n<parameter=<name>>\n<value>\n</parameter>\n</function>\n</tool_call>",
 )
 SEED = Dialect(
     "seed",
     ("seed-oss", "seed_oss"),
     tagged_calls.FORMS,
-    markup.render_seed,
+    parameter_tags.render_seed,
     "<seed:tool_call>\n<function=<tool>>\n<parameter=<name>><value></parameter>\n</function>\n</seed:tool_call>",
 )
 LLAMA = Dialect(
@@ -149,7 +149,7 @@ DSML = Dialect(
     "dsml",
     ("deepseek-v3.2", "deepseek-v32", "deepseek-v4", "deepseek-v3-2"),
     (*tagged_calls.FORMS, section_tokens.SECTION),
-    markup.render_dsml,
+    parameter_tags.render_dsml,
     '<｜DSML｜function_calls>\n<｜DSML｜invoke name="<tool>">\n<｜DSML｜parameter name="<name>" '
     'string="true">'
     "<value></｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
@@ -158,7 +158,7 @@ GLM = Dialect(
     "glm",
     ("glm-4", "glm4", "glm-5", "glm5", "chatglm", "glm"),
     tagged_calls.FORMS,
-    markup.render_pairs,
+    parameter_tags.render_pairs,
     "<tool_call><tool>\n<arg_key><name></arg_key>\n<arg_value><value></arg_value>\n</tool_call>",
 )
 KIMI = Dialect(
@@ -173,7 +173,7 @@ KIMI3 = Dialect(
     "kimi-3",
     ("kimi-k3",),
     (section_tokens.XTML, section_tokens.SECTION),
-    markup.render_xtml,
+    parameter_tags.render_xtml,
     '<|open|>tools<|sep|><|open|>call tool="<tool>" index="1"<|sep|><|open|>argument key="<name>" '
     'type="string"<|sep|><value><|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
 )
@@ -234,7 +234,7 @@ MINIMAX = Dialect(
     "minimax",
     ("minimax",),
     tagged_calls.FORMS,
-    lambda calls: markup.render_invokes(calls, "minimax:tool_call"),
+    lambda calls: parameter_tags.render_invokes(calls, "minimax:tool_call"),
     '<minimax:tool_call>\n<invoke name="<tool>">\n<parameter '
     'name="<name>"><value></parameter>\n</invoke>\n'
     "</minimax:tool_call>",
@@ -243,7 +243,7 @@ INVOKE = Dialect(
     "invoke",
     ("claude",),
     tagged_calls.FORMS,
-    lambda calls: markup.render_invokes(calls, "function_calls"),
+    lambda calls: parameter_tags.render_invokes(calls, "function_calls"),
     '<function_calls>\n<invoke name="<tool>">\n<parameter '
     'name="<name>"><value></parameter>\n</invoke>\n'
     "</function_calls>",

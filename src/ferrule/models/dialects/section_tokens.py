@@ -32,9 +32,9 @@ from collections.abc import Sequence
 
 from ferrule.core.calls import ToolCall
 
-from . import lenient_json, markup
+from . import lenient_json, parameter_tags
 from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
-from .markup import PREFIX, read_calls, read_markup
+from .parameter_tags import PREFIX, read_calls, read_markup
 
 _BAR = "[|｜]"
 _GAP = r"(?:[▁_ ]|\\_)"
@@ -203,7 +203,7 @@ SECTION = CallForm("section", f"{_SECTION}|{_BEGIN}", _closes, _read)
 def _read_xtml(
     opener: str, body: str, ending: BodyEnding, tools: OfferedTools
 ) -> ParsedBody | None:
-    return read_calls(body, markup.XTML, ending, tools)
+    return read_calls(body, parameter_tags.XTML, ending, tools)
 
 
 XTML = CallForm(

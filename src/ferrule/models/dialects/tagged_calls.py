@@ -28,7 +28,7 @@ from dataclasses import replace
 from . import lenient_json
 from .call_shapes import read_json_calls
 from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
-from .markup import PREFIX, read_markup
+from .parameter_tags import PREFIX, read_markup
 from .pythonic import LOOKS_LIKE_CALL, read_pythonic
 
 _TAGS = "tool_calls?|function_calls?|functioncall|calls|tool_call_list|tool_use"

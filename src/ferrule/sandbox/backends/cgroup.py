@@ -18,7 +18,7 @@ from ferrule.core.value_class import frozen
 from ferrule.sandbox.policy import ResourceLimits
 
 Group = tuple[str, dict[str, str], str]
-"""A group to make; see `inside.kernel.control_groups`."""
+"""A group to make; see `inside.kernel.cgroup_limits`."""
 
 
 @frozen

@@ -24,7 +24,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.path_denials import NamesAndDenyRules
 from ferrule.sandbox.command import Command, CommandResult, Refusal
-from ferrule.sandbox.inside.kernel import control_groups
+from ferrule.sandbox.inside.kernel import cgroup_limits
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
 from ferrule.sandbox.inside.mediator.name_rules import MAX_HIDDEN_NAMES
 from ferrule.sandbox.inside.protocol import Launch
@@ -267,7 +267,7 @@ class NamespaceBackend:
     def remove(self) -> None:
         """Remove the session's folder, with everything that commands left in it."""
         for folder, _, _ in self._groups:
-            control_groups.remove(folder)  # the server did so, unless it was killed
+            cgroup_limits.remove(folder)  # the server did so, unless it was killed
         self._session.remove()
 
 

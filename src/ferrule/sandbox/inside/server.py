@@ -17,7 +17,7 @@ import sys
 import time
 
 from . import process_tree, supervision
-from .kernel import control_groups
+from .kernel import cgroup_limits
 from .protocol import LAUNCH_BYTE, Launch, Report, receive_launch
 
 TYPE_CHECKING = False
@@ -225,7 +225,7 @@ class _Server:
             select.select([self.wake], [], [], min(seconds_left, 1.0))
             self._reap()
         if self.session is not None:
-            control_groups.leave(self.session.groups)
+            cgroup_limits.leave(self.session.groups)
 
 
 def _supervise_confined(

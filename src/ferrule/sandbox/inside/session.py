@@ -7,7 +7,7 @@ import os
 import socket
 
 from . import view_template as template
-from .kernel import control_groups as groups
+from .kernel import cgroup_limits as groups
 from .kernel import seccomp
 from .mediator import mediator
 from .mediator.name_rules import NameRules
@@ -15,7 +15,7 @@ from .protocol import read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .kernel.control_groups import Group
+    from .kernel.cgroup_limits import Group
     from .kernel.landlock import PathRule
     from .kernel.mounts import Step
 
@@ -27,7 +27,7 @@ class SandboxRecord:
     * `view_folder`: a folder that the view is built over. `steps`: what it is made of;
       `command_steps`: what each command adds.
     * `limits` as of `namespaces.limit`. `groups`: control groups to be in
-      (`kernel.control_groups`).
+      (`kernel.cgroup_limits`).
     * `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which
       names are guarded, the workspace first.
     * `landlock_rules`: what Landlock grants, empty if it is not to be used. `filtered`: system

@@ -13,7 +13,7 @@ from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.runtime.options import common_options, server_options
+from ferrule.runtime.shared_options import common_options, server_options
 from ferrule.storage import paths
 
 from .signed_card import public_keys

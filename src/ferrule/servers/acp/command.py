@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.runtime.shared_options import common_options, yes_to_option
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common_options, server_options
+from ferrule.runtime.shared_options import common_options, server_options
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session

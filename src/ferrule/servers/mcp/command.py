@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.invisible_characters import escape_invisible
-from ferrule.runtime.options import common_options, server_options, yes_to_option
+from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session

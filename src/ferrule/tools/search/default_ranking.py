@@ -25,7 +25,7 @@ from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 from .bm25 import Impacts, rarity
 from .document import Document
 from .inverted_index import InvertedIndex
-from .vocabulary import split_pieces
+from .word_pieces import split_pieces
 
 _WORDS_OF_ASKING = """
 need want would like wish hope help please tell know show give provide see look find check

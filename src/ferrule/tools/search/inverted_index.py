@@ -15,7 +15,7 @@ from ferrule.tools.word_stems import first_sentence, stems
 
 from .bm25 import Impacts, length_norms, rarity, saturate, term_impacts
 from .document import Document
-from .vocabulary import PieceTable, StemTable, split_runs
+from .word_pieces import PieceTable, StemTable, split_runs
 
 PLACES = {
     "name": (1.8, 0.4),

@@ -1,5 +1,5 @@
 """The kernel's interfaces: system calls, seccomp, Landlock, mounts, namespaces and control groups.
 
-Modules: `bpf`, `control_groups`, `landlock`, `landlock_rules`, `libc`, `mounts`, `namespaces`,
+Modules: `bpf`, `cgroup_limits`, `landlock`, `landlock_rules`, `libc`, `mounts`, `namespaces`,
 `proxy_ports`, `seccomp`, `system_calls`.
 """
