@@ -24,8 +24,8 @@ from pathlib import Path
 import click
 
 from ferrule import Agent, Permissions
+from ferrule.extensions.diagnostics.hook import diagnose_changes
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.diagnostics import diagnose_changes
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files.tools import edit_file
