@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.value_class import frozen
@@ -185,14 +186,9 @@ class ProjectChecker:
         return (self._find_program(), *self.checker.argv[1:], *flags, *files)
 
     def _find_program(self) -> str:
-        """Return the project's own program if it has one, else the name, for the search path."""
-        for folder in (".venv/bin", "node_modules/.bin"):
-            place = self.workspace.root / folder / self.name
-            if place.exists():
-                return str(place)
         if self.name == "gcc" and shutil.which("gcc") is None:
             return "clang"  # The same flags, and diagnostics of the same form.
-        return self.name
+        return find_program(self.workspace.root, self.name)
 
     async def _run(self, argv: Sequence[str], occasion: Occasion) -> Findings:
         output = Capture(_MAX_OUTPUT, 0)
@@ -211,6 +207,15 @@ class ProjectChecker:
             last = output.text().strip().splitlines()[-1:] or ["it said nothing"]
             raise CheckFailed(f"status {ended.exit_code}: {last[0][:200]}")
         return found
+
+
+def find_program(root: Path, name: str) -> str:
+    """Return the project's own program if it has one, else the name, for the search path."""
+    for folder in (".venv/bin", "node_modules/.bin"):
+        place = root / folder / name
+        if "/" not in name and place.exists():
+            return str(place)
+    return name
 
 
 def _make_caches() -> dict[str, str]:

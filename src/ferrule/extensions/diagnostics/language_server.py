@@ -27,7 +27,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Capture
 from ferrule.sandbox.running_command import Execution
 
-from .checkers import COLD
+from .checkers import COLD, find_program
 from .findings import CheckFailed, Diagnostic, Findings, make_diagnostic
 from .server_messages import InvalidMessage, Message, MessageSplitter, dig, dig_list, encode_message
 from .server_settings import ServerEntry
@@ -139,21 +139,23 @@ class LanguageServer:
         """Ask the server to end, wait a moment, and end it with all it has started."""
         execution = self._execution
         if execution is not None and self._loop is asyncio.get_running_loop():
-            with suppress(TimeoutError, CheckFailed):
-                async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    await self._ask("shutdown", None)
-                    await self._send({"method": "exit"})
-                    await execution.wait()
+            if self._is_ready:
+                with suppress(TimeoutError, CheckFailed):
+                    async with asyncio.timeout(SHUTDOWN_SECONDS):
+                        await self._ask("shutdown", None)
+                        await self._send({"method": "exit"})
+                        await execution.wait()
             await asyncio.shield(execution.end())
             if self._writer is not None:
-                self._writer.transport.abort()
+                self._writer.close()
         self._forget_process()
 
     async def _start(self, occasion: Occasion) -> None:
+        program, *arguments = self._entry.command
         reader, writer = os.pipe()
         try:
             self._execution = await self._commands.launch(
-                self._entry.command,
+                (find_program(self._root, program), *arguments),
                 occasion,
                 reader,
                 self._receive,
@@ -219,6 +221,8 @@ class LanguageServer:
             return ()
         if document.is_checked:
             return self.known.get(target, ())
+        # Some say only after a while that they can be asked, and publish nothing then.
+        await self._wait_until(lambda: self._can_be_asked or document.times_published > 0)
         found: Findings = ()
         if self._can_be_asked:
             found = await self._request_diagnostics(target)
@@ -279,7 +283,6 @@ class LanguageServer:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _hear_out(self, document: _Document) -> None:
-        await self._wait_until(lambda: document.times_published > 0)
         for _ in range(_MAX_PUBLISHED):
             heard = document.times_published
             try:
