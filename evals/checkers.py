@@ -111,8 +111,8 @@ TRIALS = (
           {"tsconfig.json": '{"compilerOptions": {"strict": true}, "include": ["src"]}'},
           {"args": ["--stdio"], "extensionToLanguage": {".ts": "typescript"}}),
     Trial("clangd", "c", "served.c",
-          "int main(void) {\n    int old;\n    return 4 * 2;\n}\n",
-          "4 * 2", "m * 2", "undeclared identifier 'm'", "nused variable",
+          "int *old = 1;\n\nint main(void) {\n    return 4 * 2;\n}\n",
+          "4 * 2", "m * 2", "undeclared identifier 'm'", "incompatible",
           {"compile_flags.txt": "-Wall\n"}, {"extensionToLanguage": {".c": "c"}}),
 )  # fmt: skip
 

@@ -19,10 +19,11 @@ LOG = sys.argv[2]
 PULLS = ("pull", "registered")
 
 
-def send(message: dict[str, Any]) -> None:
-    """Write a message."""
-    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+def send(*messages: dict[str, Any]) -> None:
+    """Write messages, at once."""
+    bodies = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
+    data = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(body), body) for body in bodies)
+    sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
@@ -56,19 +57,25 @@ def find(text: str) -> list[dict[str, Any]]:
 
 
 def publish(uri: str, version: int) -> None:
-    """Publish the diagnostics of a text: of an earlier version, then in two pieces."""
+    """Publish the diagnostics of a text."""
     found = find(texts[uri])
-    pieces = [(None if HOW == "unversioned" else version, found)]
-    if HOW == "push":
-        pieces = [(version - 1, find("bad stale")), (version, found[:1]), (version, found)]
     if HOW == "pieces":
-        pieces = [(version, found[:1]), (version, found)]
-    for number, items in pieces:
-        known = {} if number is None else {"version": number}
-        params = {"uri": uri, "diagnostics": items, **known}
-        send({"method": "textDocument/publishDiagnostics", "params": params})
-        if HOW == "pieces":
-            time.sleep(0.05)
+        send(make_report(uri, version, found[:1]))
+        time.sleep(0.05)
+        send(make_report(uri, version, found))
+    elif HOW == "unversioned":
+        send(make_report(uri, None, found))
+    else:
+        # What an earlier text had comes late.
+        late = make_report(uri, version - 1, find("bad late"))
+        send(make_report(uri, version, found), late)
+
+
+def make_report(uri: str, version: int | None, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a message with diagnostics of a version of a text."""
+    known = {} if version is None else {"version": version}
+    params = {"uri": uri, "diagnostics": items, **known}
+    return {"method": "textDocument/publishDiagnostics", "params": params}
 
 
 def note(line: str) -> None:

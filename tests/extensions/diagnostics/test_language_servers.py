@@ -140,6 +140,7 @@ async def test_a_server_is_told_its_settings_and_changes_nothing(tmp_path: Path)
     assert not (project.root / "log").exists()
     await project.write("a.py", "fine\n")
     await project.close()
+    assert "workspace/didChangeConfiguration" in project.log()
     answers = [line for line in project.log() if line.startswith(("[", "{"))]
     assert answers == [
         '["high", null]',
@@ -243,6 +244,7 @@ async def test_the_real_pyright_finds_a_type_that_an_edit_broke(tmp_path: Path) 
         readable=(node, f"{pyright}/dist"),
         command=f"{node}/bin/node",
         args=[f"{pyright}/dist/langserver.index.js", "--stdio"],
+        settings=None,
     )
     text = "old: int = ''\n\n\ndef double(n: int) -> int:\n    return n * 2\n"
     (project.root / "a.py").write_text(text)

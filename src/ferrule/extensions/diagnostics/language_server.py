@@ -203,9 +203,9 @@ class LanguageServer:
             dig(answer, "result", "capabilities", "diagnosticProvider") is not None
         )
         await self._send({"method": "initialized", "params": {}})
-        if self._entry.settings is not None:
-            params = {"settings": self._entry.settings}
-            await self._send({"method": "workspace/didChangeConfiguration", "params": params})
+        # Also without settings: some read their configuration only once they are told of it.
+        params = {"settings": self._entry.settings or {}}
+        await self._send({"method": "workspace/didChangeConfiguration", "params": params})
 
     def _list_folders(self) -> list[dict[str, str]]:
         return [{"uri": self._root.as_uri(), "name": self._root.name}]
