@@ -204,7 +204,8 @@ class LanguageServer:
         )
         await self._send({"method": "initialized", "params": {}})
         # Also without settings: some read their configuration only once they are told of it.
-        params = {"settings": self._entry.settings or {}}
+        settings: object = {} if self._entry.settings is None else self._entry.settings
+        params = {"settings": settings}
         await self._send({"method": "workspace/didChangeConfiguration", "params": params})
 
     def _list_folders(self) -> list[dict[str, str]]:
