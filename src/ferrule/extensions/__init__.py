@@ -1,6 +1,7 @@
 """Load what files add to a run: tools, hooks, agents, skills and instructions.
 
-Packages: `agents`, `builtins`, `checks`, `hooks`, `skills`, `starlark`, `tool_files`.
+Packages: `agents`, `builtins`, `checks`, `diagnostics`, `hooks`, `skills`, `starlark`,
+`tool_files`.
 Modules: `extensions`, `front_matter`, `instructions`, `repository`, `untrusted_frames`.
 """
 

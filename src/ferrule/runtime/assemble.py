@@ -400,8 +400,8 @@ def _open_code_index(settings: Settings, workspace: Workspace) -> RunIndex | Non
 def _make_diagnostics(
     settings: Settings, workspace: Workspace, gate: PermissionGate, confine: SandboxPolicy
 ) -> RunDiagnostics | None:
-    """Return the diagnostics after edits. None, with no module loaded, if no checker is named."""
-    if not settings["diagnostics.checkers"]:
+    """Return the diagnostics after edits. None, with no module loaded, if nothing is to check."""
+    if not settings["diagnostics.checkers"] and not settings["diagnostics.servers"]:
         return None
     from .diagnostics import RunDiagnostics
 

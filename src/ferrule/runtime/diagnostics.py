@@ -1,9 +1,10 @@
-"""Diagnostics after edits: the checkers that the settings name, run as commands of hooks."""
+"""Diagnostics after edits: the checkers and language servers that the settings name."""
 
 from __future__ import annotations
 
+from ferrule.extensions.diagnostics.hook import diagnose_changes
+from ferrule.extensions.diagnostics.server_settings import read_servers
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.diagnostics import diagnose_changes
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.settings import Settings
@@ -15,10 +16,10 @@ class RunDiagnostics:
     Args:
         settings: The settings of the run.
         workspace: The workspace, with the deny rules of the run. Closed with this.
-        confine: The sandbox policy of commands; the checkers get no network.
+        confine: The sandbox policy of commands; checkers and servers get no network.
 
     Raises:
-        ConfigError: The settings name a checker that there is not.
+        ConfigError: The settings name a checker that there is not, or describe a server wrongly.
     """
 
     def __init__(self, settings: Settings, workspace: Workspace, confine: SandboxPolicy) -> None:
@@ -28,6 +29,7 @@ class RunDiagnostics:
             settings["diagnostics.checkers"],
             workspace=workspace,
             commands=self._commands,
+            servers=read_servers(settings["diagnostics.servers"]),
             seconds=settings["diagnostics.timeout"],
         )
 

@@ -37,8 +37,9 @@ from ferrule.permissions.child_environment import (
     is_secret_variable,
 )
 from ferrule.sandbox.backends.selection import SandboxBackend
-from ferrule.sandbox.command import Capture, Command, CommandResult
+from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
 
 from .claude_contract import HookQuestion
@@ -145,12 +146,35 @@ class HookCommandRunner:
             ToolFailed: It cannot be started.
             FerruleError: There is no sandbox for it.
         """
+        execution = await self.launch(command, occasion, stdin, out, errors, timeout, variables)
+        try:
+            return await execution.wait()
+        finally:
+            # Shielded: a second cancellation must not leave the first one's work half done.
+            await asyncio.shield(execution.end())
+
+    async def launch(
+        self,
+        command: str | Sequence[str],
+        occasion: Occasion,
+        stdin: bytes | int,
+        out: OutputSink,
+        errors: OutputSink,
+        timeout: float | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Execution:
+        """Start a command as `run` does and return while it runs. `close` ends it at the latest.
+
+        Raises:
+            ToolFailed: It cannot be started.
+            FerruleError: There is no sandbox for it.
+        """
         sandbox = await self._start_sandbox()
         argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
         program = self._shell if isinstance(command, str) else self._program(argv[0])
         directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return await sandbox.run(
+            return await sandbox.start(
                 Command(
                     argv,
                     program=program,

@@ -390,13 +390,31 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="diagnostics.servers",
+        kind="servers",
+        default=(),
+        has_variable=False,
+        project="never",
+        short=(
+            "Language servers that check a file after a tool changed it: a map of names to entries "
+            "with `command`, `args` and `extensionToLanguage`."
+        ),
+        long=(
+            "They are spoken to over stdio, confined and without a network; one of each for a "
+            "session, started with the first edit of a file that is theirs."
+        ),
+    ),
+    Setting(
         key="diagnostics.timeout",
         kind="seconds",
         default=20.0,
         minimum=1,
         maximum=120,
         project="never",
-        short="Time for one run of one checker; one that takes longer is left out from then on.",
+        short=(
+            "Time for one run of one checker, or one answer of a language server; one that takes "
+            "longer is left out from then on."
+        ),
     ),
     Setting(
         key="index.outline",

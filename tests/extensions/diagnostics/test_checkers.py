@@ -12,13 +12,10 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
+from ferrule.extensions.diagnostics.checkers import CHECKERS, read_output
+from ferrule.extensions.diagnostics.findings import Diagnostic
+from ferrule.extensions.diagnostics.hook import diagnose_changes
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.diagnostics import (
-    CHECKERS,
-    Diagnostic,
-    _read_output,  # pyright: ignore[reportPrivateUsage]
-    diagnose_changes,
-)
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.runtime.assemble import assemble
@@ -201,7 +198,7 @@ async def test_the_real_ruff_finds_a_name_that_an_edit_lost(tmp_path: Path) -> N
     ],
 )
 def test_the_output_of_each_checker_is_read(checker: str, output: str, found: Diagnostic) -> None:
-    assert _read_output(BY_NAME[checker], output, Path("/w")) == (found,)
+    assert read_output(BY_NAME[checker], output, "/w") == (found,)
 
 
 def test_a_checker_that_there_is_not_is_an_error(tmp_path: Path) -> None:
