@@ -83,10 +83,15 @@ def test_each_kind_of_breakage_is_found_where_it_stands() -> None:
     )
 
 
-def test_false_is_not_replaced_by_none_which_says_the_same() -> None:
+def test_what_is_empty_is_not_replaced_by_none_which_says_the_same() -> None:
     source = b"def is_odd(one):\n    if one:\n        return False\n    return 0\n"
     found = [one.shown for one in find_breakages(source) if one.line > 2]
     assert found == ["False -> True", "return 0 -> return", "0 -> 1"]
+    for empty in ("''", "[]", "()", "{}", "b''", "None"):
+        assert find_breakages(f"def find(one):\n    return {empty}\n".encode()) == []
+    for full in ("0.0", "[0]", "(one,)", "{one: one}", "{*one}"):
+        found = find_breakages(f"def find(one):\n    return {full}\n".encode())
+        assert found[0].shown == f"return {full} -> return"
 
 
 def test_the_arguments_of_a_type_are_no_table() -> None:

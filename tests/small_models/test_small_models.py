@@ -92,6 +92,12 @@ def test_a_request_is_cut_where_people_read_a_value(request_text: str, piece: st
     assert piece in texts(request_text)
 
 
+def test_a_value_neither_begins_nor_ends_with_a_function_word_or_at_a_sign() -> None:
+    assert texts("Water the rose of Ann.") == [
+        "Water", "Water the rose", "Water the rose of Ann", "rose", "rose of Ann", "Ann",
+    ]  # fmt: skip
+
+
 @given(st.text(max_size=60))
 def test_every_span_is_found_in_the_request(request_text: str) -> None:
     assert all(
