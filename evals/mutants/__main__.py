@@ -11,7 +11,7 @@ seconds, or execute nothing of the package that is theirs; each of these is name
 runs out of time (20 seconds, or three times what the tests take) counts as noticed and is counted
 apart.
 
-A survivor is put to the other tests that execute its function, the most specific first, within
+A survivor is put to the other tests that execute its line, the most specific first, within
 `--search` seconds. A breakage they notice is covered, but by the proofs of another promise or by a
 test that proves none, and is listed so.
 
@@ -54,8 +54,6 @@ TOGETHER = 60_000
 """Bytes of test files that are measured in one process: to start one takes seconds."""
 MEASURE_SECONDS = 400.0
 NOTICED = ("killed", "timeout", "another", "unmarked")
-ROWS = 3
-"""How many rows of one test a survivor is put to."""
 
 
 class Workers:
@@ -140,6 +138,8 @@ class Campaign:
         self._executed = Executed.read(ROOT / PACKAGE, options.lines)
         self._measuring = Measuring(self._workers, self._executed)
         self._saving = threading.Lock()
+        self._asked: dict[Trial, set[str]] = {}
+        """By trial, the tests of others that it was put to."""
         self._equivalent = read_equivalent()
         self._done = read_results(options.out) if options.again else {}
         if not options.again:
@@ -157,10 +157,11 @@ class Campaign:
                     path.relative_to(ROOT).as_posix()
                     for path in (ROOT / "tests").rglob("test_*.py")
                 )
-            found = list(self._workers.map(self._search, zip(trials, results, strict=True)))
+                again = zip(trials, results, strict=True)
+                results = list(self._workers.map(self._search, again))
         finally:
             self._workers.close()
-        return self._report(found)
+        return self._report(results)
 
     def _order(self) -> list[str]:
         if self._options.promise:
@@ -257,17 +258,19 @@ class Campaign:
             result = {"outcome": "timeout"}
         self._keep(trial, result)
         click.echo(f"{result['outcome']}: {trial.promise}: {trial.shown}")
-        return named | result
+        return self._search(worker, (trial, named | result))
 
     def _search(self, worker: Worker, tried: tuple[Trial, dict[str, Any]]) -> dict[str, Any]:
-        """Put a survivor to other tests. Return what came of it."""
+        """Put a survivor to other tests, each once. Return what came of it."""
         trial, result = tried
         if result["outcome"] != "survived":
             return result
         others = self._find_others(trial)
         noticed = self._ask_others(worker, trial, others)
         if noticed is None:
-            click.echo(f"survived {len(others)} more tests: {trial.promise}: {trial.shown}")
+            asked = self._asked.setdefault(trial, set())
+            asked.update(test.name for test in others)
+            click.echo(f"survived {len(asked)} more tests: {trial.promise}: {trial.shown}")
             return result
         found = {
             "outcome": "another" if noticed.promises else "unmarked",
@@ -305,18 +308,15 @@ class Campaign:
         return None if unnoticed else test
 
     def _find_others(self, trial: Trial) -> list[Test]:
-        """Return other tests that execute the function, as many as there is time for."""
+        """Return other tests that execute the line, as many as there is time for."""
         found: list[Test] = []
-        rows: Counter[str] = Counter()
+        asked = self._asked.get(trial, set())
         left = self._options.search
-        for test in self._executed.find_tests(trial.place.module, self._sample.find_users(trial)):
-            name = test.name.partition("[")[0]
-            if trial.promise in test.promises or rows[name] >= ROWS or test.seconds > left:
-                continue
-            rows[name] += 1
-            left -= test.seconds
-            found.append(test)
-        return found
+        for test in self._executed.find_tests(trial.place.module, self._sample.find_lines(trial)):
+            if trial.promise not in test.promises and test.seconds <= left:
+                left -= test.seconds
+                found.append(test)
+        return [test for test in found if test.name not in asked]
 
     def _put(
         self,

@@ -1,7 +1,8 @@
 """Small breakages of a module, made from its syntax tree, each with the line it stands on.
 
 What is left alone, because breaking it proves nothing: annotations, docstrings, decorators, the
-words of error messages and f-strings, imports, `__all__`, and code that only a type checker reads.
+words of error messages and f-strings, imports, `__all__`, code that only a type checker reads, and
+None in place of an empty value, which says the same to every `if`.
 """
 
 from __future__ import annotations
@@ -304,10 +305,14 @@ def _unawait(value: ast.expr) -> ast.expr:
 
 
 def _is_no(value: ast.expr | None) -> bool:
-    """Return whether None in its place says the same. False is flipped instead."""
+    """Return whether None in its place says the same to every `if`: None, False (which is flipped
+    instead), and an empty text, list, tuple or dict, for which the type checker takes no None.
+    """
     if isinstance(value, ast.Constant):
-        return value.value is None or value.value is False
-    return value is None
+        return value.value is None or value.value is False or value.value in ("", b"")
+    if isinstance(value, ast.List | ast.Tuple):
+        return not value.elts
+    return value is None or (isinstance(value, ast.Dict) and not value.keys)
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

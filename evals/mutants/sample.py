@@ -86,10 +86,9 @@ class Module:
         """The functions of the module."""
         return Functions(self.source)
 
-    def find_users(self, place: Place) -> set[str]:
-        """Return the functions that a test must execute to notice a breakage."""
-        lines = [line for line, places in self.lines.items() if place in places]
-        return {self.functions.find(line) for line in lines}
+    def find_lines(self, place: Place) -> set[int]:
+        """Return the lines of which a test must execute one to notice a breakage."""
+        return {line for line, places in self.lines.items() if place in places}
 
 
 class Sample:
@@ -141,9 +140,9 @@ class Sample:
         """Return the broken module."""
         return trial.breakage.apply(self._read(trial.place.module).source)
 
-    def find_users(self, trial: Trial) -> set[str]:
-        """Return the functions that a test must execute to notice a breakage."""
-        return self._read(trial.place.module).find_users(trial.place)
+    def find_lines(self, trial: Trial) -> set[int]:
+        """Return the lines of which a test must execute one to notice a breakage."""
+        return self._read(trial.place.module).find_lines(trial.place)
 
     def _read(self, name: str) -> Module:
         if name not in self._modules:

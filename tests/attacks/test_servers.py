@@ -429,6 +429,9 @@ def test_an_address_that_is_taken_is_an_error_that_says_so() -> None:
         port = server.bound_port(listening)
         with pytest.raises(ConfigError, match="cannot serve on"):
             server.listen("127.0.0.1", port)
+    if socket.has_dualstack_ipv6():
+        with server.listen("::1", 0) as listening:
+            assert listening.getsockname()[0] == "::1"
     assert server.accepted_hosts("::1", 80) == {"[::1]:80", "localhost:80", "[::1]", "localhost"}
     assert server.accepted_origins("127.0.0.1", 8000, "https://a.example/x") == {
         "http://127.0.0.1:8000", "http://localhost:8000", "https://a.example",

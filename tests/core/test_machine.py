@@ -142,9 +142,10 @@ def test_a_person_is_asked_one_question_at_a_time() -> None:
 def test_an_approval_for_other_arguments_is_a_denial() -> None:
     machine = asked(call("c1"))
     machine.feed(CallEvaluated("c1", "ask", digest="these"))
-    machine.feed(PersonAnswered("c1", "once", "others"))
+    assert machine.feed(PersonAnswered("c1", "once", "others")) == [AskModel(2)]
     result = machine.find_slot("c1").result  # type: ignore[union-attr]
     assert result is not None and result.error_type is ErrorType.PERMISSION_DENIED
+    assert result.error_message == "not run: approved for other arguments"
 
 
 @pytest.mark.proves("machine.denied-is-answered")

@@ -278,7 +278,10 @@ async def test_where_nobody_knows_the_window_the_providers_refusal_makes_room_on
 @pytest.mark.proves("compaction.off")
 async def test_turned_off_it_only_says_that_the_window_is_nearly_full() -> None:
     model_client = Worker(7, window=WINDOW)
-    _, records = await worked(model_client, context={"compact": "off"})
+    journal = SqliteJournal(":memory:")
+    session, _ = await worked(model_client, journal, context={"compact": "off"})
+    await session.run("a word?")
+    records = list(journal.records(session.id))
     assert of(records, ContextCompacted) == []
     (told,) = notices(records)
     assert "of the model's window; nothing is left out" in told

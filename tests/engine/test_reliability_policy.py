@@ -97,6 +97,27 @@ def transient() -> ToolFailed:
     return ToolFailed(ErrorType.IO_ERROR, "the service is busy", transient=True)
 
 
+class Answered(Exception):
+    """What an HTTP client raises for a status: the number is its own attribute or its
+    response's.
+    """
+
+    def __init__(self, status: int, *, after: str = "", inside: bool = False) -> None:
+        super().__init__(f"HTTP {status}")
+        held: Any = self
+        if inside:
+            held = self.response = Response(status)
+        else:
+            self.status = status
+        held.headers = {"retry-after": after} if after else {}
+
+
+class Response:
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+        self.headers: dict[str, str] = {}
+
+
 @pytest.mark.proves("reliability.retries")
 def test_a_transient_failure_of_a_read_is_tried_again_and_said() -> None:
     clock, tries = FakeClock(), Tries(transient(), transient())
@@ -238,6 +259,45 @@ def test_a_timeout_of_an_effect_says_what_is_known() -> None:
         run(blocking, hangs)
 
 
+STANDS = "; it was stopped, but what it did so far may stand"
+UNKNOWN = "; outcome unknown: check what it did before doing it again"
+
+
+@pytest.mark.proves("reliability.unknown-outcome-said")
+@pytest.mark.parametrize(
+    ("error", "said", "of_a_read", "of_an_effect", "more"),
+    [
+        (TimeoutError("slow"), "`act`: timed out: slow", "timeout", "", STANDS),
+        (ConnectionResetError("gone"), "`act`: gone", "transient", "", UNKNOWN),
+        (ConnectionRefusedError("closed"), "`act`: closed", "transient", "transient", ""),
+        (Answered(429), "`act`: Answered: HTTP 429", "transient", "transient", ""),
+        (Answered(500), "`act`: Answered: HTTP 500", "5xx", "", UNKNOWN),
+        (Answered(599), "`act`: Answered: HTTP 599", "5xx", "", UNKNOWN),
+        (ToolFailed(ErrorType.IO_ERROR, "off", kind="5xx"), "off", "5xx", "", ""),
+        (ToolFailed(ErrorType.IO_ERROR, "late", kind="timeout"), "late", "timeout", "", ""),
+        (transient(), "the service is busy", "transient", "transient", ""),
+    ],
+    ids=repr,
+)
+def test_a_failure_of_an_effect_has_a_class_only_where_it_surely_did_nothing(
+    error: Exception, said: str, of_a_read: str, of_an_effect: str, more: str
+) -> None:
+    for side_effect, kind, message in (
+        ("read", of_a_read, said), ("write", of_an_effect, said + more),
+    ):  # fmt: skip
+        failure, noted = failing(tool_that(side_effect, max_attempts=1), Tries(error))
+        assert failure.message == message
+        assert failure.data == ({"attempts": 1, "last_class": kind} if kind else None)
+        assert len(noted) == bool(kind)
+
+
+@pytest.mark.proves("reliability.classes")
+@pytest.mark.parametrize("error", [Answered(428), Answered(499), Answered(600), ValueError("x")])
+def test_another_status_or_error_has_no_class(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        run(tool_that(), Tries(error))
+
+
 @pytest.mark.proves("cancel.passes-the-shell")
 def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
     async def cancelled() -> bool:
@@ -261,27 +321,6 @@ def test_a_handlers_own_time_out_is_told_apart_in_words() -> None:
 
 
 # ---- classes
-
-
-class Answered(Exception):
-    """What an HTTP client raises for a status: the number is its own attribute or its
-    response's.
-    """
-
-    def __init__(self, status: int, *, after: str = "", inside: bool = False) -> None:
-        super().__init__(f"HTTP {status}")
-        held: Any = self
-        if inside:
-            held = self.response = Response(status)
-        else:
-            self.status = status
-        held.headers = {"retry-after": after} if after else {}
-
-
-class Response:
-    def __init__(self, status: int) -> None:
-        self.status_code = status
-        self.headers: dict[str, str] = {}
 
 
 @pytest.mark.proves("reliability.classes")

@@ -18,7 +18,13 @@ from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.registry import PROVIDERS, UNIVERSAL_OPTIONS, create_model_client
+from ferrule.models.registry import (
+    PROVIDERS,
+    UNIVERSAL_OPTIONS,
+    Provider,
+    create_model_client,
+    list_local_providers,
+)
 from ferrule.models.scripted import Scripted
 
 
@@ -93,6 +99,34 @@ assert is_loaded()
         [sys.executable, "-c", probe], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+ROWS = Path(__file__).parent / "golden" / "providers.json"
+
+
+def describe_rows() -> dict[str, dict[str, Any]]:
+    """Describe the table of providers: of each row, what is not left at its default."""
+    plain = Provider("", "")
+    return {
+        name: {
+            one.name: sorted(value) if isinstance(value, frozenset) else value
+            for one in fields(row)
+            if (value := getattr(row, one.name)) != getattr(plain, one.name)
+        }
+        for name, row in PROVIDERS.items()
+    }
+
+
+@pytest.mark.proves("providers.one-row")
+def test_the_rows_say_what_providers_publish() -> None:
+    """Names, addresses and abilities are theirs: only a second copy shows that one was spoiled.
+
+    After a row was changed on purpose, `json.dumps(describe_rows(), indent=1)` is that copy.
+    """
+    assert json.loads(json.dumps(describe_rows())) == json.loads(ROWS.read_text())
+    assert list_local_providers() == {
+        "ollama", "local", "lmstudio", "vllm", "sglang", "llamacpp", "scripted",
+    }  # fmt: skip
 
 
 KEYED = [name for name, row in PROVIDERS.items() if row.key_variable and row.needs_key]

@@ -126,6 +126,34 @@ def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNam
     assert "`../x` lies outside the workspace" in reasons["../x"]
 
 
+@pytest.mark.proves("gate.risk-levels")
+def test_a_decision_says_why_and_by_which_rule_of_whom(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    def said(tool: Tool, **options: Any) -> tuple[str, ...]:
+        made = gate(**options).decide(tool, {"path": "a"})
+        return (made.verdict, made.reason, made.rule, made.layer)
+
+    assert [
+        said(tools.now),
+        said(tools.write),
+        said(tools.write, mode="dontAsk"),
+        said(tools.write, mode="acceptEdits"),
+        said(tools.write, mode="bypassPermissions"),
+        said(tools.read, reads="allow"),
+    ] == [
+        ("allow", "`now` has safe risk", "", "builtin"),
+        ("ask", "`write_file` has high risk", "", "builtin"),
+        ("deny", "`write_file` has high risk; mode dontAsk does not ask", "", "builtin"),
+        ("allow", "mode acceptEdits: an edit in the workspace", "", "builtin"),
+        ("allow", "mode bypassPermissions", "", "builtin"),
+        ("allow", "reads in the workspace", "", "builtin"),
+    ]
+    for verdict in ("deny", "ask", "allow"):
+        decided = said(tools.write, **{verdict: ["Edit(a)"]})
+        assert decided[0] == verdict and decided[2:] == ("Edit(a)", "user"), decided[1]
+
+
 @pytest.mark.proves("gate.builtin-refusals")
 def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["Read"], home=ROOT.parent)

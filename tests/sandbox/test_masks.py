@@ -19,7 +19,7 @@ from ferrule.sandbox.backends.namespaces import write_covers
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.view import masks as masks_module
 from ferrule.sandbox.view.layout import SessionPaths
-from ferrule.sandbox.view.mask_rules import FileType, required_mask
+from ferrule.sandbox.view.mask_rules import FileType, MaskRequirement, required_mask
 from ferrule.sandbox.view.masks import Mask, MaskKind, MaskScanner, ScanResult
 from ferrule.sandbox.view.ordinary_names import OrdinaryNames
 
@@ -528,6 +528,68 @@ def test_a_name_is_called_ordinary_only_if_nothing_is_to_be_laid_over_it(name: s
     for what in (FileType.FILE, FileType.FOLDER):
         if OrdinaryNames(DEFAULT_NAMES).is_ordinary(name, name.rpartition("/")[2]):
             assert required_mask(name, what, DEFAULT_NAMES) is None
+
+
+MASKS = """
+.env                file    unreadable unless_own
+.env                folder  empty_folder unless_own
+.env                socket  unreadable unless_own
+.env                link    -
+k.pem               file    unreadable unless_own unless_public
+k.pem               folder  empty_folder unless_own
+k.pem               other   unreadable unless_own
+id_rsa              file    unreadable unless_own
+.env.pem            file    unreadable unless_own
+a.txt               file    -
+a.sock              socket  unreadable unless_own
+agents              folder  empty_folder
+agents/x            file    unreadable
+agents/x            link    unreadable
+agents/x            socket  unreadable
+.git                folder  -
+.git                file    read_only
+.git/HEAD           file    -
+.git/config         file    text
+.git/commondir      file    read_only
+.git/hooks          folder  empty_folder
+.git/refs/a.pem     file    -
+.git/modules/a/config  file text
+.gitmodules         file    read_only
+.github/workflows   folder  read_only
+a/.github/workflows folder  -
+Makefile            file    read_only
+Makefile            link    -
+ops/token           file    unreadable unless_own
+ops/k.pem           file    unreadable unless_own
+"""
+
+
+@pytest.mark.proves("sandbox.mask.names")
+@pytest.mark.parametrize("row", MASKS.strip().splitlines())
+def test_what_is_laid_over_a_name_depends_on_its_type(row: str) -> None:
+    name, what, kind, *unless = row.split()
+    names = ProtectedNames(secret=("ops/*",), protected=("Makefile",))
+    found = required_mask(name, FileType[what.upper()], names)
+    if kind == "-":
+        assert found is None
+    else:
+        assert found == MaskRequirement(
+            MaskKind[kind.upper()], "unless_own" in unless, "unless_public" in unless
+        )
+
+
+@pytest.mark.proves("sandbox.mask.own")
+@pytest.mark.parametrize(
+    ("name", "is_hidden"),
+    [(".env/bin/x", False), (".env/agents", False), (".env/lib/k.pem", True), (".env/.env", True)],
+)
+def test_below_a_secret_folder_of_ones_own_only_names_of_their_own_are_secret(
+    name: str, is_hidden: bool
+) -> None:
+    found = required_mask(name, FileType.FILE, DEFAULT_NAMES, below=".env")
+    hidden = MaskRequirement(MaskKind.UNREADABLE, unless_own=True)
+    assert found == (hidden if is_hidden else None)
+    assert required_mask(name, FileType.FILE, DEFAULT_NAMES) is not None
 
 
 def test_masks_are_ordered_from_the_top(root: Path, make: Make) -> None:

@@ -92,6 +92,45 @@ def test_a_request_is_cut_where_people_read_a_value(request_text: str, piece: st
     assert piece in texts(request_text)
 
 
+def test_a_value_neither_begins_nor_ends_with_a_function_word_or_at_a_sign() -> None:
+    assert texts("Water the rose of Ann.") == [
+        "Water", "Water the rose", "Water the rose of Ann", "rose", "rose of Ann", "Ann",
+    ]  # fmt: skip
+
+
+def test_a_value_does_not_go_on_behind_the_end_of_a_sentence() -> None:
+    found = texts("Go by car. Bring maps\nand ropes; Ann")
+    assert [text for text in found if " " in text or "\n" in text] == ["Go by car", "Bring maps"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "atoms"),
+    [
+        (
+            "Put \"a b\" and 'it's' in ./x/y.txt, please!",
+            "Put:word a b:quoted and:word it's:quoted in:word ./x/y.txt:path please:word",
+        ),
+        (
+            "Take [1, 2,3], 1,200 (12-14) a=2; 0.5-second 3-way",
+            "Take:word 1:number 2:number 3:number 1,200:number 12:number 14:number a:word "
+            "2:number 0.5:number second:word 3-way:word",
+        ),
+        (
+            "Mail ann@x.org https://a.b/c?d=1,2 to D.C., Ann's *.py",
+            "Mail:word ann@x.org:url https://a.b/c?d=1,2:url to:word D.C.:word Ann:word *.py:path",
+        ),
+        ('```py\nx = 1\n``` `` "" “c” ‘d’', "x = 1:quoted c:quoted d:quoted"),
+        ("a,b;c {,x:1,}", "a:word b:word c:word x:1:word"),
+    ],
+)
+def test_a_request_is_cut_into_quoted_texts_addresses_paths_numbers_and_words(
+    request_text: str, atoms: str
+) -> None:
+    found = split_atoms(request_text)
+    assert " ".join(f"{atom.text}:{atom.kind}" for atom in found) == atoms
+    assert all(atom.text in request_text[atom.start : atom.end] for atom in found)
+
+
 @given(st.text(max_size=60))
 def test_every_span_is_found_in_the_request(request_text: str) -> None:
     assert all(
@@ -110,10 +149,33 @@ def test_every_span_is_found_in_the_request(request_text: str) -> None:
         ("seven", 7),
         ("v2", None),
         ("-4", -4),
+        ("+5", 5),
+        ("-.5", -0.5),
+        ("3.0", 3.0),
+        ("1.5e3", 1500.0),
+        ("1,200,000", 1_200_000),
+        ("12,00", None),
+        ("3rd", 3),
+        ("20km/h", 20),
+        ("5°C", 5),
+        ("$5k", 5000),
+        ("€1.5M", 1_500_000),
+        ("£2bn", 2_000_000_000),
+        ("$5x", 5),
+        ("10abcde", None),
+        ("Twelve", 12),
+        ("zero", 0),
+        ("fifty", 50),
+        ("hundred", 100),
+        ("thousand", 1000),
+        ("dozen", 12),
+        ("e3", None),
+        (".", None),
     ],
 )
 def test_numbers_are_read_with_their_units(text: str, value: float | None) -> None:
-    assert parse_number(text) == value
+    found = parse_number(text)
+    assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.proves("small.copies")

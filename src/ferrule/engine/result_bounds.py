@@ -50,8 +50,6 @@ def _size(text: str) -> int:
 
     Encoded whole it may not fit in memory.
     """
-    if text.isascii():
-        return len(text)
     piece = 1 << 20
     return sum(
         len(text[start : start + piece].encode("utf-8", "replace"))

@@ -99,9 +99,15 @@ def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="others can write it"):
         book.get(spec)
     file.chmod(0o600)
-    file.write_text("{")
-    with pytest.raises(ConfigError, match="damaged"):
-        book.get(spec)
+    written = file.read_text()
+    assert '"version": 1\n' in written
+    for text, why in (
+        ("{", "it is damaged"),
+        (written.replace('"version": 1\n', '"version": 2\n'), "it was written by a newer version"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=why):
+            book.get(spec)
 
 
 @pytest.mark.proves("mcp.approval.secrets")

@@ -227,17 +227,16 @@ def test_subscribing_as_an_operator_is_an_event_itself() -> None:
         bus.subscribe(OwnSession("acme", "ada", "s1")),
         bus.subscribe(Operator("root", "on duty")),
     )
-    other = bus.subscribe(Operator("eve", "curious", tenant="acme"))
+    other = bus.subscribe(Operator("eve", "curious", tenant="acme", user="ada", session="s1"))
     bus.feed(ADA).publish(Noticed("t", "x"))
     assert [e.kind for e in ours.take_nowait()] == ["notice"]
     assert [e.kind for e in other.take_nowait()] == ["notice"]
     mine, hers, notice = watching.take_nowait()
-    assert (mine.kind, mine.payload["operator"], mine.payload["reason"]) == (
-        "bus.operator",
-        "root",
-        "on duty",
-    )
-    assert (hers.payload["operator"], hers.payload["tenant"]) == ("eve", "acme")
+    everybody = {"tenant": "", "user": "", "session": ""}
+    assert mine.kind == hers.kind == "bus.operator"
+    assert mine.payload == {"operator": "root", "reason": "on duty", **everybody}
+    hers_alone = {"tenant": "acme", "user": "ada", "session": "s1"}
+    assert hers.payload == {"operator": "eve", "reason": "curious", **hers_alone}
     assert notice.kind == "notice"
     with pytest.raises(ConfigError):
         bus.subscribe(OwnSessions(OPERATORS, "root"))

@@ -201,7 +201,12 @@ def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_d
     assert above[1] + above[3] == pytest.approx(below[1])
     assert early[1] + early[3] == pytest.approx(below[1] + below[3]) == 240 - 28
     assert below[0] == above[0] > early[0] + early[2]
-    assert all(x >= 64 and x + width <= 792 for x, _, width, _ in columns)
+    # Twenty days between the numbers at the left and the margin at the right.
+    assert (early[0], early[2]) == pytest.approx((64 + 18.12 * 36, 0.76 * 36), abs=0.06)
+    (axis, *_) = svg.iter("line")
+    assert (axis.get("x1"), axis.get("x2"), axis.get("y1")) == ("64", "784", "212.0")
+    zero = next(one for one in svg.iter("text") if one.get("text-anchor") == "end")
+    assert (zero.get("x"), zero.get("y"), zero.text) == ("56", "216.0", "0.0")
     named = {str(one.text): one for one in svg.iter("text") if one.get("text-anchor") == "middle"}
     assert list(named) == [day[5:] for day in days[1::3]]
     middle = below[0] + below[2] / 2

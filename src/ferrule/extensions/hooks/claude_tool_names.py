@@ -192,7 +192,7 @@ def _as_text(command: Any) -> str:
 
 def _describe_run(call: ToolEvent, arguments: Mapping[str, Any]) -> str:
     """Return a command line for a call that has none, such as `git commit fix`."""
-    words = _GIT_COMMANDS.get(call.name, call.name.replace("git_", "git ", 1))
+    words = _GIT_COMMANDS.get(call.name, call.name.replace("git_", "git "))
     texts: list[str] = []
     for value in arguments.values():
         items: list[Any] = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]

@@ -173,12 +173,11 @@ def _remove(journal: SqliteJournal, archived: SessionArchived, done: ArchiveRepo
 
 def _previous(journal: Journal) -> str:
     """Return the hash of the latest archive."""
+    archives = [
+        info for info in journal.sessions() if info.session.startswith(ARCHIVE_SESSION_PREFIX)
+    ]
     previous = NO_PREVIOUS
-    latest = -1
-    for info in journal.sessions():
-        if not info.session.startswith(ARCHIVE_SESSION_PREFIX) or info.last <= latest:
-            continue
-        latest = info.last
+    for info in sorted(archives, key=lambda one: one.last)[-1:]:
         for record in journal.records(info.session):
             if isinstance(record.event, SessionArchived):
                 previous = record.event.sha256
