@@ -50,8 +50,7 @@ from ferrule.models.local.client import Local
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models import argument_filling, lists, numbers, tool_choice
-from ferrule.small_models import candidates as pieces
+from ferrule.small_models import argument_filling, lists, numbers, tool_choice, value_ranking
 from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.storage import paths
 from ferrule.tools.names import make_api_names
@@ -322,21 +321,13 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
         (tool_choice, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
     ],
     "values that a description lists": [
-        (pieces, pieces.find_listed_values.__name__, _empty),
+        (value_ranking, value_ranking.find_listed_values.__name__, _empty),
         (lists, lists.find_listed_values.__name__, _empty),
     ],
-    "labels, places, makers, kinds, directions": [
-        (pieces, finds.__name__, _empty)
-        for finds in (
-            pieces.find_labelled,
-            pieces.find_makers,
-            pieces.find_places,
-            pieces.find_kind,
-            pieces.find_directed,
-        )
+    "ranking of texts (the first piece in its place)": [
+        (value_ranking, value_ranking.load_weights.__name__, dict[str, float])
     ],
-    "dates": [(pieces, pieces.find_slot_dates.__name__, _empty)],
-    "names kept whole": [(pieces, "_cuts_name", _none)],
+    "dates": [(value_ranking, value_ranking.find_slot_dates.__name__, _empty)],
     "lists of plain words and of choices": [
         (lists, lists.read_enumerations.__name__, _empty),
         (lists, lists.read_choices.__name__, _unchosen),
@@ -352,12 +343,12 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
     "values of the request in the grammar": [
         (argument_filling, "_find_certain", _none),
         (argument_filling, argument_filling.assign_numbers.__name__, _unassigned),
+        (argument_filling, argument_filling.rank_slots.__name__, _unassigned),
         *(
             (argument_filling, finds.__name__, _empty)
             for finds in (
                 argument_filling.find_values,
                 argument_filling.read_lists,
-                argument_filling.find_evident,
                 argument_filling.find_named_choices,
                 argument_filling.find_mentioned_values,
             )

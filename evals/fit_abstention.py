@@ -18,9 +18,11 @@ from typing import Any
 
 import bfcl
 import click
+import fit_values
 
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
+from ferrule.small_models import value_ranking
 from ferrule.small_models.abstention import describe_fit
 from ferrule.small_models.action_check import may_change
 from ferrule.small_models.request import Request
@@ -64,11 +66,23 @@ def figures_of(row: dict[str, Any]) -> tuple[float, ...] | None:
 
 
 def collect(sample: int) -> list[Row]:
+    """Return the figures of questions.
+
+    How sure the values of a question are is said by weights that were fitted without its tools.
+    """
     found: list[Row] = []
+    examples = list(fit_values.examples())
+    weights = [
+        fit_values.fit([one for one in examples if fit_values.part_of(one.tool) != part])
+        for part in range(fit_values.PARTS)
+    ]
     for category in CATEGORIES:
         name = bfcl.CATEGORIES.get(category, category)
         rows = bfcl.entries(bfcl.wheel(), name, "development")
         for row in rows[:sample]:
+            named = [one["name"] for one in row["functions"]]
+            part = fit_values.part_of(next(iter(named), ""))
+            value_ranking.load_weights = lambda part=part: weights[part]
             figures = figures_of(row)
             if figures is not None:
                 found.append((category, figures))

@@ -11,7 +11,12 @@ import yaml
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.small_models.abstention import split_request
-from ferrule.small_models.action_check import find_order_for, find_problem, may_change
+from ferrule.small_models.action_check import (
+    find_order_for,
+    find_problem,
+    is_only_asked_about,
+    may_change,
+)
 from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
 from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS
@@ -121,6 +126,27 @@ def test_a_tool_that_declares_nothing_is_judged_by_its_name() -> None:
     assert may_change(undeclared("delete_user"))
     assert may_change(undeclared("deleteUser"))
     assert not may_change(undeclared("get_user"))
+
+
+@pytest.mark.proves("small.no-unasked-change")
+@pytest.mark.parametrize(
+    ("tool", "request_text", "is_asked"),
+    [
+        ("add_task", "Should I add a task about the garden?", True),
+        ("add_task", "What is there to add", True),
+        ("add_task", "Never add that", True),
+        ("update_task", "Is task_5 done?", True),
+        ("add_task", "Could you add a task to call Anna?", False),
+        ("add_task", "Don't let me forget to water the plants", False),
+        ("add_task", "What a day. Add a task: call Anna", False),
+        ("list_tasks", "What is there to do?", False),
+    ],
+)
+def test_a_question_has_nothing_kept_in_the_session(
+    tool: str, request_text: str, is_asked: bool
+) -> None:
+    offered = ToolSpec(tool, tool, "", "{}", side_effect="none")
+    assert is_only_asked_about(offered, Request(request_text)) is is_asked
 
 
 def test_a_tool_of_no_known_kind_is_ordered_by_its_own_verb() -> None:

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.dates import Date, find_dates, format_date, requested_format
+from ferrule.small_models.dates import (
+    Date,
+    find_dates,
+    find_relative_dates,
+    find_times,
+    format_date,
+    is_calendar_name,
+    requested_format,
+    requested_time_format,
+)
 from ferrule.small_models.evidence import find_values_in_description
 from ferrule.small_models.request import Request
 from ferrule.small_models.units import is_unit_for
@@ -69,6 +78,63 @@ def test_a_date_survives_being_written_and_read(day: Any) -> None:
     wanted = Date(day.year, day.month, day.day)
     text = format_date(wanted, ("-", "y", "m", "d"))
     assert [found for _, _, found in find_dates(f"on {text} at noon")] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("at 2pm", (14, 0)),
+        ("at 12 a.m.", (0, 0)),
+        ("at 12 pm", (12, 0)),
+        ("at 7:45 PM", (19, 45)),
+        ("at 07:30", (7, 30)),
+        ("at 9 in the evening", (21, 0)),
+        ("at 9 in the morning", (9, 0)),
+        ("at 25:00", None),
+        ("at 10:75", None),
+        ("at 10", None),
+    ],
+)
+def test_a_time_of_day_is_read(text: str, time: tuple[int, int] | None) -> None:
+    assert [(hour, minute) for _, hour, minute in find_times(text)] == ([time] if time else [])
+
+
+@pytest.mark.parametrize(
+    ("about", "form"),
+    [
+        ("as YYYY-MM-DD HH:MM:SS", " {hour:02}:{minute:02}:00"),
+        ("as YYYY-MM-DDTHH:MM", "T{hour:02}:{minute:02}"),
+        ("such as 2021-03-04T10:00:00Z", "T{hour:02}:{minute:02}:00Z"),
+        ("as YYYY-MM-DD", None),
+    ],
+)
+def test_the_form_of_a_time_is_read_from_a_description(about: str, form: str | None) -> None:
+    assert requested_time_format(about) == form
+
+
+def test_a_date_without_a_year_has_that_of_another_one() -> None:
+    found = [day for _, _, day in find_dates("from May 3 to 5 June 2023")]
+    assert found == [Date(2023, 5, 3), Date(2023, 6, 5)]
+    assert list(find_dates("from May 3 to June 5")) == []
+
+
+def test_a_month_first_unless_it_cannot_be() -> None:
+    assert [day for _, _, day in find_dates("on 03/04/2021 or 16/04/2021")] == [
+        Date(2021, 3, 4),
+        Date(2021, 4, 16),
+    ]
+    assert list(find_dates("on 13/14/2021")) == []
+
+
+def test_days_as_seen_from_today_and_names_of_the_calendar() -> None:
+    text = "tomorrow, or next Friday"
+    assert [text[a:b] for a, b in find_relative_dates(text)] == ["tomorrow", "next Friday"]
+    assert [is_calendar_name(word) for word in ("March", "sep", "Monday", "Marching")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_form_of_a_date_is_read_from_a_description() -> None:
@@ -212,6 +278,18 @@ async def test_a_switch_is_as_the_request_says_whatever_its_default() -> None:
     assert await filled("Dig, assuming wet soil", [], wet_soil=wet) == {"wet_soil": True}
     assert await filled("Dig, without wet soil", [], wet_soil=wet) == {"wet_soil": False}
     assert await filled("Dig", [], wet_soil=wet) == {}
+
+
+@pytest.mark.parametrize(
+    ("about", "value"),
+    [
+        ("For example, 1 for Oslo, 2 for Bergen", {"town_id": 2}),
+        ("'1' represents Oslo, and '2' represents Bergen", {"town_id": 2}),
+        ("1 for Oslo, 3 for Narvik", {}),
+    ],
+)
+async def test_a_number_stands_for_what_the_description_says(about: str, value: Any) -> None:
+    assert await filled("Look for hats in Bergen", [], town_id=part("integer", about)) == value
 
 
 async def test_an_object_is_filled_from_what_is_free() -> None:

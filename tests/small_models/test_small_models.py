@@ -19,7 +19,6 @@ from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.candidates import find_values
 from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
@@ -206,15 +205,13 @@ async def test_what_the_request_settles_alone_needs_no_model() -> None:
 
 
 @pytest.mark.proves("small.copies")
-async def test_where_several_pieces_would_do_the_model_may_only_write_one_of_them() -> None:
-    slots = read_slots(schema(["dish"], dish={**STRING, "description": "What to cook"}))
-    offered = [
-        v.value for v in find_values(slots[0], Request("Cook some green soup with bread today"))
-    ]
+async def test_where_several_pieces_would_do_one_of_them_is_copied() -> None:
+    text = "Cook some green soup with bread today"
     filled = await ArgumentFiller(Model(), "cook", "Cook.", schema(["dish"], dish=STRING)).fill(
-        "Cook some green soup with bread today"
+        text
     )
-    assert filled["dish"] in offered
+    assert filled["dish"]
+    assert filled["dish"] in text
 
 
 async def test_a_piece_is_not_used_twice() -> None:

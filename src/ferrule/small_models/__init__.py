@@ -10,8 +10,9 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     argument_filling   fills the arguments of a chosen tool, slot by slot
     slots              parameters, and what their schemas say of what may fill them
     request            a person's request, cut into pieces, and which of them are taken
-    candidates         which pieces of a request may fill a slot
-    evidence           what speaks for a piece as the value of a text slot
+    candidates         which values of a request may fill a slot that is for no text
+    value_ranking      which pieces of a request fill the slots for texts, by fitted weights
+    evidence           what the description of a slot says of its values
 
-Kinds of pieces: `spans`, `names`, `numbers`, `units`, `dates`, `lists`.
+Kinds of pieces: `spans`, `numbers`, `units`, `dates`, `lists`.
 """

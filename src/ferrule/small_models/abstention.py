@@ -14,22 +14,29 @@ import math
 import re
 from operator import mul
 
-from ferrule.tools.word_stems import content_stems, first_sentence
+from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .candidates import find_mentioned_values
 from .request import Request
 from .slots import Slot
 from .tool_choice import ToolOffer, count_misfits, find_own_words
+from .value_ranking import assign_values, rank_slots
 
-WEIGHTS: tuple[float, ...] = (1.95, 1.91, 0.12, 0.55, 4.16, -0.86, 0.41, -0.52, 2.44, -0.68)
+WEIGHTS: tuple[float, ...] = (
+    *(1.95, 0.11, 1.19, 0.31, -0.21, 0.31, 0.75),
+    *(3.99, -0.97, 0.65, -0.56, 1.74, 1.87, -0.82),
+)
 """Weights of the figures of `describe_fit`, in their order."""
 
-BIAS = -1.36
+BIAS = -2.56
 
 MIN_PROBABILITY = 0.55
 """Below this a request is answered in words."""
 
 
+_GENERIC = frozenset(
+    map(stem, ["get", "find", "calculate", "search", "fetch", "check", "compute", "info", "data"])
+)
 _QUESTION_WORDS = frozenset(
     ["what", "why", "how", "who", "when", "where", "which", "is", "are", "do", "does", "did"]
 )
@@ -39,14 +46,17 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     """Return the figures by which it is decided whether a tool is called for.
 
     None is the model's: its hidden state tells tools apart, but not whether one is needed. They
-    are: the shares of the tool's name's words, and of its description's, that were said; the words
-    said that it says of itself; the share of its parameters that were spoken of; the share of them
-    that list a value which was said; the required parameters that nothing fills; the share of its
-    numbers that the request has; how many it lacks; the share of its parameters that the request
-    gives evidence for; and whether the request begins with a question word.
+    are: the shares of the tool's name's words, of those of them that say more than `get`, and of
+    its description's, that were said; the words said that it says of itself, their share of what
+    was said, and that share with the values that were found; the share of its parameters that were
+    spoken of; the share of them that list a value which was said; the required parameters that
+    nothing fills; the share of its numbers that the request has; how many it lacks; the share of
+    its parameters that the request gives evidence for; how sure its required texts are; and
+    whether the request begins with a question word.
     """
     said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
+    special = named - _GENERIC or named
     described = set(content_stems(first_sentence(offer.description)))
     own = find_own_words(offer)
     spoken_of = sum(bool(slot.words & said) for slot in offer.slots)
@@ -55,17 +65,34 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     numbers = len(request.free_atoms("number"))
     needed = sum(slot.required and _takes_numbers(slot) for slot in offer.slots)
     taken = min(numbers, sum(map(_takes_numbers, offer.slots)))
+    texts = [slot for slot in offer.slots if slot.kind == "string"]
+    assigned = assign_values(rank_slots(texts, request, offer.slots))
+    values = [one.value for one in assigned.values() if one.value is not None]
+    covered = set(own)
+    for value in values:
+        covered.update(content_stems(str(value.value)))
+    evident = sum(math.exp(one.score) for one in assigned.values() if one.value is not None)
+    evident += sum(bool(find_mentioned_values(slot, request)) for slot in offer.slots)
+    sure = [
+        math.exp(assigned[slot.name].score) if slot.name in assigned else 0.0
+        for slot in texts
+        if slot.required
+    ]
+    parameters = max(1, len(offer.slots))
     return (
         len(said & named) / max(1, len(named)),
+        len(said & special) / max(1, len(special)),
         len(said & described) / max(1, len(described)),
         len(said & own) / 8,
-        spoken_of / max(1, len(offer.slots)),
-        listed / max(1, len(offer.slots)),
+        len(said & own) / max(1, len(said)),
+        len(said & covered) / max(1, len(said)),
+        spoken_of / parameters,
+        listed / parameters,
         float(min(missing, 2)),
         min(1.0, taken / max(1, needed)),
         float(max(0, min(2, needed - numbers))),
-        sum(bool(find_mentioned_values(slot, request)) for slot in offer.slots)
-        / max(1, len(offer.slots)),
+        evident / parameters,
+        sum(sure) / len(sure) if sure else 1.0,
         float(_begins_with_question(request)),
     )
 

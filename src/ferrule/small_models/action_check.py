@@ -71,6 +71,8 @@ class _Words:
     not_before: frozenset[str]
     path_words: frozenset[str]
     pronouns: frozenset[str]
+    keeping: frozenset[str]
+    asking: tuple[tuple[str, ...], ...]
     shell_words: Mapping[str, str]
 
 
@@ -90,6 +92,8 @@ def load_words() -> _Words:
         frozenset(data["not_before"]),
         frozenset(data["path_words"]),
         frozenset(data["pronouns"]),
+        frozenset(data["keeping"]),
+        _phrases(data["asking"]),
         data["shell_words"],
     )
 
@@ -134,6 +138,25 @@ def may_change(spec: ToolSpec) -> bool:
     if spec.side_effect:
         return spec.side_effect not in ("none", "read")
     return bool(_kinds_of(spec))
+
+
+def is_only_asked_about(spec: ToolSpec, request: Request) -> bool:
+    """Return whether a tool keeps something in the session, by its name, and is not told to.
+
+    `add_task` changes nothing outside the session, so no order of its kind is needed; but whoever
+    asks a question, or forbids something, has nothing kept.
+    """
+    first = re.split(r"[^a-z]+|(?<=[a-z])(?=[A-Z])", spec.api_name.lstrip("_"))[0]
+    return first in load_words().keeping and all(
+        _asks_or_forbids(request, *sentence) for sentence in _sentences(request)
+    )
+
+
+def _asks_or_forbids(request: Request, first: int, last: int, end: str) -> bool:
+    words = load_words()
+    if _match(request, first, last, words.polite):
+        return False
+    return end == "?" or bool(_match(request, first, last, words.asking))
 
 
 def _kinds_of(spec: ToolSpec) -> list[ActionKind]:

@@ -1,9 +1,9 @@
 """Fill the arguments of a chosen tool, slot by slot, with a small model.
 
-What the request settles by itself is taken. Where several pieces would do, the model writes the
-value under a grammar that lets it write nothing else. The prompt is the same up to the request, so
-the server's prefix cache holds, and each value is a handful of tokens. Nothing runs away: every
-grammar is finite or bounded.
+What the request settles by itself is taken. Texts are ranked (`value_ranking`). Where several
+pieces would do, the model writes the value under a grammar that lets it write nothing else. The
+prompt is the same up to the request, so the server's prefix cache holds, and each value is a
+handful of tokens. Nothing runs away: every grammar is finite or bounded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Protocol
 from ferrule.core.calls import encode_json
 from ferrule.tools.word_stems import content_stems, first_sentence
 
-from .candidates import find_evident, find_mentioned_values, find_named_choices, find_values
-from .evidence import is_start_slot
+from .candidates import find_mentioned_values, find_named_choices, find_values
+from .evidence import find_coded_number
 from .lists import read_lists
 from .numbers import assign_numbers
 from .request import Request
 from .slots import Slot, Value, read_slots
+from .value_ranking import assign_values, find_close_values, rank_slots
 
 MAX_VALUE_TOKENS = 64
 """Tokens of one value. It is copied or bounded by its grammar; this is a last limit."""
@@ -154,15 +155,42 @@ class ArgumentFiller:
     async def fill_from(self, request: Request) -> dict[str, Any]:
         """Return the arguments from the pieces of a request that are free, and take those used."""
         given: dict[str, Any] = {}
-        await self._fill_required(request, given)
-        for slot in self._slots:
-            if slot.required or slot.name in given:
-                continue
-            found = find_mentioned_values(slot, request)
-            if found:
-                await self._fill_slot(slot, found, request, given, [])
+        self._take_choices(request, given)
+        for slot in _find_unfilled(self._slots, given):
+            if slot.required and slot.kind == "object":
+                given[slot.name] = await self._fill_object(slot, request)
+        self._take_numbers(request, given)
+        await self._take_texts(request, given)
+        for slot in _find_unfilled(self._slots, given):
+            if slot.required and slot.kind == "array":
+                given[slot.name] = await self._fill_list(slot, request, given)
+            elif slot.required:
+                offered = find_values(slot, request)
+                await self._fill_slot(slot, offered, request, given)
+            elif found := find_mentioned_values(slot, request):
+                await self._fill_slot(slot, found, request, given)
         self._give_quotation_left(request, given)
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
+
+    async def _take_texts(self, request: Request, given: dict[str, Any]) -> None:
+        """Fill text slots with the likeliest values of all of them together.
+
+        Where another piece is about as likely, and no other slot has it, the model writes one of
+        the two.
+        """
+        texts = [slot for slot in _find_unfilled(self._slots, given) if slot.kind == "string"]
+        ranked = rank_slots(texts, request, self._slots)
+        assigned = assign_values(ranked)
+        settled = {name: one.value for name, one in assigned.items() if one.value is not None}
+        for slot in texts:
+            if slot.name not in settled:
+                continue
+            others = [value for name, value in settled.items() if name != slot.name]
+            offered = find_close_values(assigned[slot.name], ranked[slot.name], others)
+            if len(offered) > 1:
+                settled[slot.name] = await self._ask(slot, offered, request, given)
+            request.take(settled[slot.name].span)
+            given[slot.name] = settled[slot.name].value
 
     def _give_quotation_left(self, request: Request, given: dict[str, Any]) -> None:
         """Fill the one optional text with the one quotation that is left."""
@@ -171,27 +199,6 @@ class ArgumentFiller:
         if len(texts) == len(quoted) == 1:
             given[texts[0].name] = quoted[0].text
             request.take(quoted[0])
-
-    async def _fill_required(self, request: Request, given: dict[str, Any]) -> None:
-        slots = [slot for slot in self._slots if slot.required]
-        self._take_choices(request, given)
-        for slot in _find_unfilled(slots, given):
-            if slot.kind == "object":
-                given[slot.name] = await self._fill_object(slot, request)
-        self._take_numbers(request, given)
-        # `meta title` before `title`: the shorter label stands in the longer one as well.
-        by_length = sorted(_find_unfilled(slots, given), key=lambda s: -len(content_stems(s.name)))
-        for slot in by_length:
-            for span in find_evident(slot, request)[:1]:
-                given[slot.name] = span.text
-                request.take(span)
-        for slot in _in_order(_find_unfilled(slots, given)):
-            others = [other for other in _find_unfilled(slots, given) if other is not slot]
-            if slot.kind == "array":
-                given[slot.name] = await self._fill_list(slot, request, given)
-            else:
-                offered = find_values(slot, request, others)
-                await self._fill_slot(slot, offered, request, given, others)
 
     def _take_choices(self, request: Request, given: dict[str, Any]) -> None:
         """Fill slots with the choices, and lists of choices, that the request names.
@@ -204,6 +211,8 @@ class ArgumentFiller:
                 if len(named) == 1:
                     given[slot.name] = named[0].value
                     request.take(named[0].span)
+            elif coded := find_coded_number(slot, request):
+                given[slot.name] = coded.value
             elif slot.kind == "array" and slot.item and slot.item.kind in ("enum", "array"):
                 for items, pieces in read_lists(slot, request)[:1]:
                     given[slot.name] = items
@@ -224,14 +233,9 @@ class ArgumentFiller:
             given[name] = value.value
 
     async def _fill_slot(
-        self,
-        slot: Slot,
-        offered: list[Value],
-        request: Request,
-        given: dict[str, Any],
-        others: Sequence[Slot],
+        self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
     ) -> None:
-        chosen = _find_certain(slot, offered, request, others)
+        chosen = _find_certain(slot, offered, request, _find_unfilled(self._slots, given))
         if chosen is None:
             chosen = await self._ask(slot, offered, request, given)
         request.take(chosen.span)
@@ -244,7 +248,7 @@ class ArgumentFiller:
         written = {encode_json(v.value): v for v in reversed(_nearest(slot, offered, request))}
         text = await self._powers.complete(
             self._prompt(slot, request, given),
-            grammar=_grammar(slot, list(written)),
+            grammar=_grammar(slot, list(written)[::-1]),
             max_tokens=MAX_VALUE_TOKENS,
         )
         text = text.strip() if written else text.strip().rstrip(",}")
@@ -285,10 +289,15 @@ class ArgumentFiller:
             for piece in pieces:
                 request.take(piece)
             return items
-        offered = find_values(item, request)
+        if item.kind == "string":
+            best = assign_values(rank_slots([item], request, self._slots)).get(item.name)
+            offered = [best.value] if best is not None and best.value is not None else []
+        else:
+            offered = find_values(item, request)
         if not offered:
             return []
-        chosen = await self._ask(item, offered, request, given)
+        chosen = offered[0] if len(offered) == 1 else None
+        chosen = chosen or await self._ask(item, offered, request, given)
         request.take(chosen.span)
         return [chosen.value]
 
@@ -303,42 +312,23 @@ def _find_unfilled(slots: Sequence[Slot], given: dict[str, Any]) -> list[Slot]:
     return [slot for slot in slots if slot.name not in given]
 
 
-def _in_order(slots: Sequence[Slot]) -> list[Slot]:
-    """Return slots in the order in which they are filled.
-
-    Paths come first, then what something begins with, then the schema's order: what the first ones
-    take leaves fewer pieces for the others.
-    """
-    return sorted(slots, key=lambda s: (s.role != "path", not is_start_slot(s)))
-
-
 def _find_certain(
-    slot: Slot, offered: list[Value], request: Request, others: Sequence[Slot]
+    slot: Slot, offered: list[Value], request: Request, unfilled: Sequence[Slot]
 ) -> Value | None:
     """Return the value that needs no model, or None.
 
-    It is the only one, or the first of as many pieces as there are slots, or the number that stands
-    by the slot's own word.
+    It is the only one, or the number that stands by the slot's own word.
     """
     if len(offered) == 1:
         return offered[0]
-    if slot.kind == "string":
-        alike = [other for other in others if _are_alike(slot, other)]
-        # People name things in the order in which they are asked for.
-        if len(offered) == len(alike) + 1 and all(_is_marked(value) for value in offered):
-            return offered[0]
     if slot.kind in ("integer", "number") and offered:
-        own = slot.words.difference(*(other.words for other in others))
+        own = slot.words.difference(*(other.words for other in unfilled if other is not slot))
         near = [(request.distance_to(v.span, own, 3), v) for v in offered if v.span]
         best = min(gap for gap, _ in near)
         closest = [v for gap, v in near if gap == best]
         if best <= 3 and len(closest) == 1:
             return closest[0]
     return None
-
-
-def _are_alike(slot: Slot, other: Slot) -> bool:
-    return slot.kind == other.kind and (slot.role == "path") == (other.role == "path")
 
 
 def _nearest(slot: Slot, offered: list[Value], request: Request) -> list[Value]:
@@ -356,11 +346,6 @@ def _distance(slot: Slot, value: Value, request: Request) -> int:
 def _cut(text: str) -> str:
     half = MAX_REQUEST_CHARACTERS // 2
     return text if len(text) <= MAX_REQUEST_CHARACTERS else f"{text[:half]} [...] {text[-half:]}"
-
-
-def _is_marked(value: Value) -> bool:
-    """Return whether the request shows by itself that this is a value."""
-    return value.span is not None and value.span.kind in ("quoted", "path", "url")
 
 
 def _grammar(slot: Slot, written: Sequence[str]) -> str:

@@ -1,15 +1,11 @@
-"""What speaks for a piece of a request as the value of a text slot, besides the model's choice.
+"""What the description of a slot says of its values, and where the request has them.
 
 Pure, and the same for every tool.
 
     listed    the description itself lists values (`e.g. 'vegan'`, `can be summary or detailed`),
               and the request has one
-    label     the piece stands right after the parameter's own word (`medium to oil`,
-              `user id 43523`, `artist: Bach`)
-    kind      the parameter is the kind of a thing, and the piece is the word before that thing
-    place     the parameter is a place, and the piece is a name after `in`, `at`, `near`, `from`...
-    maker     the parameter is a maker, and the piece is a name after `by`
-    direction the parameter is a start or an end, and the piece stands after `from`, `to`...
+    coded     the description has numbers for things, and the request has one of the things
+    dates     the dates of the request, in the form that the description asks for
 """
 
 from __future__ import annotations
@@ -17,13 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems, words
+from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
-from .dates import is_calendar_name
+from .dates import (
+    ISO_FORMAT,
+    format_date,
+    requested_format,
+    requested_time_format,
+)
 from .request import Request
 from .slots import Slot, Value, keep_outermost
-from .spans import Atom, Span, parse_number
-from .units import is_unit
+from .spans import Span
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
 _LISTED = re.compile(
@@ -37,98 +37,11 @@ _SEPARATOR = re.compile(r",\s*(?:and\s+|or\s+)?|\s+or\s+|\s+and\s+|/|\betc\b")
 _ALIAS = re.compile(
     r"['\"]([\w+#-]{1,20})['\"]\s*(?:for|refers to|means|is|=|:)\s*(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
-_JOINING = frozenset(
-    ["is", "as", "to", "called", "named", "titled", "of", "with", "for", "-", "–", "be"]
+_CODED = re.compile(
+    r"\b(\d{1,4})['\"]?\s*(?:for|refers to|represents|means|is|=|:)\s+"
+    r"(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
-_BEFORE_JOINING = frozenset(["should", "must", "will", "shall", "can", "set", "being"])
-_GENERIC = frozenset(
-    map(
-        stem,
-        [
-            "name",
-            "type",
-            "kind",
-            "data",
-            "value",
-            "list",
-            "info",
-            "information",
-            "text",
-            "format",
-            "number",
-            "string",
-        ],
-    )
-)
-_KINDS = frozenset(map(stem, ["type", "kind", "category", "style", "class"]))
-_KIND_OF = re.compile(
-    r"(?:the |optional\W+)*(?:type|kind|category|style) of (?:the |an? )?([A-Za-z]+)", re.IGNORECASE
-)
-_BEGINS = frozenset(["from", "start", "origin", "source", "departure", "begin", "initial", "base"])
-_ENDS = frozenset(["to", "end", "destination", "target", "arrival", "final"])
-_PLACES = frozenset(
-    map(
-        stem,
-        [
-            "city",
-            "location",
-            "place",
-            "country",
-            "state",
-            "region",
-            "town",
-            "destination",
-            "area",
-            "venue",
-            "county",
-            "address",
-        ],
-    )
-)
-_PARTS = frozenset(map(stem, ["city", "town", "country", "state", "province"]))
-_LONGER_FORM = re.compile(r"[A-Z]\w+, ?[A-Z]|[Cc]ity,")
-_PLACING = frozenset(
-    [
-        "in",
-        "at",
-        "near",
-        "around",
-        "from",
-        "to",
-        "of",
-        "nearby",
-        "for",
-        "within",
-        "between",
-        "into",
-    ]
-)
-_MAKERS = frozenset(
-    map(
-        stem,
-        [
-            "artist",
-            "author",
-            "composer",
-            "writer",
-            "director",
-            "painter",
-            "creator",
-            "brand",
-        ],
-    )
-)
-
-
-def is_place(slot: Slot) -> bool:
-    """Return whether a slot is for a place, by its name."""
-    named = content_stems(slot.name)
-    return slot.kind == "string" and bool(named) and (named[-1] in _PLACES or named[0] in _PLACES)
-
-
-def is_maker(slot: Slot) -> bool:
-    """Return whether a slot is for an artist, an author or a brand, by its name."""
-    return slot.kind == "string" and not _MAKERS.isdisjoint(content_stems(slot.name))
+_DATE = stem("date")
 
 
 def find_values_in_description(about: str) -> list[str]:
@@ -164,6 +77,17 @@ def find_listed_values(slot: Slot, request: Request) -> list[Value]:
             continue
         found.append(Value(text, span))
     return keep_outermost(found)
+
+
+def find_coded_number(slot: Slot, request: Request) -> Value | None:
+    """Return the number that the description has for what is said: `1 for Oslo, 2 for Bergen`.
+
+    None unless the description lists several and the request has one of them.
+    """
+    codes = _CODED.findall(slot.about) if slot.kind in ("integer", "number") else []
+    said = [(int(code), _find_free(meaning, request)) for code, meaning in codes]
+    found = [Value(code, span) for code, span in said if span is not None]
+    return found[0] if len(codes) > 1 and len(found) == 1 else None
 
 
 def _find_free(text: str, request: Request) -> Span | None:
@@ -203,204 +127,39 @@ def _make_span(request: Request, first: int, last: int, kind: str) -> Span:
     return Span(text, first, last, kind)
 
 
-def find_labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span]:
-    """Return the longest of the pieces right after the parameter's own word.
+def find_slot_dates(slot: Slot, request: Request) -> list[Value]:
+    """Return the dates of the request, if the slot is for a date.
 
-    If there is none, the one right before its whole name.
+    They are written in the format that the description asks for, else as in ISO 8601.
     """
-    named = content_stems(slot.name)
-    own = [word for word in named if word not in _GENERIC]
-    starts = _starts_after_labels(own, named[len(own) :], request)
-    names = {(n.first, n.last) for n in request.names}
-    near = [s for s in offered if s.first in starts and (starts[s.first] or _is_marked(s, names))]
-    if not near and len(own) > 1:
-        heads = {p.first - 1 for p in find_occurrences(own, request)}
-        near = [s for s in offered if s.first == s.last and s.first in heads and s.kind == "word"]
-    # A quotation right behind the label is the value, and what follows it is not.
-    near = [s for s in near if s.kind == "quoted"] or near
-    return [max(near, key=lambda s: s.last - s.first)] if near else []
-
-
-def find_kind(slot: Slot, request: Request) -> list[Span]:
-    """Return the word before a thing, for the kind of the thing: `a single room`, `room_type`."""
-    thing = _thing_of_kind(slot)
-    if not thing:
+    form = requested_format(slot.about)
+    time_form = requested_time_format(slot.about)
+    if time_form and form is None:
+        form = ISO_FORMAT
+    if form is None and _DATE not in content_stems(slot.name):
         return []
-    for index, word in enumerate(request.stems):
-        if index and word == thing and _is_description(request, index - 1):
-            found = Span(request.atoms[index - 1].text, index - 1, index - 1, "word")
-            return [found] if request.is_free(found) else []
-    return []
-
-
-def _thing_of_kind(slot: Slot) -> str:
-    """Return the stem of the thing whose kind a slot is for; "" if it is for something else."""
-    named = content_stems(slot.name)
-    if not named:
-        return ""
-    is_kind = named[-1] in _KINDS
-    if is_kind and len(named) > 1:
-        return named[-2]
-    match = _KIND_OF.match(slot.about)
-    thing = stem(match.group(1)) if match else ""
-    return thing if is_kind or thing not in named else ""
-
-
-def _is_description(request: Request, index: int) -> bool:
-    """Return whether an atom is a common word that is neither a verb at the head nor the tool's."""
-    atom = request.atoms[index]
-    if atom.kind != "word" or atom.text.lower() in FUNCTION_WORDS:
-        return False
-    if parse_number(atom.text) is not None or request.is_sentence_start(index):
-        return False
-    return not request.tool_words.issuperset(content_stems(atom.text))
-
-
-def is_start_slot(slot: Slot) -> bool:
-    """Return whether a slot is named as where something starts."""
-    named = {word.lower() for word in words(slot.name)}
-    return not named.isdisjoint(_BEGINS) and named.isdisjoint(_ENDS)
-
-
-def find_directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Value]:
-    """Return the one value that stands where the slot begins or ends; empty if there is not one.
-
-    For instance `from Rome to Bonn`, or `between a and b`.
-    """
-    is_start = is_start_slot(slot)
-    is_end = not _ENDS.isdisjoint(word.lower() for word in words(slot.name))
-    if not is_start and not is_end:
-        return []
-    marks = ("from", "between", "starting", "since") if is_start else ("to", "until", "till")
-    found = [v for v in offered if v.span and _word_before(v.span, request) in marks]
-    if not found and is_end:
-        found = [v for v in offered if v.span and _ends_between(v.span, request)]
-    if not found and is_start:
-        # An amount is given in the unit it is converted from.
-        found = [
-            v for v in offered if v.span and parse_number(_word_before(v.span, request)) is not None
+    free = [(span, day) for span, day in request.dates if request.is_free(span)]
+    if form:
+        return [
+            Value(format_date(day, form) + _format_time(time_form, request, span), span)
+            for span, day in free
         ]
-        found = sorted(found, key=lambda v: -len(str(v.value)))[:1]
-    return found if len(found) == 1 else []
+    if free:
+        # A month without a day stays as it was written.
+        return [
+            Value(format_date(day, ISO_FORMAT) if day.day else span.text, span)
+            for span, day in free
+        ]
+    return [Value(span.text, span) for span in request.relative_dates if request.is_free(span)]
 
 
-def _ends_between(span: Span, request: Request) -> bool:
-    """Return whether a piece is the second one of `between a and b`."""
-    before = [a.text.lower() for a in request.atoms[max(0, span.first - 6) : span.first]]
-    return before[-1:] == ["and"] and "between" in before
-
-
-def _is_marked(span: Span, names: set[tuple[int, int]]) -> bool:
-    """Return whether its form shows that it is a value: a name, a quotation, a path, digits."""
-    if (span.first, span.last) in names or span.kind in ("quoted", "url", "path"):
-        return True
-    return span.kind == "number" and any(map(str.isdigit, span.text))
-
-
-def _starts_after_labels(
-    own: Sequence[str], behind: Sequence[str], request: Request
-) -> dict[int, bool]:
-    """Return where a value may begin, and whether a joining word or mark says that it does.
-
-    `own` are the words of the label; where all of them stand, their last one elsewhere counts
-    nothing (`title` beside `meta title`). `behind` are general words that may follow it, as in
-    `ticket number`.
-    """
-    labels = [span.last for span in find_occurrences(own, request)] if len(own) > 1 else []
-    if not labels:
-        labels = [i for i, atom in enumerate(request.atoms) if _is_label(atom, own[-1:])]
-    starts: dict[int, bool] = {}
-    said = [atom.text.lower() for atom in request.atoms] + ["", "", "", ""]
-    for label in labels:
-        at = label + 1
-        while stem(said[at]) in behind and at < len(request.atoms):
-            at += 1
-        end = request.atoms[at - 1].end
-        following = request.text[end : end + 3].strip("'\" ")
-        starts[at] = following.startswith((":", "="))
-        joint = at
-        while said[joint] in _BEFORE_JOINING:
-            joint += 1
-        if said[joint] in _JOINING:
-            is_certain = said[joint] not in ("of", "for", "with")
-            starts[joint + 1] = is_certain
-            if said[joint + 1] in ("a", "an", "the"):
-                starts[joint + 2] = is_certain
-    return starts
-
-
-def _is_label(atom: Atom, own: Sequence[str]) -> bool:
-    is_word = atom.kind == "word" or (atom.kind == "quoted" and " " not in atom.text)
-    return is_word and stem(atom.text) in own
-
-
-def find_places(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
-    """Return the names after a word of place, if the slot is for a place.
-
-    `Rome, Italy` is one place, unless another slot wants a part of it.
-    """
-    if not is_place(slot):
-        return []
-    dates = [span for span, _ in request.dates]
-    found = [
-        n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in dates)
-    ]
-    found = [_after_of(n, request) for n in found if " of " in n.text or _is_placed(n, request)]
-    found = [n for n in found if _is_placed(n, request)]
-    found = [n for n in found if not is_calendar_name(n.text) and not is_unit(stem(n.text))]
-    if any(is_place(other) for other in others) or wants_part_of_place(slot):
-        return found
-    return _join_at_commas(found, request)
-
-
-def wants_part_of_place(slot: Slot) -> bool:
-    """Return whether a slot is for a city or a country alone: `Rome` of `Rome, Italy`.
-
-    A slot whose description shows the longer form takes it.
-    """
-    named = content_stems(slot.name)[-1:]
-    return bool(named) and named[0] in _PARTS and not _LONGER_FORM.search(slot.about)
-
-
-def _is_placed(name: Span, request: Request) -> bool:
-    """Return whether a word of place stands before a name, or before the name and comma before."""
-    before = next((n for n in request.names if n.last == name.first - 1), None)
-    if before is not None and request.text[request.atoms[before.last].end :].startswith(","):
-        return _word_before(before, request) in _PLACING
-    return _word_before(name, request) in _PLACING
-
-
-def _join_at_commas(names: Sequence[Span], request: Request) -> list[Span]:
-    joined: list[Span] = []
-    for name in names:
-        last = joined[-1] if joined else None
-        if last is not None and last.last == name.first - 1:
-            gap = request.text[request.atoms[last.last].end : request.atoms[name.first].start]
-            if gap.strip() == ",":
-                joined[-1] = _make_span(request, last.first, name.last, "name")
-                continue
-        joined.append(name)
-    return joined
-
-
-def _after_of(name: Span, request: Request) -> Span:
-    """Return `France` for `King of France`, and other names as they are."""
-    words = [a.text for a in request.atoms[name.first : name.last + 1]]
-    if "of" not in words[1:-1]:
-        return name
-    return _make_span(request, name.first + words.index("of") + 1, name.last, "name")
-
-
-def _word_before(span: Span, request: Request) -> str:
-    """Return the word before a piece, in lower case, without articles; "" if there is none."""
-    at = span.first - 1
-    while at >= 0 and request.atoms[at].text.lower() in ("the", "a", "an"):
-        at -= 1
-    return request.atoms[at].text.lower() if at >= 0 else ""
-
-
-def find_makers(slot: Slot, request: Request) -> list[Span]:
-    """Return the names after `by`, if the slot is for a maker."""
-    if not is_maker(slot):
-        return []
-    return [n for n in request.names if request.is_free(n) and _word_before(n, request) == "by"]
+def _format_time(form: str | None, request: Request, day: Span) -> str:
+    """Return the first time of day behind a date, else the first of all, else midnight."""
+    if form is None:
+        return ""
+    if not request.times:
+        return form.format(hour=0, minute=0)
+    at = request.atoms[day.first].start
+    behind = [time for time in request.times if time[0] > at] or request.times
+    _, hour, minute = behind[0]
+    return form.format(hour=hour, minute=minute)

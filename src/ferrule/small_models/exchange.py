@@ -50,6 +50,7 @@ from .action_check import (
     find_opening_order,
     find_order_for,
     find_problem,
+    is_only_asked_about,
     may_change,
     spell_out,
 )
@@ -200,7 +201,11 @@ class SmallModelExchange:
         vectors = await self._client.embed([request_prompt(text)])
         ranked = self._chooser.rank(request, vectors[0])
         talk = next(score for score, offer in ranked if offer is None)
-        offers = [(score, offer) for score, offer in ranked if offer is not None]
+        offers = [
+            (score, offer)
+            for score, offer in ranked
+            if offer is not None and not is_only_asked_about(self._specs[offer.name], request)
+        ]
         for offer in self._find_ordered(offers, request):
             call = await self._make_ordered_call(offer, request)
             if call is not None:
