@@ -118,6 +118,9 @@ bus: $(READY) ## 500 subscribers, 10,000 events
 many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by words, resume, verify
 	$(BIN)/python benchmarks/many_sessions.py $(ARGS)
 
+argument-deltas: $(READY) ## deltas of arguments that watchers see while they arrive, beside deltas of text (ARGS=20000)
+	$(BIN)/python benchmarks/argument_deltas.py $(ARGS)
+
 year-of-use: $(READY) ## a million events in one journal: written, verified, vacuumed, bytes an event (ARGS=100000)
 	$(BIN)/python benchmarks/year_of_use.py $(ARGS)
 
