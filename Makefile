@@ -115,6 +115,9 @@ subscribers: $(READY) ## 500 live readers of the console over loopback, ten of t
 bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py
 
+idle-sessions: $(READY) ## 10,000 idle sessions in one server: memory of each, with all that the server keeps (ARGS=1500)
+	$(BIN)/python benchmarks/idle_sessions.py $(ARGS)
+
 many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by words, resume, verify
 	$(BIN)/python benchmarks/many_sessions.py $(ARGS)
 
