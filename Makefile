@@ -115,8 +115,17 @@ subscribers: $(READY) ## 500 live readers of the console over loopback, ten of t
 bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py
 
+idle-sessions: $(READY) ## 10,000 idle sessions in one server: memory of each, with all that the server keeps (ARGS=1500)
+	$(BIN)/python benchmarks/idle_sessions.py $(ARGS)
+
 many-sessions: $(READY) ## a journal of 200,000 sessions: first page, search by words, resume, verify
 	$(BIN)/python benchmarks/many_sessions.py $(ARGS)
+
+argument-deltas: $(READY) ## deltas of arguments that watchers see while they arrive, beside deltas of text (ARGS=20000)
+	$(BIN)/python benchmarks/argument_deltas.py $(ARGS)
+
+year-of-use: $(READY) ## a million events in one journal: written, verified, vacuumed, bytes an event (ARGS=100000)
+	$(BIN)/python benchmarks/year_of_use.py $(ARGS)
 
 file-search: $(READY) ## `search_files` beside ripgrep alone, over Python's library with its site-packages
 	$(BIN)/python benchmarks/file_search.py $(ARGS)

@@ -32,7 +32,9 @@ def reply(body: dict[str, object]) -> tuple[dict[str, object], dict[str, object]
         }, script
     arguments = {"n": done}
     if script.get("argument_bytes"):
-        arguments = {"text": "x" * script["argument_bytes"]}
+        arguments = {
+            "text": ("word " * (script["argument_bytes"] // 5 + 1))[: script["argument_bytes"]]
+        }
     calls = [
         {
             "id": f"call_{done:06d}_{i:04d}_padded_id",

@@ -523,7 +523,7 @@ TAMPERED = {
         5,
     ),
     "renamed session": ("UPDATE sessions SET session = 's2'", 1),
-    "end moved back": ("UPDATE sessions SET seq = 3", 3),
+    "end moved back": ("UPDATE sessions SET seq = 3", 4),
     "last hash changed": ("UPDATE sessions SET hash = decode(repeat('00', 32), 'hex')", 7),
     "two changed places": (
         "UPDATE records SET seq = 99 WHERE seq = 3; UPDATE records SET seq = 3 WHERE seq = 4;"

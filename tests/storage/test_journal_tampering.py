@@ -68,8 +68,6 @@ class Tampered:
         self.bytes = self.path.read_bytes()
         with opened(self.path) as db:
             self.keys = [key for (key,) in db.execute("SELECT id FROM records ORDER BY id")]
-            sealed = "SELECT id FROM records WHERE seal <> zeroblob(16) ORDER BY id"
-            self.ends = [key for (key,) in db.execute(sealed)]
             self.sessions = [no for (no,) in db.execute("SELECT no FROM sessions ORDER BY no")]
             self.tables = [
                 name
@@ -167,15 +165,19 @@ def test_no_seal_that_is_stored_or_made_of_stored_bytes_hides_that_a_tail_was_cu
     history: Any,
 ) -> None:
     with made(history, "") as journal:
-        seals = [f"(SELECT seal FROM records WHERE id = {key})" for key in journal.ends]
+        seals = [f"(SELECT seal FROM sessions WHERE no = {no})" for no in journal.sessions]
+        last = "(SELECT {} FROM records WHERE id = {})"
         ends = ("hash", "substr(hash, 1, 16)", "substr(hash, 17)", "zeroblob(16)", "1")
-        for first, seal in itertools.product(journal.keys, (*seals, *ends)):
+        for first, end in itertools.product(journal.keys, (*seals, *ends)):
             if first - 1 not in journal.keys:
                 continue
+            no = first >> BITS
+            seal = end if end in seals else last.format(end, first - 1)
             with journal.changing(f"the tail from {first}, and the seal {seal}") as db:
-                db.execute(f"UPDATE records SET seal = {seal} WHERE id = ?", (first - 1,))
-                last = (first >> BITS) + 1 << BITS
-                db.execute("DELETE FROM records WHERE id >= ? AND id < ?", (first, last))
+                time = last.format("time", first - 1)
+                db.execute(f"UPDATE sessions SET seal = {seal}, time = {time} WHERE no = {no}")
+                after = no + 1 << BITS
+                db.execute("DELETE FROM records WHERE id >= ? AND id < ?", (first, after))
 
 
 def changed(value: Stored, draw: st.DataObject) -> Stored:

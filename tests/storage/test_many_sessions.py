@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,17 +45,3 @@ def test_a_page_is_read_from_the_index_of_ends_and_not_from_every_session() -> N
         journal.sessions(limit=5)
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {seen[0]}")]
     assert any("INDEX ends" in step for step in plan) and not any("B-TREE" in s for s in plan)
-
-
-@pytest.mark.proves("journal.list-flat")
-def test_a_journal_of_an_earlier_version_gets_the_indexes_and_is_whole(tmp_path: Path) -> None:
-    file = tmp_path / "journal.db"
-    who = Identity("acme", "ann", "s1", "r1")
-    with SqliteJournal(file) as journal:
-        journal.append("s1", "r1", [RunStarted("x")], identity=who)
-    with sqlite3.connect(file) as db:
-        db.executescript("DROP INDEX ends; DROP INDEX owners;")
-    with SqliteJournal(file) as journal:
-        assert [info.session for info in journal.sessions(limit=1)] == ["s1"]
-        assert journal.find_problems() == []
-        journal.verify("s1")

@@ -40,10 +40,18 @@ STOP_REASONS: dict[str, AnswerStop] = {
 
 @dataclass(slots=True)
 class PartialCall:
-    """A call that is still arriving. `pieces` are the parts of its arguments' JSON text."""
+    """A call that is still arriving.
+
+    Attributes:
+        id: What the provider calls it.
+        name: The tool, as it was sent.
+        number: Its place among the calls of the answer, from 0.
+        pieces: The parts of its arguments' JSON text.
+    """
 
     id: str = ""
     name: str = ""
+    number: int = 0
     pieces: list[str] = field(default_factory=list[str])
 
     def is_complete(self) -> bool:
@@ -91,14 +99,9 @@ class CallBuilder:
             if arguments:
                 call.pieces.append(arguments)
                 if self.on_arguments is not None:
-                    self.on_arguments(self._number_of(call), call.name, arguments)
+                    self.on_arguments(call.number, call.name, arguments)
         elif arguments is not None:
             call.pieces.append(encode_json(arguments))
-
-    def _number_of(self, call: PartialCall) -> int:
-        # Compared by identity, and the call that is arriving is nearly always the last one.
-        numbers = range(len(self._calls) - 1, -1, -1)
-        return next(number for number in numbers if self._calls[number] is call)
 
     def add_complete(self, delta: Mapping[str, Any]) -> None:
         """Add a complete call: always a new one, whatever its id and index."""
@@ -106,7 +109,8 @@ class CallBuilder:
         fields: Mapping[str, Any] = (
             cast(dict[str, Any], function) if isinstance(function, dict) else delta
         )
-        call = PartialCall(_string_or_empty(delta.get("id")), _string_or_empty(fields.get("name")))
+        id, name = _string_or_empty(delta.get("id")), _string_or_empty(fields.get("name"))
+        call = PartialCall(id, name, len(self._calls))
         arguments = fields.get("arguments")
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else encode_json(arguments))
@@ -125,7 +129,7 @@ class CallBuilder:
         if call is not None and self._starts_new_call(call, indexed, id, name, arguments):
             call = None
         if call is None:
-            call = PartialCall()
+            call = PartialCall(number=len(self._calls))
             self._calls.append(call)
         if isinstance(index, int):
             self._by_index[index] = call

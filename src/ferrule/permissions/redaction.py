@@ -195,7 +195,8 @@ class Redactor:
         if self._always_searches or "\\u" in text:
             return True
         lower = text.lower()
-        return any(sign in lower for sign in _SIGNS) or any(value in text for value in self._values)
+        # Without a generator: this runs for every piece of text that streams.
+        return any(map(lower.__contains__, _SIGNS)) or any(map(text.__contains__, self._values))
 
     # ---- values
 

@@ -185,7 +185,7 @@ class SessionPool(Generic[K, S]):
             self._sweep = None
         if self.idle_seconds is None or not self._sessions:
             return
-        oldest = min(self._used.values())
+        oldest = self._used[next(iter(self._sessions))]
         until_idle = oldest + self.idle_seconds - self._clock()
         # A busy session is checked again, but not at once: sweeps must not take the loop's time.
         shortest = min(1.0, max(self.idle_seconds, 0.01))

@@ -67,17 +67,17 @@ def forged(path: Path, seq: int, body: str) -> None:
     """
     db = sqlite3.connect(path)
     previous = hash_chain.FIRST_HASH
-    sql = (
-        "SELECT id, run, tenant, user, kind, time, body FROM records WHERE id >> 32 = 1 ORDER BY id"
-    )
-    for key, run, tenant, user, kind, time, text in db.execute(sql).fetchall():
+    tenant, user = db.execute("SELECT tenant, user FROM sessions WHERE no = 1").fetchone()
+    sql = "SELECT id, run, kind, time, body FROM records WHERE id >> 32 = 1 ORDER BY id"
+    run = ""
+    for key, new_run, kind, time, text in db.execute(sql).fetchall():
         number = key & 0xFFFFFFFF
+        run = new_run or run
         text = body if number == seq else text
         row = f"{hash_chain.row_prefix('s1', run, tenant, user)}{kind}\n{number}\n{time}\n{text}"
         previous = hash_chain.hash_row(previous, row.encode())
         db.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (text, previous, key))
-    sql = "UPDATE records SET seal = ? WHERE id = (SELECT max(id) FROM records WHERE id >> 32 = 1)"
-    db.execute(sql, (hash_chain.seal(previous),))
+    db.execute("UPDATE sessions SET seal = ? WHERE no = 1", (hash_chain.seal(previous),))
     db.commit()
     db.close()
 

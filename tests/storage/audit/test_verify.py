@@ -37,7 +37,7 @@ SESSIONS = st.tuples(
     st.lists(st.sampled_from(["once", "session", "deny"]), min_size=1, max_size=3),
 )
 BITS = 32
-COLUMNS = ("run", "kind", "tenant", "user", "body", "hash")
+COLUMNS = ("run", "kind", "body", "hash", "names")
 
 
 def examples(number: int) -> settings:
@@ -142,34 +142,34 @@ class Tampering:
         keys = self.keys
         which = self.which
         source = self.draw.randrange(len(keys))
-        copied = "seal, time, run, kind, tenant, user, body, hash, session"
+        copied = "time, run, kind, body, hash, names"
         sql = f"SELECT {copied} FROM records WHERE id = ?"
         row = self.db.execute(sql, (keys[source],)).fetchone()
         for key in reversed(keys[which:]):
             self.db.execute("UPDATE records SET id = ? WHERE id = ?", (key + 1, key))
         values = (keys[which], *row)
-        self.db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self.db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         # A copy put before its own original is in its place; what follows it is not.
         return which + (source == which)
 
     def append(self) -> int:
         last = self.keys[-1]
         sql = (
-            "INSERT INTO records SELECT ?, seal, time, run, kind, tenant, user, body, hash, NULL "
-            "FROM records WHERE id = ?"
+            "INSERT INTO records SELECT ?, time, run, kind, body, hash, NULL FROM records"
+            " WHERE id = ?"
         )
         self.db.execute(sql, (last + 1, last))
         return len(self.keys)
 
     def mark(self) -> int:
-        sql = "UPDATE records SET seal = hash WHERE id = ?"
+        sql = "UPDATE sessions SET seal = (SELECT substr(hash, 17) FROM records WHERE id = ?)"
         self.db.execute(sql, (self.keys[self.which],))
-        return self.which
+        return len(self.keys)
 
     def name(self) -> int:
-        first = f"(SELECT session FROM records WHERE id = {self.keys[0]})"
+        first = f"(SELECT names FROM records WHERE id = {self.keys[0]})"
         wrong = "'other'" if self.which == 0 else first
-        sql = f"UPDATE records SET session = {wrong} WHERE id = ?"
+        sql = f"UPDATE records SET names = {wrong} WHERE id = ?"
         self.db.execute(sql, (self.keys[self.which],))
         return self.which
 
@@ -225,7 +225,8 @@ BESIDE = {
     "another tenant": "UPDATE sessions SET tenant = 'evil' WHERE no = 2",
     "a session struck from the table": "DELETE FROM sessions WHERE no = 2",
     "a session taken away": "DELETE FROM sessions WHERE no = 2; DELETE FROM records WHERE id >> 32 = 2",
-    "another trigger": "DROP TRIGGER move_seal",
+    "another time of an end": "UPDATE sessions SET time = time + 1 WHERE no = 2",
+    "another seal": "UPDATE sessions SET seal = (SELECT max(seal) FROM sessions WHERE no <> 2) WHERE no = 2",
     "one more trigger": (
         "CREATE TRIGGER forget AFTER INSERT ON records BEGIN DELETE FROM records WHERE id = "
         "new.id; END"
@@ -233,11 +234,11 @@ BESIDE = {
     "one more table": "CREATE TABLE notes (text)",
     "no index": "DROP INDEX runs",
     "events of nobody": (
-        f"INSERT INTO records VALUES ({9 << BITS | 1}, 1, 1, 'r', 'notice', 't', 'u', '{{}}', "
-        "x'00', 's9')"
+        f"INSERT INTO records VALUES ({9 << BITS | 1}, 1, 'r', 'notice', '{{}}', x'00', "
+        "'s9' || char(10) || 't' || char(10) || 'u')"
     ),
-    "events before all": "INSERT INTO records VALUES (-5, 1, 1, 'r', 'notice', 't', 'u', '{}', x'00', NULL)",
-    "a text stored as bytes": f"UPDATE records SET run = CAST(run AS BLOB) WHERE id = {2 << BITS | 3}",
+    "events before all": "INSERT INTO records VALUES (-5, 1, 'r', 'notice', '{}', x'00', NULL)",
+    "a text stored as bytes": f"UPDATE records SET kind = CAST(kind AS BLOB) WHERE id = {2 << BITS | 3}",
 }
 
 
@@ -459,7 +460,7 @@ def test_an_export_ends_with_the_seal_of_the_journal(
 ) -> None:
     path, session = journal_of_three
     with sqlite3.connect(path) as db:
-        seals = {bytes(row[0]).hex() for row in db.execute("SELECT seal FROM records")}
+        seals = {bytes(row[0]).hex() for row in db.execute("SELECT seal FROM sessions")}
     last = json.loads(exported[-1])
     assert last["session"] == session and last["seal"] in seals
     assert last["seal"] == blake2s(bytes.fromhex(last["hash"]), digest_size=16).hexdigest()
@@ -618,7 +619,7 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
         return look
 
     for module, name in (
-        (sqlite_rows, "read_page"),
+        (sqlite_rows, "read_raw_page"),
         (sqlite_rows, "read_last_row"),
         (sqlite_integrity, "check_unhashed_columns"),
     ):

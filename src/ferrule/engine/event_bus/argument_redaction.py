@@ -60,6 +60,11 @@ class ArgumentsReader:
 
     def read(self, piece: str) -> Iterator[MemberPiece]:
         """Yield what a piece of the JSON text adds."""
+        is_plain = '"' not in piece and "\\" not in piece
+        if is_plain and piece and not self._rest and self._read == self._read_text:
+            # Most pieces are a part of a long text: a file's content, a command.
+            yield MemberPiece(self._name, "text", piece)
+            return
         self._rest += piece
         while self._rest:
             before = (self._rest, self._read)
@@ -193,6 +198,8 @@ class ArgumentsRedactor:
         self._reader = ArgumentsReader()
         self._text = PieceRedactor(redactor)
         self._name: str | None = None
+        self._shown_name = ("", "")
+        """A member's name, and what is shown of it."""
         self._hidden: list[str] | None = None
         """The text of a member whose name says that it is a secret."""
 
@@ -205,8 +212,14 @@ class ArgumentsRedactor:
         for member in self._reader.read(piece):
             text = self._redact(member)
             if text:
-                shown.append((self._redactor.redact_text(member.name), text))
+                shown.append((self._redact_name(member.name), text))
         return shown
+
+    def _redact_name(self, name: str) -> str:
+        # A long text comes in many pieces, all under one name.
+        if self._shown_name[0] != name:
+            self._shown_name = (name, self._redactor.redact_text(name))
+        return self._shown_name[1]
 
     def _redact(self, member: MemberPiece) -> str:
         if member.kind == "value":

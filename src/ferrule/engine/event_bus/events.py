@@ -224,7 +224,11 @@ def describe(item: Item) -> tuple[str, str]:
         return PIECES[type(item)], encode_json({"text": item.text})
     if isinstance(item, ArgumentsDelta):
         raise TypeError("JSON text of arguments is published as `ArgumentsPiece`")
-    if isinstance(item, ArgumentsPiece | ApprovalRequested | OperatorSubscribed | TapRemoved):
+    if isinstance(item, ArgumentsPiece):
+        # By name: listing the fields takes longer than the rest, and a call has thousands.
+        shown = {"call": item.call, "tool": item.tool, "name": item.name, "text": item.text}
+        return item.kind, encode_json(shown)
+    if isinstance(item, ApprovalRequested | OperatorSubscribed | TapRemoved):
         shown = {one.name: getattr(item, one.name) for one in fields(item)}
         return item.kind, encode_json(shown)
     return dump_event(item)

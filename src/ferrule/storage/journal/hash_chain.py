@@ -11,14 +11,14 @@ The names before `body` contain no newline, so a row can be read in one way only
 the first event is 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is
 written with `\u` escapes.
 
-The last event of a session, and no other, has a seal, which moves on with each append:
+Beside its events, a session has a seal, which each append writes anew:
 
-    seal = BLAKE2s( hash of the event ), 16 bytes
+    seal = BLAKE2s( hash of the last event ), 16 bytes
 
 What the chain shows: an event that was changed, removed, inserted or moved; and a tail that was cut
-off, because the event that is now the last one has no seal. What it cannot show: a forger who
-computes hashes, for there is no key in them (one seal is enough to hide that a tail was cut off),
-or an older copy of the journal put in place of this one. Against both, keep the hash of
+off, because the seal is not that of the event that is now the last one. What it cannot show: a
+forger who computes hashes, for there is no key in them (one seal is enough to hide that a tail was
+cut off), or an older copy of the journal put in place of this one. Against both, keep the hash of
 `Journal.head` somewhere else and compare, or sign it (`audit.checkpoints`).
 """
 
@@ -28,7 +28,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2s, sha256
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import JournalError
@@ -36,9 +36,6 @@ from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 
 FIRST_HASH = bytes(32)
 """The hash before the first event."""
-_LINES_BEFORE_BODY = 7
-UNSEALED = bytes(16)
-"""The seal of all events but the last one: as long as a real one, so that a row keeps its size."""
 
 
 def hash_row(previous: bytes, row: bytes) -> bytes:
@@ -47,7 +44,7 @@ def hash_row(previous: bytes, row: bytes) -> bytes:
 
 
 def seal(digest: bytes) -> bytes:
-    """Return the seal of the event with this hash, if it is the last of its session."""
+    """Return the seal of a session whose last event has this hash."""
     # BLAKE2s: SHA-256 takes twice as long for so few bytes, and every append of a run computes it.
     return blake2s(digest, digest_size=16).digest()
 
@@ -119,51 +116,37 @@ def _head(text: str, cap: int) -> str:
     return cut.decode("utf-8", "ignore")
 
 
-def check_rows(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
+def check_rows(
+    session: str, rows: Iterable[tuple[int, bytes | None, bytes]]
+) -> Iterator[tuple[int, bytes]]:
     """Yield `(seq, hash)` of each of a session's rows that holds.
 
     Args:
         session: Id of the session.
-        rows: `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored
-            bytes.
+        rows: `(seq, row, hash)`. The row is None if it is not stored as it was written.
 
     Raises:
         JournalError: An event does not hold (`journal_corrupt`). The message names the first one.
     """
-    name = session.encode()
     previous = FIRST_HASH
     expected = 1
-    ended = False
-    for seq, mark, run, tenant, user, kind, time, body, digest in rows:
+    for seq, row, digest in rows:
         if seq != expected:
-            what = "is missing"
-            if ended:
-                what += ", and events follow the end of the session"
-            raise_broken(session, expected, what)
-        if ended:
-            raise_broken(session, seq, "follows the end of the session")
-        try:
-            head = b"\n".join((name, run, tenant, user, kind, b"%d" % seq, time))
-            row = b"%b\n%b" % (head, body)
-        except TypeError:
-            raise_broken(session, seq, "was changed")
-        if head.count(b"\n") != _LINES_BEFORE_BODY - 1:
+            raise_broken(session, expected, "is missing")
+        if row is None:
             raise_broken(session, seq, "was changed")
         if sha256(previous + row).digest() != digest:
             raise_broken(session, seq, "was changed, moved or inserted")
         yield seq, digest
         previous = digest
         expected += 1
-        # Most rows have no seal: theirs need not be computed.
-        ended = mark != UNSEALED
-        if ended and mark != seal(digest):
-            raise_broken(
-                session,
-                seq,
-                "carries a wrong seal: it was changed, or what followed it was cut off",
-            )
-    if not ended:
-        raise_broken(session, expected, "and what may follow it are missing")
+
+
+def check_end(session: str, seq: int, digest: bytes, mark: object) -> None:
+    """Check that a session ends with this event. Raises JournalError (`journal_corrupt`)."""
+    if not seq or mark != seal(digest):
+        what = "and what may follow it are missing, or the seal of the session was changed"
+        raise_broken(session, seq + 1, what)
 
 
 def raise_broken(session: str, seq: int, what: str) -> NoReturn:

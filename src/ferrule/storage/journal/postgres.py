@@ -44,6 +44,8 @@ from .sessions import SessionInfo, unknown_session_error
 
 PAGE_ROWS = 128
 """Rows read at once."""
+_NAMES = 4
+"""How many names a row begins with, a line each, before its kind."""
 
 _APPEND = """
 WITH head AS (
@@ -333,13 +335,13 @@ class PostgresJournal:
     def _values(
         self, held: _HeldSession, rows: list[tuple[Any, ...]], pending: _PendingAppend
     ) -> tuple[Any, ...]:
-        seqs, seals, times, _, kinds, _, _, bodies, hashes, _ = (
+        seqs, times, _, kinds, bodies, hashes, _ = (
             list(column) for column in zip(*rows, strict=True)
         )
         tenant, user = held.owner
         return (
             *pending.after,
-            seals[-1],
+            hash_chain.seal(pending.after[1]),
             times[-1],
             tenant,
             user,
@@ -540,23 +542,30 @@ class PostgresJournal:
         except JournalError as error:
             error.hint = _HINT
             raise
-        if checked[0][1] != known.hash:
-            _raise_broken(session, known.seq, "was changed")
+        seq, digest = checked[0] if checked else (0, b"")
+        if seq < known.seq:
+            _raise_broken(session, seq + 1, "and what may follow it are missing")
+        if digest != known.hash or known.seal != hash_chain.seal(digest):
+            _raise_broken(session, known.seq, "was changed, or what followed it was cut off")
 
-    def _raw(self, session: str, known: _SessionRow) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows for `hash_chain.check`, up to the end that the session had.
+    def _raw(self, session: str, known: _SessionRow) -> Iterator[tuple[int, bytes | None, bytes]]:
+        """Yield the rows for `hash_chain.check_rows`, up to the end that the session had.
 
-        One row more is yielded if the session's row gives a lower number than there are events.
+        Raises:
+            JournalError: There are more events than the session's row says, or one has another
+                owner.
         """
         start = 1
         while page := self._query(_PAGE, (known.no, start, PAGE_ROWS), "checking"):
             for seq, at, run, kind, body, digest, tenant, user in page:
-                if seq > known.seq and self._query(_END, (known.no,), "checking")[0][0] > known.seq:
-                    # Somebody appended meanwhile: that is for the next check.
-                    return
-                parts = (run, tenant, user, kind, str(at), body)
-                mark = known.seal if seq == known.seq else hash_chain.UNSEALED
-                yield seq, mark, *(part.encode() for part in parts), digest
+                if seq > known.seq:
+                    if self._query(_END, (known.no,), "checking")[0][0] > known.seq:
+                        # Somebody appended meanwhile: that is for the next check.
+                        return
+                    _raise_broken(session, seq, "follows the end of the session")
+                head = "\n".join((session, run, tenant, user, kind))
+                row = f"{head}\n{seq}\n{at}\n{body}" if head.count("\n") == _NAMES else None
+                yield seq, None if row is None else row.encode(), digest
                 if (tenant, user) != (known.tenant, known.user):
                     _raise_broken(
                         session, seq, "does not belong to the owner in the table of sessions"

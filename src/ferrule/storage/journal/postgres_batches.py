@@ -15,6 +15,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from . import hash_chain
+
 APPEND_BATCHES = """
 WITH given AS MATERIALIZED (
     SELECT * FROM ROWS FROM (
@@ -78,7 +80,6 @@ def build_values(entries: Sequence[BatchEntry]) -> dict[str, object]:
     """Return the values of `APPEND_BATCHES`, but for `holder` and `seconds`."""
     rows = [row for entry in entries for row in entry.rows]
     places = [place for place, entry in enumerate(entries, 1) for _ in entry.rows]
-    ends = [entry.rows[-1] for entry in entries]
     return {
         "events": len(rows),
         "nos": _numbers(entry.row for entry in entries),
@@ -87,18 +88,18 @@ def build_values(entries: Sequence[BatchEntry]) -> dict[str, object]:
         "hashes_before": _hashes(entry.before[1] for entry in entries),
         "seqs_after": _numbers(entry.after[0] for entry in entries),
         "hashes_after": _hashes(entry.after[1] for entry in entries),
-        "seals": _hashes(row[1] for row in ends),
-        "ends": _numbers(row[2] for row in ends),
+        "seals": _hashes(hash_chain.seal(entry.after[1]) for entry in entries),
+        "ends": _numbers(entry.rows[-1][1] for entry in entries),
         "sessions": _texts(entry.session for entry in entries),
         "runs": _texts(entry.run for entry in entries),
         "tenants": _texts(entry.owner[0] for entry in entries),
         "users": _texts(entry.owner[1] for entry in entries),
         "places": _numbers(places),
         "seqs": _numbers(row[0] for row in rows),
-        "times": _numbers(row[2] for row in rows),
-        "kinds": _texts(row[4] for row in rows),
-        "bodies": f"[{','.join([row[7] for row in rows])}]",
-        "hashes": _hashes(row[8] for row in rows),
+        "times": _numbers(row[1] for row in rows),
+        "kinds": _texts(row[3] for row in rows),
+        "bodies": f"[{','.join([row[4] for row in rows])}]",
+        "hashes": _hashes(row[5] for row in rows),
     }
 
 

@@ -32,7 +32,7 @@ class WriterState:
     """The end of a session that this journal writes.
 
     `no` is 0 until the first event is written. `row_prefix` is the part of a row that all events of
-    the run share (`hash_chain.address`).
+    the run share (`hash_chain.row_prefix`); `last_run` is the run of the last event.
     """
 
     no: int
@@ -42,6 +42,7 @@ class WriterState:
     run: str = ""
     identity: Identity | None = None
     row_prefix: str = ""
+    last_run: str | None = None
 
 
 class EventChain:
@@ -68,9 +69,10 @@ class EventChain:
     ) -> tuple[list[JournalRecord], list[tuple[Any, ...]]]:
         """Return the events as they will be kept and their rows, and move `writing` to the new end.
 
-        Each event is hashed with the one before (see `hash_chain`). A row is `(key, seal, time,
-        run, kind, tenant, user, body, hash, session or None)`, as SQLite's table of records has it.
-        `times` holds a time (ms since 1970) per event; without it the time is now.
+        Each event is hashed with the one before (see `hash_chain`). A row is `(key, time, run,
+        kind, body, hash, names)`, as SQLite's table of records has it: `run` is None where it is
+        that of the event before, `names` in all events but the first. `times` holds a time (ms
+        since 1970) per event; without it the time is now.
 
         Raises:
             JournalError: The name of an unknown event kind cannot be stored.
@@ -85,7 +87,8 @@ class EventChain:
         run = writing.run
         address = writing.row_prefix
         tenant, user = writing.owner
-        last = len(events) - 1
+        new_run = None if run == writing.last_run else run
+        names = None if seq else "\n".join((session, tenant, user))
         for event in events:
             seq += 1
             if times is not None:
@@ -104,14 +107,14 @@ class EventChain:
                 body = hash_chain.escape_surrogates(body)
                 row = f"{address}{kind}\n{seq}\n{time}\n{body}".encode()
             previous = sha256(previous + row).digest()
-            seal = hash_chain.seal(previous) if len(rows) == last else hash_chain.UNSEALED
-            name = session if seq == 1 else None
-            rows.append((key | seq, seal, time, run, kind, tenant, user, body, previous, name))
+            rows.append((key | seq, time, new_run, kind, body, previous, names))
+            new_run = names = None
             records.append(
                 JournalRecord(session, seq, time, run, event, previous.hex(), tenant, user, body)
             )
         writing.seq = seq
         writing.hash = previous
+        writing.last_run = run
         return records, rows
 
 

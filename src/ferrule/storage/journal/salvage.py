@@ -15,7 +15,7 @@ from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
 
 from . import hash_chain, sqlite_integrity, sqlite_rows
-from .sqlite import INSERT_RECORD, SqliteJournal
+from .sqlite import INSERT_RECORD, MOVE_END, SqliteJournal
 from .sqlite_database import SEQ_BITS, check_not_older, open_database, open_leases
 
 
@@ -104,14 +104,15 @@ def _copy(path: Path, draft: Path, salvaged: SalvageReport) -> None:
     try:
         old = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
         try:
-            for no, session in _sessions(old, salvaged):
-                last, reason = _copy_session(old, new, no, session)
+            for no, names in _sessions(old, salvaged):
+                last, reason = _copy_session(old, new, no, names)
+                session, tenant, user = names
                 if last is not None:
                     salvaged.kept[session] = last[0]
                 if reason:
                     salvaged.lost.append(reason)
                     if last is not None:
-                        cut.append((Identity(last[2], last[3], session, last[1]), reason))
+                        cut.append((Identity(tenant, user, session, last[1]), reason))
         finally:
             old.close()
     finally:
@@ -122,25 +123,29 @@ def _copy(path: Path, draft: Path, salvaged: SalvageReport) -> None:
             journal.append(identity.session, identity.run, [notice], identity=identity)
 
 
-def _sessions(old: sqlite3.Connection, salvaged: SalvageReport) -> Iterator[tuple[int, str]]:
-    """Yield numbers and names from the table of sessions, or else from first events."""
-    names: dict[int, str] = {}
+def _sessions(
+    old: sqlite3.Connection, salvaged: SalvageReport
+) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    """Yield numbers and names (session, tenant, user) of sessions."""
+    names: dict[int, tuple[str, str, str]] = {}
     try:
-        names.update(old.execute("SELECT no, session FROM sessions").fetchall())
+        sql = "SELECT no, session, tenant, user FROM sessions"
+        names.update({row[0]: row[1:] for row in old.execute(sql).fetchall()})
     except sqlite3.DatabaseError as error:
         salvaged.lost.append(
             f"the table of sessions cannot be read ({error}); names are taken from first events"
         )
-    sql = "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1"
+    sql = "SELECT id, names FROM records WHERE id >= ? ORDER BY id LIMIT 1"
     first = 0
     try:
         while row := old.execute(sql, (first,)).fetchone():
-            key, name = row
+            key, text = row
             no = key >> SEQ_BITS
-            if no not in names and not name:
+            if no not in names and str(text).count("\n") != 2:
                 salvaged.lost.append(f"a session (number {no}) without its first event")
             elif no not in names:
-                names[no] = name
+                session, tenant, user = text.split("\n")
+                names[no] = (session, tenant, user)
             first = no + 1 << SEQ_BITS
     except sqlite3.DatabaseError as error:
         salvaged.lost.append(f"looking for sessions ended early ({error})")
@@ -148,44 +153,38 @@ def _sessions(old: sqlite3.Connection, salvaged: SalvageReport) -> Iterator[tupl
 
 
 def _copy_session(
-    old: sqlite3.Connection, new: sqlite3.Connection, no: int, session: str
+    old: sqlite3.Connection, new: sqlite3.Connection, no: int, names: tuple[str, str, str]
 ) -> tuple[tuple[Any, ...] | None, str]:
     """Copy what verifies of a session.
 
-    Returns `(number of the last row, its run, tenant, user)`, and why the copy ended early, or "".
+    Returns `(number of the last row, its run)`, and why the copy ended early, or "".
     """
     current: tuple[Any, ...] = ()
 
-    def remember_rows() -> Iterator[tuple[Any, ...]]:
+    def remember_rows() -> Iterator[tuple[int, bytes | None, bytes]]:
         nonlocal current
-        for row in sqlite_rows.read_raw_rows(old, session, no, nullcontext()):
+        for row in sqlite_rows.read_raw_rows(old, no, names, nullcontext()):
             current = row
             yield row
 
-    last: tuple[Any, ...] | None = None
+    session = names[0]
+    last: tuple[int, str] | None = None
+    time = 0
+    digest = b""
     new.execute("BEGIN")
     try:
         for seq, digest in hash_chain.check_rows(session, remember_rows()):
-            run, tenant, user, kind, time, body = (part.decode() for part in current[2:8])
+            _, run, _, _, kind, _, time, body = current[1].decode().split("\n", 7)
             if last is None:
-                sqlite_integrity.add_session(new, session, tenant, user, no=no)
-            last = (seq, run, tenant, user)
-            name = session if seq == 1 else None
-            row = (
-                no << SEQ_BITS | seq,
-                hash_chain.seal(digest),
-                int(time),
-                run,
-                kind,
-                tenant,
-                user,
-                body,
-                digest,
-                name,
-            )
-            new.execute(INSERT_RECORD, row)
+                sqlite_integrity.add_session(new, *names, no=no)
+            new_run = None if last and last[1] == run else run
+            row = (no << SEQ_BITS | seq, int(time), new_run, kind, body, digest)
+            new.execute(INSERT_RECORD, (*row, None if last else "\n".join(names)))
+            last = (seq, run)
         return last, ""
     except JournalError as error:
         return last, error.detail
     finally:
+        if last is not None:
+            new.execute(MOVE_END, (int(time), hash_chain.seal(digest), no))
         new.execute("COMMIT")

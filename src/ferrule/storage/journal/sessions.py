@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from ferrule.core.errors import SessionNotFound
@@ -18,7 +19,7 @@ _RUN_EVENTS = (
 """The first condition is that of the index of runs."""
 
 _UNDAMAGED = (
-    f"s.no > 0 AND s.no < {SESSION_NUMBER_LIMIT}"
+    f"+s.no > 0 AND +s.no < {SESSION_NUMBER_LIMIT}"
     " AND typeof(s.session) = 'text' AND typeof(s.tenant) = 'text' AND typeof(s.user) = 'text'"
 )
 """A row of the table of sessions that can be used; `findings` reports the damaged ones."""
@@ -56,34 +57,24 @@ def list_sessions(
     """Return sessions, the one used last first, of one tenant and user or of everybody.
 
     A page takes as long in a journal of many sessions as in one of few: their ends are in an index.
-    A session whose end was damaged is only in the list of all.
     """
-    if limit is None or _has_few(db, tenant, user):
-        rows = db.execute(
-            "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
-            "records r ON r.id ="
-            f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << "
-            f"{SEQ_BITS}) - 1)"
-            f" WHERE {_UNDAMAGED} AND {_match_owner(tenant, user)} ORDER BY r.time DESC, s.no DESC"
-            " LIMIT ?3",
-            (tenant, user, -1 if limit is None else limit),
-        ).fetchall()
-    else:
-        rows = db.execute(
-            "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM records r"
-            f" CROSS JOIN sessions s ON s.no = r.id >> {SEQ_BITS}"
-            f" WHERE r.seal <> zeroblob(16) AND {_UNDAMAGED} AND {_match_owner(tenant, user)}"
-            " ORDER BY r.time DESC, r.id DESC LIMIT ?3",
-            (tenant, user, limit),
-        ).fetchall()
+    # The plus keeps the index of owners out of it: that of ends gives the last ones first.
+    plus = "" if limit is None or _has_few(db, tenant, user) else "+"
+    rows = db.execute(
+        "SELECT s.no, s.session, s.tenant, s.user, r.id, s.time FROM sessions s JOIN records r ON"
+        f" r.id = (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND"
+        f" (s.no + 1 << {SEQ_BITS}) - 1) WHERE {_UNDAMAGED} AND {_match_owner(tenant, user, plus)}"
+        " ORDER BY s.time DESC, s.no DESC LIMIT ?3",
+        (tenant, user, -1 if limit is None else limit),
+    ).fetchall()
     return [_read_info(db, row) for row in rows]
 
 
-def _match_owner(tenant: str | None, user: str | None) -> str:
-    """Return the condition for an owner's sessions: one that an index serves."""
+def _match_owner(tenant: str | None, user: str | None, plus: str = "") -> str:
+    """Return the condition for an owner's sessions: one that an index serves, without a plus."""
     conditions = ["(?1 IS NULL OR 1)", "(?2 IS NULL OR 1)"]
-    conditions += ["s.tenant = ?1"] if tenant is not None else []
-    conditions += ["s.user = ?2"] if user is not None else []
+    conditions += [f"{plus}s.tenant = ?1"] if tenant is not None else []
+    conditions += [f"{plus}s.user = ?2"] if user is not None else []
     return " AND ".join(conditions)
 
 
@@ -135,23 +126,23 @@ def unknown_session_error(prefix: str, similar: list[str] | None = None) -> Sess
 def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     no, session, tenant, user, last_id, last = row
     low, high = key_range(no)
-    runs, first_run = db.execute(
-        f"SELECT count(*), min(id) {_RUN_EVENTS}", ("run.started", low, high)
+    runs, first_run, last_run = db.execute(
+        f"SELECT count(*), min(id), max(id) {_RUN_EVENTS}", ("run.started", low, high)
     ).fetchone()
-    (last_run,) = db.execute(f"SELECT max(id) {_RUN_EVENTS}", ("run.started", low, high)).fetchone()
     ended = db.execute(
         f"SELECT body {_RUN_EVENTS} ORDER BY id DESC LIMIT 1",
         ("run.finished", last_run or low, high),
     ).fetchone()
-    question = db.execute("SELECT body FROM records WHERE id = ?", (first_run,)).fetchone()
-    first = db.execute("SELECT time, kind, body FROM records WHERE id = ?", (low + 1,)).fetchone()
+    sql = "SELECT id, time, kind, body FROM records WHERE id IN (?, ?)"
+    begun = {key: found for key, *found in db.execute(sql, (low + 1, first_run))}
+    question = begun.get(first_run)
     return summarize(
         (session, tenant, user),
         last_id - low,
         last,
-        first,
+        begun.get(low + 1),
         runs,
-        question[0] if question else "",
+        question[2] if question else "",
         ended[0] if ended else "",
     )
 
@@ -160,7 +151,7 @@ def summarize(
     names: tuple[str, str, str],
     events: int,
     last: int,
-    first: tuple[int, str, str] | None,
+    first: Sequence[Any] | None,
     runs: int,
     question: str,
     ended: str,

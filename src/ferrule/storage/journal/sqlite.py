@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,9 @@ from .sqlite_lease import FileLeases
 
 T = TypeVar("T")
 
-INSERT_RECORD = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_RECORD = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
+MOVE_END = "UPDATE sessions SET time = ?, seal = ? WHERE no = ?"
+"""Say where a session ends, with each append to it."""
 
 
 class SqliteJournal:
@@ -80,16 +83,12 @@ class SqliteJournal:
                 return []
             db = cast(sqlite3.Cursor, self._cursor)
             try:
-                needs_transaction = len(events) > 1 or not writing.no
-                if needs_transaction:
-                    db.execute("BEGIN IMMEDIATE")
-                    writing.no = writing.no or self._add_session(session, writing)
+                db.execute("BEGIN IMMEDIATE")
+                writing.no = writing.no or self._add_session(session, writing)
                 records, new_rows = self._chain.extend(session, writing, events, times)
-                if needs_transaction:
-                    db.executemany(INSERT_RECORD, new_rows)
-                    db.execute("COMMIT")
-                else:
-                    db.execute(INSERT_RECORD, new_rows[0])
+                db.executemany(INSERT_RECORD, new_rows)
+                db.execute(MOVE_END, (records[-1].time, hash_chain.seal(writing.hash), writing.no))
+                db.execute("COMMIT")
             except BaseException as error:
                 self._raise_clearer(error, [session])
                 raise
@@ -114,14 +113,17 @@ class SqliteJournal:
         self, db: sqlite3.Connection, batches: Sequence[tuple[Identity, Sequence[Event]]]
     ) -> None:
         new_rows: list[tuple[Any, ...]] = []
+        ends: list[tuple[int, bytes, int]] = []
         db.execute("BEGIN IMMEDIATE")
         for identity, events in batches:
             session = identity.session
             writing = self._writing[session]
             writing.no = writing.no or self._add_session(session, writing)
-            _, session_rows = self._chain.extend(session, writing, events)
+            records, session_rows = self._chain.extend(session, writing, events)
             new_rows += session_rows
+            ends.append((records[-1].time, hash_chain.seal(writing.hash), writing.no))
         db.executemany(INSERT_RECORD, new_rows)
+        db.executemany(MOVE_END, ends)
         db.execute("COMMIT")
 
     def _raise_clearer(self, error: BaseException, sessions: Sequence[str]) -> None:
@@ -164,12 +166,12 @@ class SqliteJournal:
             writing = WriterState(0, 0, hash_chain.FIRST_HASH, owner)
         else:
             no = row[0]
-            seq, digest, sealed = self._read(
+            last = self._read(
                 f"reading `{session}`", lambda db: rows.read_last_row(db, session, no)
             )
-            if not sealed:
-                hash_chain.raise_broken(session, seq + 1, "and what may follow it are missing")
-            writing = WriterState(no, seq, digest, (row[1], row[2]))
+            hash_chain.check_end(session, last.seq, last.hash, last.seal)
+            owner = (row[1], row[2])
+            writing = WriterState(no, last.seq, last.hash, owner, last_run=last.run)
         self._writing[session] = writing
         return writing
 
@@ -191,12 +193,11 @@ class SqliteJournal:
     # ---- reading
 
     def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
-        no = self._number(session)
-        columns = "time, run, kind, CAST(body AS BLOB), hash, tenant, user"
+        no, tenant, user = self._known(session)
 
         def read_page(start: int) -> list[tuple[Any, ...]]:
             return self._read(
-                f"reading `{session}`", lambda db: rows.read_page(db, no, start, columns)
+                f"reading `{session}`", lambda db: rows.read_page(db, no, start, (tenant, user))
             )
 
         yield from read_records(session, after, read_page, hash_chain.raise_broken)
@@ -204,21 +205,19 @@ class SqliteJournal:
     def head(self, session: str) -> tuple[int, str]:
         no = self._number(session)
         try:
-            seq, digest, _ = self._read(
+            last = self._read(
                 f"reading `{session}`", lambda db: rows.read_last_row(db, session, no)
             )
         except JournalError:
             self._check_there(session, no)
             raise
-        return seq, digest.hex()
+        return last.seq, last.hash.hex()
 
     def verify(self, session: str) -> None:
-        no = self._number(session)
+        no, tenant, user = self._known(session)
         try:
-            for _ in hash_chain.check_rows(
-                session, rows.read_raw_rows(self._open(), session, no, self._lock)
-            ):
-                pass
+            raw = rows.read_raw_rows(self._open(), no, (session, tenant, user), self._lock)
+            deque(hash_chain.check_rows(session, raw), maxlen=0)
             self._read(
                 f"checking `{session}`",
                 lambda db: sqlite_integrity.check_unhashed_columns(db, session, no),
@@ -253,8 +252,9 @@ class SqliteJournal:
                 db.execute("BEGIN IMMEDIATE")
                 sqlite_integrity.remove_session(db, no, gone)
                 writing.no = writing.no or self._add_session(session, writing)
-                _, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
+                records, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
                 db.execute(INSERT_RECORD, new_rows[0])
+                db.execute(MOVE_END, (records[-1].time, hash_chain.seal(writing.hash), writing.no))
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise translate_error(
@@ -284,10 +284,13 @@ class SqliteJournal:
         )
 
     def _number(self, session: str) -> int:
+        return self._known(session)[0]
+
+    def _known(self, session: str) -> tuple[int, str, str]:
         row = self._row(session) if self._exists() else None
         if row is None:
             raise unknown_session_error(session)
-        return row[0]
+        return row
 
     def _check_there(self, session: str, no: int) -> None:
         """Raise SessionNotFound if the session was archived while it was read.

@@ -6,11 +6,11 @@ the last appends, never the order or an earlier one. `power` durability (`synchr
 each append to the disk.
 
 A row's key is `session number << 32 | seq`, so a session's events are stored together and the key
-forbids two events with one number. The last row of a session carries the `seal` (`hash_chain`); a
-trigger clears it in the row before with each append. That touches no second page, a row keeps its
-size (otherwise a long one would be rewritten), and a tail that is cut off takes the seal with it.
-Only the first row of a session has `session`, so that `salvage` can do without the table of
-sessions. `session_set` is one row about the table of sessions (`sqlite_integrity`).
+forbids two events with one number. What many rows would repeat is written once: the owner in the
+table of sessions, the run (`run`) in the first of its rows, and `names` (session, tenant and user,
+a line each) in the first row of a session alone, so that `salvage` can do without the table of
+sessions. That table also has the time of a session's last event and its `seal` (`hash_chain`):
+each append writes them anew. `session_set` is one row about it (`sqlite_integrity`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ferrule.storage.paths import make_private_folder
 
 from .sqlite_lease import FileLeases
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the tables and of the events in them (`PRAGMA user_version`)."""
 APPLICATION_ID = 0x46455252
 """`PRAGMA application_id` of a Ferrule journal: the letters FERR."""
@@ -35,27 +35,21 @@ _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 # Never change: `sqlite_integrity` compares this text, to the letter, with what a file contains.
 TABLES = f"""
 CREATE TABLE sessions (
-    no INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, user TEXT NOT NULL
+    no INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, user TEXT NOT NULL,
+    time INTEGER NOT NULL, seal BLOB NOT NULL
 );
 CREATE TABLE records (
-    id INTEGER PRIMARY KEY, seal BLOB NOT NULL, time INTEGER NOT NULL, run TEXT NOT NULL, \
-kind TEXT NOT NULL,
-    tenant TEXT NOT NULL, user TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT NULL, session TEXT
+    id INTEGER PRIMARY KEY, time INTEGER NOT NULL, run TEXT, kind TEXT NOT NULL, \
+body TEXT NOT NULL, hash BLOB NOT NULL, names TEXT
 );
 CREATE INDEX runs ON records (kind, id) WHERE kind IN ('run.started', 'run.finished');
-CREATE TRIGGER move_seal AFTER INSERT ON records
-    BEGIN UPDATE records SET seal = zeroblob(16) WHERE id = new.id - 1 \
-AND seal <> zeroblob(16); END;
-CREATE INDEX ends ON records (time) WHERE seal <> zeroblob(16);
+CREATE INDEX ends ON sessions (time);
 CREATE INDEX owners ON sessions (tenant, user);
 CREATE TABLE session_set (numbers INTEGER NOT NULL, mark BLOB NOT NULL);
 INSERT INTO session_set VALUES (0, zeroblob(32));
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-
-
-ADDED_INDEXES = {"ends", "owners"}
 
 
 def open_database(path: Path | None, durability: str, leases: FileLeases) -> sqlite3.Connection:
@@ -129,17 +123,6 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
         db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
-    else:
-        _add_indexes(db)
-
-
-def _add_indexes(db: sqlite3.Connection) -> None:
-    """Add the indexes that journals of the first versions lack. They change no row."""
-    known = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-    for line in TABLES.splitlines():
-        name = line.removeprefix("CREATE INDEX ").split(" ")[0]
-        if name in ADDED_INDEXES - known:
-            db.execute(line)
 
 
 def check_not_older(db: sqlite3.Connection, where: str) -> None:

@@ -1,8 +1,8 @@
 r"""Integrity of a journal's file beyond hash chains; how sessions are added and removed.
 
-A chain proves the events of one session. It says nothing about what is stored beside them: to whom
-the table of sessions gives the session, events that belong to no session, a session without any
-rows, the trigger that moves the seal. Those are checked here.
+A chain proves the events of one session. It says nothing about what is stored beside them: when the
+table of sessions says it ended, events that belong to no session, a session without any rows, an
+index or a trigger that does not belong there. Those are checked here.
 
 The one row of `session_set` binds the table of sessions: `numbers` is how many numbers were ever
 given out (none is given twice), `mark` the exclusive or of
@@ -28,15 +28,14 @@ from ferrule.core.events import SessionArchived
 from . import hash_chain, sqlite_rows
 from .sqlite_database import SEQ_BITS, TABLES
 
-_WRONG_ROW = (
-    "SELECT id - ?1 FROM records WHERE id BETWEEN ?1 AND ?2 AND (tenant IS NOT ?3 OR user IS NOT ?4"
-    " OR session IS NOT CASE WHEN id = ?1 + 1 THEN ?5 END"
-    " OR typeof(seal) <> 'blob' OR typeof(time) <> 'integer' OR typeof(run) <> 'text' OR "
-    "typeof(kind) <> 'text'"
-    " OR typeof(tenant) <> 'text' OR typeof(user) <> 'text' OR typeof(body) <> 'text' OR "
-    "typeof(hash) <> 'blob')"
-    " ORDER BY id LIMIT 1"
+_ENDS = (
+    "SELECT nullif(first.names IS s.session || char(10) || s.tenant || char(10) || s.user, 1),"
+    " last.id - ?1, nullif(last.time IS s.time, 1) FROM sessions s"
+    " JOIN records first ON first.id = ?1 + 1"
+    " JOIN records last ON last.id = (SELECT max(id) FROM records WHERE id BETWEEN ?1 AND ?2)"
+    " WHERE s.no = ?3"
 )
+"""Null where the first and the last row of a session fit the table of sessions."""
 _EMPTY_MARK = bytes(32)
 """The mark of a journal without sessions."""
 _MOST_NAMED = 100
@@ -44,18 +43,19 @@ _MOST_NAMED = 100
 
 
 def check_unhashed_columns(db: sqlite3.Connection, session: str, no: int) -> None:
-    """Check the parts of a session's rows that are not hashed: their owner and how they are stored.
+    """Check what is not hashed: the names in the first row, and the time of the session's end.
 
     Raises:
-        JournalError: An event does not fit (`journal_corrupt`). The message names the first one.
+        JournalError: One of them does not fit (`journal_corrupt`). The message names the event.
     """
-    owner = db.execute("SELECT tenant, user FROM sessions WHERE no = ?", (no,)).fetchone()
-    tenant, user = owner or (None, None)
     low, high = sqlite_rows.key_range(no)
-    wrong = db.execute(_WRONG_ROW, (low, high, tenant, user, session)).fetchone()
-    if wrong is not None:
-        what = "does not belong to the owner in the table of sessions, or was stored differently"
-        hash_chain.raise_broken(session, wrong[0], what)
+    first, last, time = db.execute(_ENDS, (low, high, no)).fetchone() or (None, 1, None)
+    if first is not None:
+        what = "names another session or owner than the table of sessions"
+        hash_chain.raise_broken(session, 1, what)
+    if time is not None:
+        what = "has another time than the table of sessions says"
+        hash_chain.raise_broken(session, last, what)
 
 
 def find_problems(db: sqlite3.Connection) -> list[str]:
@@ -107,13 +107,13 @@ def read_session_numbers(db: sqlite3.Connection) -> set[int]:
 def _events_without_session(db: sqlite3.Connection) -> Iterator[str]:
     """Yield events of no session. It takes one step per session, not per event."""
     known = read_session_numbers(db)
-    sql = "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1"
+    sql = "SELECT id, names FROM records WHERE id >= ? ORDER BY id LIMIT 1"
     first = -(1 << 63)
     while row := db.execute(sql, (first,)).fetchone():
-        key, session = row
+        key, names = row
         no = key >> SEQ_BITS
         if no not in known:
-            name = f" (`{session}`)" if session else ""
+            name = f" (`{names.split(chr(10))[0]}`)" if isinstance(names, str) else ""
             yield f"session number {no}{name} has events and is missing from the table of sessions"
         if no >= (1 << 31) - 1:
             return
@@ -138,13 +138,10 @@ def _sessions_without_events(db: sqlite3.Connection) -> Iterator[str]:
 def _missing_numbers(db: sqlite3.Connection) -> Iterator[str]:
     """Yield numbers that were given out but belong to no session and to no archived one."""
     numbers = [no for (no,) in db.execute("SELECT no FROM sessions ORDER BY no")]
-    sql = (
-        "SELECT json_extract(body, '$.number') FROM records WHERE kind = 'session.archived' AND "
-        "json_valid(body)"
-    )
-    archived = {number for (number,) in db.execute(sql)}
     sql = "SELECT numbers FROM session_set WHERE typeof(numbers) = 'integer'"
     given_out = sum(number for (number,) in db.execute(sql))
+    # Looking for archived sessions reads every event: only where a number is missing.
+    archived = _archived_numbers(db) if len(numbers) < given_out else set[int]()
     expected = 1
     for no in (*numbers, given_out + 1):
         end = min(no, expected + _MOST_NAMED)
@@ -156,10 +153,18 @@ def _missing_numbers(db: sqlite3.Connection) -> Iterator[str]:
         expected = no + 1
 
 
+def _archived_numbers(db: sqlite3.Connection) -> set[int]:
+    sql = (
+        "SELECT json_extract(body, '$.number') FROM records WHERE kind = 'session.archived' AND "
+        "json_valid(body)"
+    )
+    return {number for (number,) in db.execute(sql)}
+
+
 def _session_set_problems(db: sqlite3.Connection) -> Iterator[str]:
     """Yield problems of the table of sessions compared with the row in `session_set`."""
     set_rows = db.execute("SELECT numbers, mark FROM session_set").fetchall()
-    sessions = db.execute("SELECT * FROM sessions ORDER BY no").fetchall()
+    sessions = db.execute("SELECT no, session, tenant, user FROM sessions ORDER BY no").fetchall()
     if len(set_rows) != 1:
         yield f"the table `session_set` has {len(set_rows)} rows, and should have one"
         return
@@ -184,8 +189,9 @@ def remove_session(db: sqlite3.Connection, no: int, gone: SessionArchived) -> No
     Raises:
         JournalError: The session does not end as `gone` says.
     """
-    seq, digest, sealed = sqlite_rows.read_last_row(db, gone.session, no)
-    if (seq, digest.hex(), sealed) != (gone.events, gone.head, True):
+    last = sqlite_rows.read_last_row(db, gone.session, no)
+    is_sealed = last.seal == hash_chain.seal(last.hash)
+    if (last.seq, last.hash.hex(), is_sealed) != (gone.events, gone.head, True):
         raise JournalError(
             f"session `{gone.session}` has changed since it was archived: nothing was removed",
             code="journal_conflict",
@@ -193,7 +199,9 @@ def remove_session(db: sqlite3.Connection, no: int, gone: SessionArchived) -> No
             retryable=True,
         )
     db.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", sqlite_rows.key_range(no))
-    row = db.execute("DELETE FROM sessions WHERE no = ? RETURNING *", (no,)).fetchone()
+    row = db.execute(
+        "DELETE FROM sessions WHERE no = ? RETURNING no, session, tenant, user", (no,)
+    ).fetchone()
     numbers, mark = _read_session_set(db)
     _write_session_set(db, numbers, _exclusive_or(mark, _session_hash(*row)))
 
@@ -203,13 +211,15 @@ def add_session(
 ) -> int:
     """Enter a session, inside the caller's transaction; return its number, by default the next one.
 
+    The caller says where it ends when its events are written.
+
     Raises:
         JournalError: The numbers that were given out are no longer known (`journal_corrupt`).
     """
     numbers, mark = _read_session_set(db)
     no = no or numbers + 1
     row = (no, session, tenant, user)
-    db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?)", row)
+    db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, 0, x'')", row)
     _write_session_set(db, max(numbers, no), _exclusive_or(mark, _session_hash(*row)))
     return no
 

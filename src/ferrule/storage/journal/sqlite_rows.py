@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferrule.core.errors import JournalError
 
@@ -20,11 +20,33 @@ PAGE_ROWS = 128
 """Rows read at once."""
 SESSION_NUMBER_LIMIT = 1 << 63 - SEQ_BITS
 """From this number of a session on, a row's key has no space left for its events."""
-_RAW = "seal, " + ", ".join(
-    f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
+_PAGE = (
+    "SELECT id - ?1, time, run, kind, CAST(body AS BLOB), hash FROM records"
+    f" WHERE id BETWEEN ?1 + ?2 AND ?3 ORDER BY id LIMIT {PAGE_ROWS}"
 )
-RAW_COLUMNS = f"{_RAW}, hash"
-"""The columns that `hash_chain.check` needs."""
+_RAW_PAGE = (
+    "SELECT id - ?1, time, run, kind, body, hash, names FROM records"
+    " WHERE id BETWEEN ?1 + ?2 AND ?3 ORDER BY id LIMIT ?4"
+)
+_END = (
+    "SELECT seal, EXISTS (SELECT 1 FROM records WHERE id BETWEEN ?1 AND ?2) FROM sessions"
+    " WHERE no = ?3"
+)
+"""The seal of a session, and whether it has rows with these keys."""
+_RUN_AT = (
+    "SELECT run FROM records WHERE id BETWEEN ?1 AND ?2 AND run IS NOT NULL ORDER BY id DESC "
+    "LIMIT 1"
+)
+"""The run of a row: it is only written where it is another one than in the row before."""
+
+
+class LastRow(NamedTuple):
+    """A session's last row, and the seal of the session."""
+
+    seq: int
+    hash: bytes
+    run: str
+    seal: bytes
 
 
 def key_range(no: int) -> tuple[int, int]:
@@ -46,63 +68,104 @@ def key_range(no: int) -> tuple[int, int]:
 
 
 def read_page(
-    db: sqlite3.Connection, no: int, start: int, columns: str, *, limit: int = PAGE_ROWS
+    db: sqlite3.Connection, no: int, start: int, owner: tuple[str, str]
 ) -> list[tuple[Any, ...]]:
-    """Return rows of a session from number `start` on, as `(seq, *columns)`."""
+    """Return rows of a session from number `start` on, as `records.read_records` needs them."""
     low, high = key_range(no)
-    sql = (
-        f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT "
-        f"{limit}"
-    )
-    return db.execute(sql, (low + start, high)).fetchall()
+    run = _read_run(db, low, low + start - 1) if start > 1 else None
+    page: list[tuple[Any, ...]] = []
+    for seq, time, new_run, kind, body, digest in db.execute(_PAGE, (low, start, high)).fetchall():
+        run = run if new_run is None else new_run
+        page.append((seq, time, run, kind, body, digest, *owner))
+    return page
+
+
+def _read_run(db: sqlite3.Connection, low: int, key: int) -> Any:
+    (run,) = db.execute(_RUN_AT, (low, key)).fetchone() or (None,)
+    return run
 
 
 def read_raw_rows(
-    db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield all rows of a session for `hash_chain.check`.
+    db: sqlite3.Connection,
+    no: int,
+    names: tuple[str, str, str],
+    lock: AbstractContextManager[object],
+) -> Iterator[tuple[int, bytes | None, bytes]]:
+    """Yield all rows of a session for `hash_chain.check_rows`, then check that it ends there.
 
-    The last row of a page is read again with the next page: had another process appended in
-    between, its seal would be out of date.
+    Args:
+        db: The connection.
+        no: The number of the session.
+        names: Its id, its tenant and its user.
+        lock: Held while the connection is used.
 
     Raises:
-        JournalError: A row cannot be read. The message names the first one.
+        JournalError: A row cannot be read, or the session does not end with the last one. The
+            message names the first one.
     """
-    held: tuple[Any, ...] | None = None
+    session, tenant, user = names
+    prefix = current_run = ""
+    seq = start = 0
+    digest = b""
     limit = PAGE_ROWS
     while True:
-        start = held[0] if held else 0
         try:
             with lock:
-                rows = read_page(db, no, start, RAW_COLUMNS, limit=limit)
-        except sqlite3.DatabaseError:
-            if limit > 2 or (limit == 2 and held is None):
-                # Somewhere in this page the file is damaged: go on row by row up to that place.
-                limit = 2 if limit > 2 else 1
-                continue
-            if held is not None:
-                yield held
-            hash_chain.raise_broken(session, start + 1, "cannot be read")
-        if not rows or (held is not None and len(rows) == 1):
-            yield from rows
+                page, end = read_raw_page(db, no, start, limit)
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            if limit == 1:
+                hash_chain.raise_broken(session, seq + 1, "cannot be read")
+            # Somewhere in this page the file is damaged: go on row by row up to that place.
+            limit = 1
+            continue
+        for seq, time, run, kind, body, digest, first_names in page:
+            # What could be stored in two ways is stored in one: the other is a change.
+            fits = (
+                (first_names is None) == (seq > 1)
+                and type(time) is int
+                and type(kind) is str
+                and "\n" not in kind
+                and type(body) is str
+                and type(digest) is bytes
+            )
+            if run is not None or not prefix:
+                fits = fits and type(run) is str and (not prefix or run != current_run)
+                current_run = run
+                prefix = f"{session}\n{run}\n{tenant}\n{user}\n"
+                fits = fits and prefix.count("\n") == len(names) + 1
+            row = f"{prefix}{kind}\n{seq}\n{time}\n{body}".encode() if fits else None
+            yield seq, row, digest
+        if end is not None:
+            hash_chain.check_end(session, seq, digest, end[0])
             return
-        yield from rows[:-1]
-        held = rows[-1]
-        limit = max(limit, 2)
+        start = seq + 1
 
 
-def read_last_row(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
-    """Return number and hash of a session's last row, and whether it has its seal."""
+def read_raw_page(
+    db: sqlite3.Connection, no: int, start: int, limit: int
+) -> tuple[list[tuple[Any, ...]], tuple[Any] | None]:
+    """Return rows from number `start` on, and with the last ones the seal of the session."""
+    low, high = key_range(no)
+    page = db.execute(_RAW_PAGE, (low, start, high, limit)).fetchall()
+    if len(page) == limit:
+        return page, None
+    # In one statement: between two, another process could append and write another seal.
+    after = low + (page[-1][0] + 1 if page else start)
+    mark, has_grown = db.execute(_END, (after, high, no)).fetchone() or (None, False)
+    return page, None if has_grown else (mark,)
+
+
+def read_last_row(db: sqlite3.Connection, session: str, no: int) -> LastRow:
+    """Return a session's last row, as it is at one moment."""
+    low, high = key_range(no)
     row = db.execute(
-        (
-            f"SELECT id - {no << SEQ_BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER "
-            "BY id DESC LIMIT 1"
-        ),
-        key_range(no),
+        "SELECT id - ?1, id, hash, (SELECT seal FROM sessions WHERE no = ?3) FROM records"
+        " WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1",
+        (low, high, no),
     ).fetchone()
     if row is None:
         hash_chain.raise_broken(session, 1, "and what may follow it are missing")
-    seq, digest, mark = row
+    seq, key, digest, mark = row
     if not isinstance(digest, bytes):
         hash_chain.raise_broken(session, seq, "was changed")
-    return seq, digest, mark == hash_chain.seal(digest)
+    return LastRow(seq, digest, _read_run(db, low, key), mark)
