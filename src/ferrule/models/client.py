@@ -24,7 +24,6 @@ from dataclasses import field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
-from ferrule.core.media import MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 
@@ -204,15 +203,6 @@ class Exchange(Protocol):
                 answer in one piece.
         """
         ...
-
-
-class MediaFiles(Protocol):
-    """The media of one conversation that requests name by an id (`media_uploads.MediaUploads`)."""
-
-    async def prepare(
-        self, history: Sequence[Message], notice: Callable[[str, str], None]
-    ) -> bool: ...
-    def find_file(self, one: MediaReference) -> str: ...
 
 
 class ModelClient(Protocol):

@@ -36,7 +36,6 @@ from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -65,7 +64,7 @@ from ferrule.models.request_encoding import (
 from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import UploadedFiles
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -153,7 +152,7 @@ class Anthropic:
         self.headers |= headers or {}
         self.transport = transport or Transport()
         self._owns_transport = transport is None
-        self._files: UploadedFiles | None = None
+        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -188,17 +187,6 @@ class Anthropic:
             # Only a tuple is remembered: a list could be changed later.
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
-
-    def open_uploads(self, least: int) -> MediaFiles:
-        """Return what uploads the media of a conversation that have so many bytes."""
-        # Imported here: most conversations upload nothing.
-        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
-
-        from .files import upload_file
-
-        if self._files is None:
-            self._files = UploadedFiles(partial(upload_file, self))
-        return MediaUploads(self._files, "Messages", least)
 
     async def close(self) -> None:
         if self._owns_transport:
@@ -279,11 +267,15 @@ class AnthropicExchange:
             self._request_head += encode_utf8(_cache_mark(client.cache))
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._headers: Mapping[str, str] = client.headers
-        self._uploads: MediaFiles | None = None
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads(options.upload_media_from)
-            from .files import add_files_beta
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
 
+            from .files import add_files_beta, upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "Messages", least)
             self._headers = add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()

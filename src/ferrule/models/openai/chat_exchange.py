@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
@@ -21,7 +21,6 @@ from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -48,7 +47,8 @@ from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
 from .strict_schema import build_reply_format
 
-OpenAIProtocol = Literal["chat completions", "Responses"]
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads
 
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
@@ -64,11 +64,11 @@ class ChatServer(Protocol):
     transport: Transport
     replay_reasoning: bool
     differences: ChatDifferences
+    files: Any
+    """What was uploaded (`media_uploads.UploadedFiles`), or None."""
 
     @property
     def model(self) -> str: ...
-
-    def open_uploads(self, protocol: OpenAIProtocol, least: int) -> MediaFiles: ...
 
     async def list_models(self) -> list[dict[str, Any]]: ...
 
@@ -148,9 +148,15 @@ class ChatExchange:
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
         self._encoded_history = EncodedHistory(system, self._encode_message)
-        self._uploads: MediaFiles | None = None
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads("chat completions", options.upload_media_from)
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
+
+            from .files import upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "chat completions", least)
 
     async def ask(
         self,
