@@ -120,6 +120,8 @@ class ModelOptions:
         logit_bias: What is added to the odds of tokens, by their numbers in the model's vocabulary.
         service_tier: How urgent requests are, in the provider's words (`flex`, `priority`).
         cache_key: Leads requests that start alike to the same prompt cache.
+        cache_control: How long what is marked for the prompt cache stays there (`5m`, `1h`), where
+            only what is marked is kept. For Anthropic's API it takes the place of the client's.
         upload_media_from: The bytes from which a picture, sound or document is uploaded once and
             named by its id, where the provider keeps files; None: all are in each request.
     """
@@ -142,6 +144,7 @@ class ModelOptions:
     logit_bias: Mapping[str, float] = field(default_factory=dict[str, float])
     service_tier: str = ""
     cache_key: str = ""
+    cache_control: str = ""
     upload_media_from: int | None = None
 
 

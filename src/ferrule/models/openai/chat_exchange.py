@@ -7,6 +7,7 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
@@ -34,6 +35,7 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
+    encode_cache_mark,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
@@ -147,7 +149,12 @@ class ChatExchange:
         self._tools = encoded.json_member
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
-        self._encoded_history = EncodedHistory(system, self._encode_message)
+        self._cache_mark = encode_cache_mark(options.cache_control)
+        system_message = None
+        if self._cache_mark:
+            block = f'{{"type":"text","text":{quote(system)}{self._cache_mark}}}'
+            system_message = encode_utf8(f'{{"role":"system","content":[{block}]}}')
+        self._encoded_history = EncodedHistory(system, self._encode_message, system_message)
         self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
             # Imported here: most conversations upload nothing.
@@ -212,7 +219,7 @@ class ChatExchange:
     ) -> bytes:
         parts: list[bytes | bytearray] = [
             self._request_start,
-            self._encoded_history.json,
+            self._mark_last_message() if self._cache_mark else self._encoded_history.json,
             b"]",
             offered,
         ]
@@ -232,6 +239,23 @@ class ChatExchange:
                 parts.append(b',"stream_options":{"include_usage":true}')
         parts.append(b"}")
         return b"".join(parts)
+
+    def _mark_last_message(self) -> bytes:
+        """Return the history with a mark for the prompt cache at its end.
+
+        The mark moves with the conversation, and the text of a message is the same for the cache
+        whether it is marked or not.
+        """
+        start = self._encoded_history.last_start
+        history = self._encoded_history.json
+        last: dict[str, Any] = json.loads(history[start:])
+        content = last["content"]
+        if isinstance(content, str):
+            last["content"] = [{"type": "text", "text": content}]
+        if last["content"]:
+            mark: dict[str, Any] = json.loads("{" + self._cache_mark[1:] + "}")
+            last["content"][-1] |= mark
+        return bytes(history[:start]) + encode_json_bytes(last)
 
     async def _send_once(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
         client = self._client
