@@ -264,6 +264,18 @@ def test_the_work_is_linear_in_the_bytes(
     assert shown[-1] > 0.6 * len(value[many])
 
 
+@pytest.mark.proves("outputs.partial")
+def test_a_list_after_a_long_one_grows_too() -> None:
+    rows = [{"name": f"item {number}", "price": number} for number in range(1_000)]
+    shelf = {"title": "many", "rows": rows, "by_name": {row["name"]: row for row in rows}}
+    output = parse_output_type(Shelf)
+    assert output is not None
+    values = PartialValues(output)
+    found = [values.add(piece) for piece in json.dumps(shelf)]
+    shown = [len(one.by_name or ()) for one in found if one is not NOTHING]
+    assert len([count for count in shown if count]) >= 2
+
+
 @pytest.mark.proves("outputs.partial-linear")
 def test_a_text_whose_items_cannot_be_told_apart_is_parsed_as_it_doubles(
     monkeypatch: pytest.MonkeyPatch,

@@ -73,8 +73,11 @@ class PartialValues:
             self._next = self._length + max(FIRST_STEP, self._length // 4)
             return self._convert()
         is_cut = self._cut_items()
+        value = self._convert()
+        # A list or map that has just begun has not been tried.
+        is_cut = is_cut or self._find_container()[0] not in (None, self._container)
         self._next = self._length + (self._length // 2 if is_cut else self._length * 3 // 2)
-        return self._convert()
+        return value
 
     def _convert(self) -> Any:
         start = _START.search(self._text)
@@ -97,29 +100,34 @@ class PartialValues:
         self._last = found if is_early else NOTHING
         return self._value.take(found, last=True)
 
+    def _find_container(self) -> tuple[GrowingList | GrowingMap | None, list[str]]:
+        """Return the outermost list or map that grows, and the names that lead to it."""
+        names = [VALUE] if self._is_wrapped else []
+        growing = self._value
+        while isinstance(growing, GrowingObject) and growing.growing is not None:
+            name, growing = growing.growing
+            names.append(name)
+        return growing if isinstance(growing, GrowingList | GrowingMap) else None, names
+
     def _cut_items(self) -> bool:
         """Convert the whole items of the list or map that grows, and cut them out of the text.
 
         Returns:
             Whether there is one, and where its last item begins could be told.
         """
-        names = [VALUE] if self._is_wrapped else []
-        growing = self._value
-        while isinstance(growing, GrowingObject) and growing.growing is not None:
-            name, growing = growing.growing
-            names.append(name)
-        if not isinstance(growing, GrowingList | GrowingMap):
+        container, names = self._find_container()
+        if container is None:
             return False
-        brackets = growing.brackets
-        if growing is not self._container:
-            self._container = growing
+        brackets = container.brackets
+        if container is not self._container:
+            self._container = container
             self._container_start = _find_start(self._text, names, brackets)
         start = self._container_start
         if start is None:
             return False
         items = self._text[start:]
         for comma in islice(_find_commas(items, brackets), MAX_TRIES):
-            if growing.take_text(_encode(f"{brackets[0]}{items[:comma]}{brackets[1]}")):
+            if container.take_text(_encode(f"{brackets[0]}{items[:comma]}{brackets[1]}")):
                 self._text = self._text[:start] + items[comma + 1 :]
                 return True
             # The comma is within an item, such as a list of the same kind.
