@@ -3,8 +3,8 @@
     python -m outputs.partial            both, each in its environment, in turn
     python -m outputs.partial --measure ferrule|pydantic-ai
 
-An answer of 200 KB arrives in pieces. Ferrule parses it again when it has grown by a share of itself;
-Pydantic AI validates the whole text so far whenever it gives a value: by default ten times a second,
+An answer of 200 KB arrives in pieces. Ferrule parses what it has not cut out of the text when that has
+grown by a share of itself; Pydantic AI validates the whole text so far whenever it gives a value: by default ten times a second,
 and without `debounce_by` for every piece. Times are CPU times, the least of several.
 """
 
@@ -90,16 +90,43 @@ def list_pieces(text: str) -> list[str]:
     return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
 
 
+class Delivery(BaseModel):
+    orders: list[OrderModel]
+
+
+class Letter(BaseModel):
+    title: str
+    body: str
+
+
+def list_shapes(text: str) -> dict[str, tuple[Any, str]]:
+    """Return other shapes of answers that are as long, by what they are: the type and the text."""
+    lines: list[dict[str, Any]] = json.loads(text)["lines"]
+    orders = [{"number": "A", "lines": lines[at : at + 40]} for at in range(0, len(lines), 40)]
+    shapes: dict[str, tuple[Any, Any]] = {
+        "a map of objects": (dict[str, LineModel], {f"k{line['count']}": line for line in lines}),
+        "lists in a list": (Delivery, {"orders": orders}),
+        "one long list in a list": (Delivery, {"orders": [{"number": "A", "lines": lines}]}),
+        "numbers": (list[float], [number / 7 for number in range(11_000)]),
+        "one text": (Letter, {"title": "x", "body": "word and word, \n" * 12_000}),
+    }
+    return {name: (hint, json.dumps(value)) for name, (hint, value) in shapes.items()}
+
+
 def measure_ferrule(text: str) -> dict[str, float]:
     """Return the times of one validation and of all partial values, and how many these are."""
-    typed = _measure_type(text, Order)
-    models = _measure_type(text, OrderModel)
-    return typed | {f"models, {name}": value for name, value in models.items()}
+    found = _measure_type(text, Order)
+    shapes = {"models": (OrderModel, text), **list_shapes(text)}
+    for name, (hint, shaped) in shapes.items():
+        measured = _measure_type(shaped, hint)
+        found |= {f"{name}, {label}": value for label, value in measured.items()}
+    return found
 
 
 def _measure_type(text: str, asked: Any) -> dict[str, float]:
+    from ferrule.engine.output.growing_values import NOTHING
     from ferrule.engine.output.output_type import parse_output_type
-    from ferrule.engine.output.partial_values import NOTHING, PartialValues
+    from ferrule.engine.output.partial_values import PartialValues
 
     adapter: TypeAdapter[Any] = TypeAdapter(asked)
     output = parse_output_type(asked)
@@ -116,9 +143,10 @@ def _measure_type(text: str, asked: Any) -> dict[str, float]:
     partial = time_best(stream, 15)
     got = adapter.dump_python(values[-1], warnings=False)
     whole = adapter.dump_python(adapter.validate_json(text))
-    count = len(got["lines"]) - 1
-    assert count > 500
-    assert got["lines"][:count] == whole["lines"][:count]
+    if asked in (Order, OrderModel):
+        count = len(got["lines"]) - 1
+        assert count > 500
+        assert got["lines"][:count] == whole["lines"][:count]
     return {"once": once, "values": len(values), "all values": partial}
 
 
@@ -182,6 +210,13 @@ def compare() -> bool:
         ("... one for each piece (a tenth measured)", theirs, "every piece", "once"),
     ):
         lines.append(f"| {label} | {found[name]:.1f} | {found[name] / found[once]:.2f} |")
+    for shape in list_shapes(write_order()):
+        spent = ours[f"{shape}, all values"]
+        label = f"{shape}: ferrule, its {ours[f'{shape}, values']:.0f} values"
+        lines.append(f"| {label} | {spent:.1f} | {spent / ours[f'{shape}, once']:.2f} |")
+    pieces = list_pieces(write_order())
+    taken = time_best(lambda: [len(piece) for piece in pieces], 15)
+    lines.append(f"| (the length of each piece alone) | {taken:.1f} | |")
     ratio = ours["models, all values"] / ours["models, once"]
     is_cheaper = ours["all values"] < theirs["all values"]
     lines += ["", f"models: at most {MOST} validations: {'yes' if ratio <= MOST else 'NO'}"]

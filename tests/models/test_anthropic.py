@@ -297,6 +297,9 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
     # Conversations with another system text share the tools.
     assert talk.sent[0]["tools"][0]["cache_control"] == mark
     assert talk.sent[1]["tools"][0]["cache_control"] == mark
+    longer = Conversation(whole([{"type": "text", "text": "3"}]))
+    longer.ask(options=ModelOptions(cache_control="1h"))
+    assert longer.bodies[0].decode().count('"ttl":"1h"') == 3
     off = Conversation(whole([{"type": "text", "text": "3"}]), cache="")
     off.ask()
     assert "cache_control" not in off.bodies[0].decode()

@@ -269,9 +269,9 @@ async def test_what_is_gone_soon_is_uploaded_again_and_the_conversation_names_th
     time = 1_000.0
     async with asyncio.timeout(20), server.http as http:
         client = OpenAIResponses("gpt-x", base_url=f"{http.url}/v1", api_key="k")
-        uploads = client.open_uploads("Responses", 1)
-        uploads._files.now = lambda: time  # pyright: ignore[reportPrivateUsage]  the clock of the client
         exchange = client.open("", [], ALL)
+        assert client.files is not None
+        client.files.now = lambda: time
         asked: list[Message] = [UserMessage("?", (pdf(),))]
         await exchange.ask(asked)
         time += 86_400 - 3_601

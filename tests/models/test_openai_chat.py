@@ -281,15 +281,31 @@ def test_a_server_that_stops_for_calls_but_says_stop_is_believed_about_the_calls
     assert ask(whole(tool_calls=[said_call(0, ServerCall())]))[0].stop == "calls"
 
 
-def test_cached_tokens_are_counted() -> None:
-    usage = {
-        "prompt_tokens": 9,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 8},
-    }
-    assert ask(Reply(json={"choices": [{"message": {"content": "3"}}], "usage": usage}))[
-        0
-    ].usage == Usage(9, 2, 8)
+@pytest.mark.proves("usage.cache-counted")
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 8}}, Usage(90, 20, 8)),
+        ({"prompt_cache_hit_tokens": 8}, Usage(90, 20, 8)),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 40}},
+            Usage(90, 20, 8, 40),
+        ),
+        ({"prompt_tokens_details": {"cache_creation_tokens": 40}}, Usage(90, 20, 0, 40)),
+        (
+            {"cache_creation_input_tokens": 40, "prompt_tokens_details": {"cached_tokens": None}},
+            Usage(90, 20, 0, 40),
+        ),
+        ({"completion_tokens_details": {"reasoning_tokens": 15}}, Usage(90, 20, reasoning=15)),
+        ({"prompt_tokens_details": None, "completion_tokens_details": 5}, Usage(90, 20)),
+    ],
+)
+def test_tokens_of_the_cache_and_of_reasoning_are_counted(
+    said: dict[str, Any], counted: Usage
+) -> None:
+    usage = {"prompt_tokens": 90, "completion_tokens": 20, **said}
+    answer, *_ = ask(Reply(json={"choices": [{"message": {"content": "3"}}], "usage": usage}))
+    assert answer.usage == counted
 
 
 def test_a_server_that_cannot_stream_may_answer_in_one_piece() -> None:

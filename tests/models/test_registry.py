@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import ferrule
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError
-from ferrule.core.messages import UserMessage
+from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -269,3 +270,33 @@ def test_an_option_is_spelled_as_the_server_knows_it(
     exchange = client.open("", [], ModelOptions(**wanted))
     body = json.loads(exchange.encode_request([UserMessage("Hello")], tools=False))
     assert body | sent == body
+
+
+@pytest.mark.proves("models.cache-control")
+@pytest.mark.parametrize("provider", ["openrouter", "litellm", "vercel", "dashscope"])
+def test_the_system_text_and_the_moving_end_are_marked_for_the_cache_if_asked(
+    provider: str,
+) -> None:
+    client: Any = create_model_client(f"{provider}:x", api_key="k")
+    marked = client.open("Be brief.", [], ModelOptions(cache_control="1h"))
+    plain = client.open("Be brief.", [], ModelOptions())
+    calls = (ToolCall("t1", "add", "{}"),)
+    history = [UserMessage("Hello"), AssistantMessage("", calls), ToolMessage("t1", "add", "3")]
+    for length in (1, 3):
+        asked = json.loads(marked.encode_request(history[:length], tools=False))["messages"]
+        known = json.loads(plain.encode_request(history[:length], tools=False))["messages"]
+        mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        for place in (0, -1):
+            text = known[place]["content"]
+            known[place]["content"] = [{"type": "text", "text": text, **mark}]
+        assert asked == known
+
+
+@pytest.mark.proves("models.cache-control")
+def test_a_lifetime_of_the_cache_that_nobody_knows_is_an_error() -> None:
+    client = create_model_client("openrouter:x", api_key="k")
+    client.open("", [], ModelOptions(cache_control="5m"))
+    with pytest.raises(ConfigError, match="cache_control = '2h'"):
+        client.open("", [], ModelOptions(cache_control="2h"))
+    with pytest.raises(ConfigError, match="`cache_control`"):
+        create_model_client("openai:x", api_key="k").open("", [], ModelOptions(cache_control="1h"))

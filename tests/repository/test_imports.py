@@ -111,7 +111,7 @@ HEAVY = {
         "tools.pydantic_schemas",
         "tools.context",
         "engine.type_variables",
-        "engine.output.partial_values",
+        "engine.output.growing_values",
     },
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},

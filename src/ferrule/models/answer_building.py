@@ -270,19 +270,27 @@ def drop_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> Mod
     return replace(answer, calls=(), stop="end" if answer.stop == "calls" else answer.stop)
 
 
+_WRITTEN_TOKENS = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+"""What OpenRouter, LiteLLM and DashScope call the tokens that were written to the cache."""
+
+
 def parse_usage(value: Mapping[str, Any]) -> Usage:
-    """Read `usage` of chat completions. OpenAI and DeepSeek name the cached tokens differently."""
-    details: Any = value.get("prompt_tokens_details")
-    cached: Any = None
-    if isinstance(details, dict):
-        cached = cast(dict[str, Any], details).get("cached_tokens")
-    if cached is None:
-        cached = value.get("prompt_cache_hit_tokens")
+    """Read `usage` of chat completions. Servers name the tokens of their caches differently."""
+    details = {**value, **_read_object(value.get("prompt_tokens_details"))}
+    cached = (details.get(name) for name in ("cached_tokens", "prompt_cache_hit_tokens"))
+    written = (details.get(name) for name in _WRITTEN_TOKENS)
+    reasoning = _read_object(value.get("completion_tokens_details")).get("reasoning_tokens")
     return Usage(
-        token_count(value.get("prompt_tokens")),
-        token_count(value.get("completion_tokens")),
-        token_count(cached),
+        input=token_count(value.get("prompt_tokens")),
+        output=token_count(value.get("completion_tokens")),
+        cached=next((count for count in map(token_count, cached) if count), 0),
+        written=next((count for count in map(token_count, written) if count), 0),
+        reasoning=token_count(reasoning),
     )
+
+
+def _read_object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def token_count(value: object) -> int:

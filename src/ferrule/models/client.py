@@ -24,7 +24,6 @@ from dataclasses import field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
-from ferrule.core.media import MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 
@@ -121,6 +120,8 @@ class ModelOptions:
         logit_bias: What is added to the odds of tokens, by their numbers in the model's vocabulary.
         service_tier: How urgent requests are, in the provider's words (`flex`, `priority`).
         cache_key: Leads requests that start alike to the same prompt cache.
+        cache_control: How long what is marked for the prompt cache stays there (`5m`, `1h`), where
+            only what is marked is kept. For Anthropic's API it takes the place of the client's.
         upload_media_from: The bytes from which a picture, sound or document is uploaded once and
             named by its id, where the provider keeps files; None: all are in each request.
     """
@@ -143,6 +144,7 @@ class ModelOptions:
     logit_bias: Mapping[str, float] = field(default_factory=dict[str, float])
     service_tier: str = ""
     cache_key: str = ""
+    cache_control: str = ""
     upload_media_from: int | None = None
 
 
@@ -204,15 +206,6 @@ class Exchange(Protocol):
                 answer in one piece.
         """
         ...
-
-
-class MediaFiles(Protocol):
-    """The media of one conversation that requests name by an id (`media_uploads.MediaUploads`)."""
-
-    async def prepare(
-        self, history: Sequence[Message], notice: Callable[[str, str], None]
-    ) -> bool: ...
-    def find_file(self, one: MediaReference) -> str: ...
 
 
 class ModelClient(Protocol):

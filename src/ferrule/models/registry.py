@@ -17,6 +17,7 @@ BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
 OPENAI_OPTIONS = CHAT_OPTIONS | {"thinking", "logit_bias", "service_tier", "cache_key"}
 UPLOADS = frozenset({"upload_media_from"})
+CACHE_MARKS = frozenset({"cache_control"})
 LLAMA_OPTIONS = CHAT_OPTIONS | {"top_k", "logit_bias"}
 """What llama.cpp, vLLM and their like add to chat completions."""
 
@@ -169,7 +170,10 @@ PROVIDERS: dict[str, Provider] = {
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
         "anthropic:MODEL",
-        BASIC_OPTIONS | UPLOADS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
+        BASIC_OPTIONS
+        | UPLOADS
+        | {"top_p", "top_k", "thinking", "stop", "service_tier"}
+        | CACHE_MARKS,
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
         usual_address="https://api.anthropic.com",
@@ -257,7 +261,7 @@ PROVIDERS: dict[str, Provider] = {
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         "openrouter:anthropic/claude-sonnet-5",
-        options=LLAMA_OPTIONS | {"thinking"},
+        options=LLAMA_OPTIONS | CACHE_MARKS | {"thinking"},
         key_path="/key",
         remark="its list of models is public and says which of them take tools",
         also_called=("open-router",),
@@ -381,7 +385,9 @@ PROVIDERS: dict[str, Provider] = {
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
         "dashscope:qwen3.8-max",
-        options=BASIC_OPTIONS | {"seed", "top_p", "top_k", "presence_penalty", "stop", "thinking"},
+        options=BASIC_OPTIONS
+        | {"seed", "top_p", "top_k", "presence_penalty", "stop", "thinking"}
+        | CACHE_MARKS,
         differences={"thinking_switch": "field"},
         default_model="",
         remark="keys belong to a region: another one is another `base_url`",
@@ -415,6 +421,7 @@ PROVIDERS: dict[str, Provider] = {
         "https://ai-gateway.vercel.sh/v1",
         "AI_GATEWAY_API_KEY",
         "vercel:anthropic/claude-sonnet-5",
+        options=CHAT_OPTIONS | CACHE_MARKS | {"thinking"},
         default_model="",
         remark="a gateway: the model's name begins with its provider's",
         also_called=("ai-gateway", "vercel-ai-gateway"),
@@ -449,7 +456,7 @@ PROVIDERS: dict[str, Provider] = {
         "LITELLM_PROXY_API_KEY",
         "litellm:MODEL",
         address_variable="LITELLM_PROXY_API_BASE",
-        options=OPENAI_OPTIONS | {"top_k"},
+        options=OPENAI_OPTIONS | CACHE_MARKS | {"top_k"},
         runs_here=False,
         remark="a gateway: what a model can do is found out by asking it",
         also_called=("litellm_proxy", "lite-llm"),

@@ -53,20 +53,26 @@ def fit_name(name: str) -> str:
 class EncodedHistory:
     """A history as the elements of a JSON array, each message encoded once.
 
-    `json` holds the elements with commas between them, `weight` the sum of `weigh_message`. Media
+    `json` holds the elements with commas between them, `last_start` says where the last one begins,
+    and `weight` is the sum of `weigh_message`. `system_message` is sent for the system text. Media
     of results follow the results of a turn as a user message: these protocols have no other place
     for them. The history may only grow; one that got shorter is another conversation and is
     encoded anew.
     """
 
-    def __init__(self, system: str, encode: Callable[[Message], bytes]) -> None:
+    def __init__(
+        self, system: str, encode: Callable[[Message], bytes], system_message: bytes | None = None
+    ) -> None:
         self._encode = encode
-        self._start = encode_json_bytes({"role": "system", "content": system}) if system else b""
+        if system_message is None:
+            system_message = encode_json_bytes({"role": "system", "content": system})
+        self._start = system_message if system else b""
         self._start_weight = weigh_text(system)
         self._reset()
 
     def _reset(self) -> None:
         self.json = bytearray(self._start)
+        self.last_start = len(self.json)
         self.weight = self._start_weight
         self._count = 0
         self._media: list[MediaReference] = []
@@ -89,6 +95,7 @@ class EncodedHistory:
     def _add(self, message: Message) -> None:
         if self.json:
             self.json += b","
+        self.last_start = len(self.json)
         self.json += self._encode(message)
         self.weight += weigh_message(message)
 
@@ -251,6 +258,23 @@ def find_thinking_budget(model: str, level: str, budgets: Mapping[str, int]) -> 
             hint=f"use one of {', '.join(budgets)}, True or False",
         )
     return budgets[level]
+
+
+def encode_cache_mark(lifetime: str) -> str:
+    """Return a mark for the prompt cache, as a further member of a JSON object.
+
+    Args:
+        lifetime: How long what is marked stays there (`5m`, `1h`); "" for no mark.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if lifetime not in ("", "5m", "1h"):
+        raise ConfigError(f"cache_control = {lifetime!r}", code="cache", hint='"5m", "1h" or ""')
+    if not lifetime:
+        return ""
+    longer = ',"ttl":"1h"' if lifetime == "1h" else ""
+    return f',"cache_control":{{"type":"ephemeral"{longer}}}'
 
 
 def encode_json_bytes(value: object) -> bytes:

@@ -763,6 +763,7 @@ def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> M
         top_k=for_model.top_k,
         service_tier=for_model.service_tier or "",
         cache_key=for_model.cache_key or "",
+        cache_control=for_model.cache_control or "",
         upload_media_from=for_model.upload_media_from,
     )
     if for_model.timeout is None:

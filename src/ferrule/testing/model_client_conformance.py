@@ -53,6 +53,7 @@ OPTIONS: dict[str, Any] = {
     "service_tier": "tier-97",
     "cache_key": "key-97",
     "cached_content": "cachedContents/97",
+    "cache_control": "1h",
 }
 """Options with values that stand nowhere else in a request; `upload_media_from` changes none of
 these requests.

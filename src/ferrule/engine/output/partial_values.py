@@ -5,45 +5,41 @@
 * What has not come is missing from dictionaries and lists; a field of an object has its default
   then, or None.
 * The cost is linear in the bytes: the text is parsed again only when it has grown by a share of
-  itself, and a part that is whole is converted once.
+  itself, and a part that is whole is converted once. Whole items of a long list or map are cut out
+  of the text when they were converted, and not parsed again.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,
-    Required,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.tools.pydantic_schemas import make_portable
-
+from .growing_values import NOTHING, GrowingList, GrowingMap, GrowingObject, make_growing
 from .output_type import VALUE, OutputType
 
 FIRST_STEP = 32
 """Characters that must arrive before the text is parsed the first time, and between two times."""
 
 EARLY_LENGTH = 8_192
-"""Up to this length, text is parsed when it has grown by a quarter; later, when it is two and a
-half times as long.
+"""Up to this length, text is parsed when it has grown by a quarter. Later, it is parsed when it
+has grown by a half if whole items can be cut out of it, and else when it is two and a half times
+as long.
 """
 
-NOTHING: Any = object()
-"""Stands for a value that has not arrived."""
+MAX_TRIES = 3
+"""Places that are tried for the start of a list or map, and for the end of its whole items."""
+MAX_COMMAS = 100
+"""Commas that are looked at to find such an end."""
 
 _START = re.compile(r"\{\s*[\"}]|\[")
+_ITEM = re.compile(r'\s*(\{\s*("[^"\\]*")|[\["]|)')
+_MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:\s*([{\["]|)')
+_CLOSING = {"{": "}", "[": "]", '"': '"'}
 
 
 class PartialValues:
@@ -59,8 +55,11 @@ class PartialValues:
         self._length = 0
         self._next = FIRST_STEP
         self._text = ""
-        self._node = _make_node(self._output.hint)
+        self._value = make_growing(self._output.hint)
         self._last: Any = NOTHING
+        self._is_wrapped = False
+        self._container: GrowingList | GrowingMap | None = None
+        self._container_start: int | None = None
 
     def add(self, piece: str) -> Any:
         """Take a piece of the text. Return the value so far, or NOTHING if there is no new one."""
@@ -68,278 +67,125 @@ class PartialValues:
         self._length += len(piece)
         if self._length < self._next:
             return NOTHING
-        is_early = self._length < EARLY_LENGTH
-        step = max(FIRST_STEP, self._length // 4) if is_early else self._length * 3 // 2
-        self._next = self._length + step
-        self._text = "".join(self._pieces)
-        self._pieces = [self._text]
-        return self._convert()
+        self._text += "".join(self._pieces)
+        self._pieces.clear()
+        if self._length < EARLY_LENGTH:
+            self._next = self._length + max(FIRST_STEP, self._length // 4)
+            return self._convert()
+        is_cut = self._cut_items()
+        value = self._convert()
+        # A list or map that has just begun has not been tried.
+        is_cut = is_cut or self._find_container()[0] not in (None, self._container)
+        self._next = self._length + (self._length // 2 if is_cut else self._length * 3 // 2)
+        return value
 
     def _convert(self) -> Any:
         start = _START.search(self._text)
         if start is None:
             return NOTHING
-        text = self._text[start.start() :].encode("utf-8", "replace")
+        if start.start():
+            self._text = self._text[start.start() :]
         try:
-            found: Any = from_json(text, partial_mode="trailing-strings")
+            found: Any = from_json(_encode(self._text), partial_mode="trailing-strings")
         except ValueError:
             return NOTHING
         if self._output.is_wrapped and isinstance(found, dict):
             members = cast("dict[str, Any]", found)
-            found = members.get(VALUE, NOTHING) if set(members) <= {VALUE} else members
+            self._is_wrapped = set(members) <= {VALUE}
+            found = members.get(VALUE, NOTHING) if self._is_wrapped else members
         # A long text that has grown so much shows more; comparing it would cost too much.
         is_early = self._length < EARLY_LENGTH
         if found is NOTHING or (is_early and found == self._last):
             return NOTHING
         self._last = found if is_early else NOTHING
-        return self._node.take(found, last=True)
+        return self._value.take(found, last=True)
 
+    def _find_container(self) -> tuple[GrowingList | GrowingMap | None, list[str]]:
+        """Return the outermost list or map that grows, and the names that lead to it."""
+        names = [VALUE] if self._is_wrapped else []
+        growing = self._value
+        while isinstance(growing, GrowingObject) and growing.growing is not None:
+            name, growing = growing.growing
+            names.append(name)
+        return growing if isinstance(growing, GrowingList | GrowingMap) else None, names
 
-class _Node:
-    """The place of a value that is arriving. It is given the same value again and again, grown."""
+    def _cut_items(self) -> bool:
+        """Convert the whole items of the list or map that grows, and cut them out of the text.
 
-    def take(self, value: Any, *, last: bool) -> Any:
-        """Return what has arrived as its type, or NOTHING.
-
-        Args:
-            value: What has arrived.
-            last: Whether it may still grow.
+        Returns:
+            Whether there is one, and where its last item begins could be told.
         """
-        return value
+        container, names = self._find_container()
+        if container is None:
+            return False
+        brackets = container.brackets
+        if container is not self._container:
+            self._container = container
+            self._container_start = _find_start(self._text, names, brackets)
+        start = self._container_start
+        if start is None:
+            return False
+        items = self._text[start:]
+        for comma in islice(_find_commas(items, brackets), MAX_TRIES):
+            if container.take_text(_encode(f"{brackets[0]}{items[:comma]}{brackets[1]}")):
+                self._text = self._text[:start] + items[comma + 1 :]
+                return True
+            # The comma is within an item, such as a list of the same kind.
+            self._container_start = None
+        return False
 
 
-class _Text(_Node):
-    def take(self, value: Any, *, last: bool) -> Any:
-        return value if isinstance(value, str) else NOTHING
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
-class _Whole(_Node):
-    """A value that is nothing before it is whole."""
+def _find_start(text: str, names: list[str], brackets: str) -> int | None:
+    """Return where the first item of a list or map begins.
 
-    def __init__(self, hint: Any) -> None:
-        self._hint = hint
-
-    def take(self, value: Any, *, last: bool) -> Any:
-        return NOTHING if last else _validate(self._hint, value)
-
-
-class _Items(_Node):
-    def __init__(self, item: Any, build: Callable[[list[Any]], Any]) -> None:
-        self._item = item
-        self._build = build
-        self._done: list[Any] = []
-        self._growing = _make_node(item)
-
-    def take(self, value: Any, *, last: bool) -> Any:
-        if not isinstance(value, list):
-            return NOTHING
-        items = cast("list[Any]", value)
-        whole = len(items) - 1 if last else len(items)
-        if whole > len(self._done):
-            self._done += self._convert_whole(items[len(self._done) : whole])
-            self._growing = _make_node(self._item)
-        shown = list(self._done)
-        if last and items:
-            shown.append(self._growing.take(items[-1], last=True))
-        return self._build([item for item in shown if item is not NOTHING])
-
-    def _convert_whole(self, items: list[Any]) -> list[Any]:
-        """Convert items at once, or one by one if one of them does not fit."""
-        converted = _validate(list[self._item], items)
-        if converted is not NOTHING:
-            return converted
-        return [_convert_whole(self._item, item) for item in items]
+    Args:
+        text: JSON that is not at its end.
+        names: The names of the members that lead to it, from the outermost object on.
+        brackets: Those around it.
+    """
+    if not names:
+        return 1
+    name = re.escape(json.dumps(names[-1], ensure_ascii=False))
+    for match in islice(re.finditer(rf"{name}\s*:\s*\{brackets[0]}", text), MAX_TRIES):
+        # It is the one if the text is whole with it and the objects around it closed.
+        try:
+            found: Any = from_json(_encode(text[: match.end()] + brackets[1] + "}" * len(names)))
+        except ValueError:
+            continue
+        for wanted in names:
+            found = found[wanted] if isinstance(found, dict) and list(found)[-1:] == [wanted] else 0
+        if found in ([], {}):
+            return match.end()
+    return None
 
 
-class _Members(_Node):
-    """An object: `hints` are the types of its members, `build` makes it of those that arrived."""
+def _find_commas(items: str, brackets: str) -> Iterator[int]:
+    """Yield commas that may stand between items, the last first.
 
-    def __init__(
-        self, find_hint: Callable[[str], Any], build: Callable[[dict[str, Any]], Any]
-    ) -> None:
-        self._find_hint = find_hint
-        self._build = build
-        self._done: dict[str, Any] = {}
-        self._growing: tuple[str, _Node] | None = None
-
-    def take(self, value: Any, *, last: bool) -> Any:
-        if not isinstance(value, dict):
-            return NOTHING
-        members = cast("dict[str, Any]", value)
-        names = list(members)
-        whole = len(names) - 1 if last else len(names)
-        for name in names[len(self._done) : whole]:
-            self._done[name] = _convert_whole(self._find_hint(name), members[name])
-        shown = dict(self._done)
-        if last and names:
-            name = names[-1]
-            if self._growing is None or self._growing[0] != name:
-                self._growing = (name, _make_node(self._find_hint(name)))
-            shown[name] = self._growing[1].take(members[name], last=True)
-        return self._build({name: item for name, item in shown.items() if item is not NOTHING})
-
-
-class _OneOf(_Node):
-    """A union: the first member that what has arrived may be."""
-
-    def __init__(self, hint: Any, members: Collection[Any]) -> None:
-        self._hint = hint
-        self._members = members
-        self._chosen: _Node | None = None
-
-    def take(self, value: Any, *, last: bool) -> Any:
-        if not last:
-            return _validate(self._hint, value)
-        if isinstance(value, dict) and self._chosen is None:
-            names = set(cast("dict[str, Any]", value))
-            fitting = [one for one in self._members if _may_have(one, names)]
-            if len(fitting) != 1:
-                return NOTHING
-            self._chosen = _make_node(fitting[0])
-        if self._chosen is not None:
-            return self._chosen.take(value, last=True)
-        if isinstance(value, str):
-            return value if str in self._members else NOTHING
-        for member in self._members:
-            if isinstance(value, list) and get_origin(member) is list:
-                return _make_node(member).take(value, last=True)
-        return NOTHING
-
-
-def _may_have(hint: Any, names: set[str]) -> bool:
-    record = _read_record(hint)
-    return record is not None and names <= set(record.hints)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    """A class with named fields: their types by their names in JSON, and what makes an instance."""
-
-    hints: Mapping[str, Any]
-    build: Callable[[dict[str, Any]], Any]
-
-
-_RECORDS: dict[type, _Record | None] = {}
-
-
-def _read_record(hint: Any) -> _Record | None:
-    if not isinstance(hint, type):
-        return None
-    record = cast("type[Any]", hint)
-    if record not in _RECORDS:
-        _RECORDS[record] = _describe_record(record)
-    return _RECORDS[record]
-
-
-def _describe_record(hint: type[Any]) -> _Record | None:
-    from typing_extensions import is_typeddict
-
-    if is_typeddict(hint):
-        hints = get_type_hints(hint, include_extras=True)
-        return _Record({name: _drop_qualifiers(one) for name, one in hints.items()}, dict)
-    if dataclasses.is_dataclass(hint):
-        hints = get_type_hints(hint, include_extras=True)
-        names = [one.name for one in dataclasses.fields(hint) if one.init]
-        return _Record(
-            {name: hints[name] for name in names}, lambda got: _make_dataclass(hint, got)
-        )
-    return _read_model(hint)
-
-
-def _drop_qualifiers(hint: Any) -> Any:
-    """Return the type of a typed dict's member, without what says whether it must be there."""
-    from typing_extensions import ReadOnly
-
-    while get_origin(hint) in (NotRequired, Required, ReadOnly):
-        hint = get_args(hint)[0]
-    return hint
-
-
-def _read_model(hint: type) -> _Record | None:
-    from pydantic import BaseModel, RootModel
-
-    if not issubclass(hint, BaseModel) or issubclass(hint, RootModel):
-        return None
-    names = {field.alias or name: name for name, field in hint.model_fields.items()}
-    hints = {alias: hint.model_fields[name].annotation for alias, name in names.items()}
-
-    def build(got: dict[str, Any]) -> Any:
-        arrived = {names[alias]: value for alias, value in got.items() if alias in names}
-        missing = {
-            name: None
-            for name, field in hint.model_fields.items()
-            if name not in arrived and field.is_required()
-        }
-        return hint.model_construct(set(arrived), **arrived, **missing)
-
-    return _Record(hints, build)
-
-
-def _make_dataclass(cls: Any, got: Mapping[str, Any]) -> Any:
-    made = object.__new__(cls)
-    for one in dataclasses.fields(cls):
-        value = got.get(one.name, NOTHING)
-        if value is NOTHING and one.default_factory is not dataclasses.MISSING:
-            value = one.default_factory()
-        elif value is NOTHING:
-            value = None if one.default is dataclasses.MISSING else one.default
-        object.__setattr__(made, one.name, value)
-    return made
-
-
-def _make_node(hint: Any) -> _Node:
-    """Return the place of a value of this type."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return _make_node(get_args(hint)[0])
-    if hint in (Any, object, None):
-        return _Node()
-    if hint is str:
-        return _Text()
-    if origin in (Union, UnionType):
-        return _make_union(hint)
-    arguments = get_args(hint)
-    if origin in (list, set, frozenset) or hint in (list, set, frozenset):
-        return _Items(arguments[0] if arguments else Any, origin or hint)
-    if origin is dict or hint is dict:
-        item = arguments[1] if arguments else Any
-        return _Members(lambda name: item, dict)
-    record = _read_record(hint)
-    if record is None:
-        return _Whole(hint)
-    return _Members(lambda name: record.hints.get(name, Any), record.build)
-
-
-def _make_union(hint: Any) -> _Node:
-    members = [one for one in get_args(hint) if one is not NoneType]
-    return _make_node(members[0]) if len(members) == 1 else _OneOf(hint, members)
-
-
-def _convert_whole(hint: Any, value: Any) -> Any:
-    """Return a whole value as its type; as far as that goes if it does not fit."""
-    converted = _validate(hint, value)
-    return _make_node(hint).take(value, last=False) if converted is NOTHING else converted
-
-
-def _validate(hint: Any, value: Any) -> Any:
-    from pydantic import ValidationError
-
-    try:
-        return _find_adapter(hint).validate_python(value)
-    except ValidationError:
-        return NOTHING
-
-
-_ADAPTERS: dict[Any, Any] = {}
-
-
-def _find_adapter(hint: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    try:
-        found = _ADAPTERS.get(hint)
-    except TypeError:
-        return TypeAdapter(make_portable(hint))
-    if found is None:
-        found = _ADAPTERS[hint] = TypeAdapter(make_portable(hint))
-    return found
+    They have around them what stands around those between items, and may be within an item all the
+    same: then what is before them is no whole list or map.
+    """
+    is_map = brackets == "{}"
+    first = (_MEMBER if is_map else _ITEM).match(items)
+    if first is None:
+        return
+    closing = _CLOSING.get(first[1][:1], "")
+    name = "" if is_map else first[2] or ""
+    if name:
+        next_item = re.compile(r"\s*\{\s*" + re.escape(name))
+    else:
+        next_item = re.compile(r"\s*" + ('"' if is_map else re.escape(first[1])))
+    comma = len(items)
+    for _ in range(MAX_COMMAS):
+        if name:
+            comma = max(items.rfind(name, 0, comma), 0)
+        comma = items.rfind(",", 0, comma)
+        if comma < 0:
+            return
+        before = items[max(0, comma - 80) : comma].rstrip()
+        if before.endswith(closing) and next_item.match(items, comma + 1):
+            yield comma

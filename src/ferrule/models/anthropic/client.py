@@ -36,7 +36,6 @@ from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -53,6 +52,7 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
+    encode_cache_mark,
     encode_json_bytes,
     encode_utf8,
     find_thinking_budget,
@@ -65,7 +65,7 @@ from ferrule.models.request_encoding import (
 from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import UploadedFiles
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -130,8 +130,7 @@ class Anthropic:
         cache: str = "5m",
         force_native_tool_search: bool = False,
     ) -> None:
-        if cache not in ("", "5m", "1h"):
-            raise ConfigError(f"cache = {cache!r}", code="cache", hint='"5m", "1h" or ""')
+        encode_cache_mark(cache)
         base = base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
         self.base_url = base.rstrip("/").removesuffix("/v1")
         self.is_anthropic = self.base_url.startswith(ANTHROPIC_URL)
@@ -153,7 +152,7 @@ class Anthropic:
         self.headers |= headers or {}
         self.transport = transport or Transport()
         self._owns_transport = transport is None
-        self._files: UploadedFiles | None = None
+        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -182,23 +181,13 @@ class Anthropic:
     ) -> AnthropicExchange:
         check_options(self.model, options)
         prefix = self._prefix
-        given = (system, tools, options.provider_tools, options.tool_search)
+        cache = options.cache_control or self.cache
+        given = (system, tools, options.provider_tools, options.tool_search, cache)
         if prefix is None or prefix.given != given:
-            prefix = _EncodedPrefix(system, tools, options, self.cache, typed=self.is_anthropic)
+            prefix = _EncodedPrefix(system, tools, options, cache, typed=self.is_anthropic)
             # Only a tuple is remembered: a list could be changed later.
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
-
-    def open_uploads(self, least: int) -> MediaFiles:
-        """Return what uploads the media of a conversation that have so many bytes."""
-        # Imported here: most conversations upload nothing.
-        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
-
-        from .files import upload_file
-
-        if self._files is None:
-            self._files = UploadedFiles(partial(upload_file, self))
-        return MediaUploads(self._files, "Messages", least)
 
     async def close(self) -> None:
         if self._owns_transport:
@@ -238,9 +227,10 @@ class _EncodedPrefix:
         *,
         typed: bool,
     ) -> None:
-        self.given = (system, tools, options.provider_tools, options.tool_search)
+        self.given = (system, tools, options.provider_tools, options.tool_search, cache)
+        self.cache = cache
         self.names = ToolNames(tools)
-        mark = _cache_mark(cache)
+        mark = encode_cache_mark(cache)
         eager = [tool for tool in tools if not tool.deferred]
         marked = eager[-1] if eager else None
         sent: list[str] = []
@@ -275,15 +265,19 @@ class AnthropicExchange:
         self._request_head = (
             b"{" + encode_json_bytes({"model": client.model_id, **settings})[1:-1] + prefix.system
         )
-        if client.cache:
-            self._request_head += encode_utf8(_cache_mark(client.cache))
+        if prefix.cache:
+            self._request_head += encode_utf8(encode_cache_mark(prefix.cache))
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._headers: Mapping[str, str] = client.headers
-        self._uploads: MediaFiles | None = None
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads(options.upload_media_from)
-            from .files import add_files_beta
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
 
+            from .files import add_files_beta, upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "Messages", least)
             self._headers = add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()
@@ -372,9 +366,9 @@ class AnthropicExchange:
         """
         encoded = self._encoded_messages.json
         end = self._cached_until - len(_TURN_END)
-        if not self._client.cache or not self._is_far or end <= 0:
+        if not self._prefix.cache or not self._is_far or end <= 0:
             return [encoded]
-        return [encoded[:end], encode_utf8(_cache_mark(self._client.cache)), encoded[end:]]
+        return [encoded[:end], encode_utf8(encode_cache_mark(self._prefix.cache)), encoded[end:]]
 
     async def _send(self, body: bytes, message: MessageBuilder, sink: Sink | None) -> None:
         client = self._client
@@ -451,14 +445,6 @@ def _encode_text(text: str) -> str:
 def _encode_id(id: str) -> str:
     """Return a call's id as the API allows it. Those of other providers have dots and colons."""
     return _INVALID_IN_ID.sub("_", id) or "unnamed"
-
-
-def _cache_mark(cache: str) -> str:
-    """Return a mark for the prompt cache, as a further member of a JSON object."""
-    if not cache:
-        return ""
-    lifetime = ',"ttl":"1h"' if cache == "1h" else ""
-    return f',"cache_control":{{"type":"ephemeral"{lifetime}}}'
 
 
 _TOOL_TYPES = frozenset({"bash_20250124", "text_editor_20250728", "memory_20250818"})

@@ -32,7 +32,6 @@ from ferrule.core.media import MediaReference
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -70,7 +69,7 @@ from .answers import ContentBuilder, ResponseStreamParser, parse_answer
 from .schemas import describe_ignored
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import UploadedFiles
+    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
 
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -139,7 +138,7 @@ class Google:
         self.transport = transport or Transport()
         self._owns_transport = transport is None
         self._tokens = tokens
-        self._files: UploadedFiles | None = None
+        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -231,17 +230,6 @@ class Google:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return GoogleExchange(self, prefix, options)
 
-    def open_uploads(self, least: int) -> MediaFiles:
-        """Return what uploads the media of a conversation that have so many bytes."""
-        # Imported here: most conversations upload nothing.
-        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
-
-        from .files import upload_file
-
-        if self._files is None:
-            self._files = UploadedFiles(partial(upload_file, self))
-        return MediaUploads(self._files, "generateContent", least)
-
     async def close(self) -> None:
         if self._owns_transport:
             await self.transport.close()
@@ -326,9 +314,15 @@ class GoogleExchange:
         self._cached_content = options.cached_content
         self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
-        self._uploads: MediaFiles | None = None
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads(options.upload_media_from)
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
+
+            from .files import upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "generateContent", least)
         self._unnamed_calls: set[str] = set()
         self._told_ignored: set[str] = set()
 

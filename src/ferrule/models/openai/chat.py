@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.client import Capabilities, MediaFiles, ModelOptions, ToolSpec
+from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
 from ferrule.models.registry import check_options
@@ -24,7 +23,6 @@ from ferrule.models.registry import check_options
 from .chat_exchange import (
     ChatExchange,
     EncodedTools,
-    OpenAIProtocol,
     list_models,
     read_capabilities,
 )
@@ -88,7 +86,7 @@ class OpenAIChat:
             transport = Transport()
         self.transport = transport
         self.replay_reasoning = replay_reasoning
-        self._files: UploadedFiles | None = None
+        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._tools: EncodedTools | None = None
 
@@ -116,17 +114,6 @@ class OpenAIChat:
             # Only a tuple is remembered: a list could be changed later.
             self._tools = encoded if isinstance(tools, tuple) else None
         return ChatExchange(self, system, encoded, options)
-
-    def open_uploads(self, protocol: OpenAIProtocol, least: int) -> MediaFiles:
-        """Return what uploads the media of a conversation in a protocol that have so many bytes."""
-        # Imported here: most conversations upload nothing.
-        from ferrule.models.media_uploads import MediaUploads, UploadedFiles
-
-        from .files import upload_file
-
-        if self._files is None:
-            self._files = UploadedFiles(partial(upload_file, self))
-        return MediaUploads(self._files, protocol, least)
 
     async def close(self) -> None:
         if self._owns_transport:

@@ -7,10 +7,11 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
@@ -21,7 +22,6 @@ from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -35,6 +35,7 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
+    encode_cache_mark,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
@@ -48,7 +49,8 @@ from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
 from .strict_schema import build_reply_format
 
-OpenAIProtocol = Literal["chat completions", "Responses"]
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads
 
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
@@ -64,11 +66,11 @@ class ChatServer(Protocol):
     transport: Transport
     replay_reasoning: bool
     differences: ChatDifferences
+    files: Any
+    """What was uploaded (`media_uploads.UploadedFiles`), or None."""
 
     @property
     def model(self) -> str: ...
-
-    def open_uploads(self, protocol: OpenAIProtocol, least: int) -> MediaFiles: ...
 
     async def list_models(self) -> list[dict[str, Any]]: ...
 
@@ -147,10 +149,21 @@ class ChatExchange:
         self._tools = encoded.json_member
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
-        self._encoded_history = EncodedHistory(system, self._encode_message)
-        self._uploads: MediaFiles | None = None
+        self._cache_mark = encode_cache_mark(options.cache_control)
+        system_message = None
+        if self._cache_mark:
+            block = f'{{"type":"text","text":{quote(system)}{self._cache_mark}}}'
+            system_message = encode_utf8(f'{{"role":"system","content":[{block}]}}')
+        self._encoded_history = EncodedHistory(system, self._encode_message, system_message)
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads("chat completions", options.upload_media_from)
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
+
+            from .files import upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "chat completions", least)
 
     async def ask(
         self,
@@ -206,7 +219,7 @@ class ChatExchange:
     ) -> bytes:
         parts: list[bytes | bytearray] = [
             self._request_start,
-            self._encoded_history.json,
+            self._mark_last_message() if self._cache_mark else self._encoded_history.json,
             b"]",
             offered,
         ]
@@ -226,6 +239,23 @@ class ChatExchange:
                 parts.append(b',"stream_options":{"include_usage":true}')
         parts.append(b"}")
         return b"".join(parts)
+
+    def _mark_last_message(self) -> bytes:
+        """Return the history with a mark for the prompt cache at its end.
+
+        The mark moves with the conversation, and the text of a message is the same for the cache
+        whether it is marked or not.
+        """
+        start = self._encoded_history.last_start
+        history = self._encoded_history.json
+        last: dict[str, Any] = json.loads(history[start:])
+        content = last["content"]
+        if isinstance(content, str):
+            last["content"] = [{"type": "text", "text": content}]
+        if last["content"]:
+            mark: dict[str, Any] = json.loads("{" + self._cache_mark[1:] + "}")
+            last["content"][-1] |= mark
+        return bytes(history[:start]) + encode_json_bytes(last)
 
     async def _send_once(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
         client = self._client

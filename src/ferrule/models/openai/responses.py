@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
@@ -35,7 +35,6 @@ from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import has_tool_search
 from ferrule.models.client import (
     Capabilities,
-    MediaFiles,
     ModelOptions,
     Sink,
     ToolSpec,
@@ -65,6 +64,9 @@ from .chat_exchange import reasoning_effort
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, build_reply_format, compile_strict
 from .tool_types import TOOL_TYPES, TYPED_CALLS, encode_typed_output
+
+if TYPE_CHECKING:
+    from ferrule.models.media_uploads import MediaUploads
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -224,9 +226,15 @@ class ResponsesExchange:
         self._request_head = encode_json_bytes({**start, **settings})[:-1]
         self._weight = weigh_text(system) + tools.weight
         self._inputs = EncodedInputs(self._encode_message)
-        self._uploads: MediaFiles | None = None
+        self._uploads: MediaUploads | None = None
         if options.upload_media_from is not None:
-            self._uploads = client.open_uploads("Responses", options.upload_media_from)
+            # Imported here: most conversations upload nothing.
+            from ferrule.models.media_uploads import open_uploads
+
+            from .files import upload_file
+
+            least = options.upload_media_from
+            self._uploads = open_uploads(client, upload_file, "Responses", least)
         self._approvals: set[str] = set()
         self._callers: dict[str, tuple[str, str]] = {}
 

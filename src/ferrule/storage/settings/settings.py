@@ -63,6 +63,7 @@ class ModelSettings:
     stop: tuple[str, ...] | None = None
     service_tier: str | None = None
     cache_key: str | None = None
+    cache_control: str | None = None
     upload_media_from: int | None = None
 
 
@@ -81,6 +82,7 @@ OPTION_NAMES = frozenset(
         "stop",
         "service_tier",
         "cache_key",
+        "cache_control",
         "upload_media_from",
     }
 )

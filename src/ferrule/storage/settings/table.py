@@ -1066,6 +1066,12 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         short="Leads requests that start alike to the same prompt cache.",
     ),
     Setting(
+        key="cache_control",
+        kind="choice",
+        choices=("5m", "1h"),
+        short="How long what is marked for the prompt cache stays there, where marks are needed.",
+    ),
+    Setting(
         key="upload_media_from",
         kind="integer",
         minimum=0,
