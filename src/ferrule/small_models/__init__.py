@@ -12,6 +12,7 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     request            a person's request, cut into pieces, and which of them are taken
     candidates         which pieces of a request may fill a slot
     evidence           what speaks for a piece as the value of a text slot
+    whole_sentences    ends an answer that ran into its limit behind its last whole sentence
 
 Kinds of pieces: `spans`, `names`, `numbers`, `units`, `dates`, `lists`.
 """
