@@ -115,7 +115,7 @@ async def test_a_gateway_is_asked_which_models_it_has(
     ("reply", "problem", "hint"),
     [
         (
-            Reply(401, json={"error": {"message": "wrong key"}}),
+            Reply(401, json={"error": {"message": "wrong key."}}),
             "the key in OPENAI_API_KEY is refused by URL/v1: wrong key",
             "set OPENAI_API_KEY to another one",
         ),

@@ -189,7 +189,7 @@ async def list_hosted_models(
         problem = f"{variable} is set, but {error.detail}"
         return UnusableProvider(name, problem, error.hint or by_name)
     if check.accepted is False:
-        problem = f"the key in {variable} is refused by {address}: {check.detail}"
+        problem = f"the key in {variable} is refused by {address}: {check.detail.rstrip('.')}"
         return UnusableProvider(name, problem, f"set {variable} to another one")
     if check.accepted is None:
         return UnusableProvider(name, f"{variable} is set, but {check.detail}", by_name)

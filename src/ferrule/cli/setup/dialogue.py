@@ -210,14 +210,14 @@ class SetupDialogue:
             except FerruleError as error:
                 raise ConfigError(error.detail, code=error.code, hint=error.hint) from error
 
-    def _write(self, *texts: str, style: str = "") -> None:
-        """Write lines; at a terminal they are broken between words."""
-        for text in filter(None, texts):
-            lines = [text]
+    def _write(self, text: str, hint: str = "", *, style: str = "") -> None:
+        """Write a line and its hint; at a terminal they are broken between words."""
+        for one in filter(None, (text, hint and f"  {hint}")):
+            lines = [one]
             if sys.stderr.isatty():
                 width = shutil.get_terminal_size().columns - 1
                 lines = textwrap.wrap(
-                    text, width, subsequent_indent="     ", replace_whitespace=False,
+                    one, width, subsequent_indent="  ", replace_whitespace=False,
                     break_long_words=False, break_on_hyphens=False,
                 )  # fmt: skip
             for line in lines:
