@@ -35,7 +35,7 @@ def add(ferrule: Any) -> None:
 def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Path) -> None:
     add(ferrule)
     assert ferrule("mcp", "list").lines == [
-        f"plain  person      unknown   {PYTHON} plain_server.py new good"
+        f"plain  person      not approved  {PYTHON} plain_server.py new good"
     ]
     assert ferrule("mcp", "test", "plain").code == 4
     ran = ferrule("mcp", "approve", "plain", "--yes")
@@ -45,7 +45,7 @@ def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Pat
     assert ran.code == 0 and ran.lines[0] == "plain: speaks 2026-07-28; 3 tools"
     assert "nothing changed" in ferrule("mcp", "approve", "plain").err
     ferrule("mcp", "revoke", "plain")
-    assert "unknown" in ferrule("mcp", "list").out
+    assert "not approved" in ferrule("mcp", "list").out
 
 
 @pytest.mark.proves("cli.mcp")
@@ -75,7 +75,7 @@ def test_a_folders_servers_wait_for_trust_and_then_for_approval(ferrule: Any, se
     assert ran.out == "" and "is not trusted" in ran.err
     ferrule("trust", "--yes")
     assert ferrule("mcp", "list").lines == [
-        f"theirs  repository  unknown   {PYTHON} plain_server.py old good"
+        f"theirs  repository  not approved  {PYTHON} plain_server.py old good"
     ]
     assert ferrule("mcp", "approve", "theirs", "--yes").code == 0
     assert "tool echo" in ferrule("mcp", "show", "theirs").out
@@ -134,14 +134,14 @@ def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
     assert "one: " in asked.err and "hosts       example.com" in asked.err
     assert "variables   ZONE" in asked.err and "off: switched off" in asked.err
     assert asked.err.count("`alwaysAllow` is not taken over") == 2
-    ran = ferrule("mcp", "approve", "--yes")
+    # Who left the question is asked again by the same command.
+    ran = ferrule("mcp", "import", "--yes")
     assert ran.code == 0 and ran.err.count("✓ ") == 2 and "echo" in ran.err
     states = {row["name"]: row["state"] for row in json.loads(ferrule("mcp", "list", "--json").out)}
     assert states == {"one": "approved", "two": "approved"}
     again = ferrule("mcp", "import")
-    assert (
-        "you have a server of that name already" in again.err and "nothing to import" in again.err
-    )
+    assert "you have a server of that name already" in again.err
+    assert again.err.endswith("no MCP server waits for approval\n")
     assert ferrule("mcp", "approve").err.endswith("no MCP server waits for approval\n")
 
 

@@ -17,6 +17,7 @@ import pytest
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.writing import write_setting
 
+PASTED_KEY = "sk-" + "a1" * 24
 MAIN = "import sys; from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()"
 
 
@@ -90,9 +91,20 @@ def test_wrong_answers_are_explained_and_asked_again(
 ) -> None:
     with gateways.served(gateways.litellm()) as url:
         environment |= {"OPENAI_API_KEY": gateways.KEY, "OPENAI_BASE_URL": f"{url}/v1"}
-        answers = (b"gpt\n", b"claud:x\n", b"openai:mistyped\n", b"openai:mistyped\n")
+        answers = (
+            b"gpt-5\n",
+            b"claud:x\n",
+            b"3\n",
+            PASTED_KEY.encode() + b"\n",
+            b"openai:mistyped\n",
+            b"openai:mistyped\n",
+        )
         code, screen = at_a_terminal(["setup"], environment, *answers)
     assert code == 0
+    assert "for example `openai:gpt-5`" in screen
+    assert "there is no 3 in the list, which ends at 2" in screen
+    # Once: what the terminal echoes.
+    assert screen.count(PASTED_KEY) == 1 and "that looks like a key" in screen
     assert "write `provider:model`" in screen and "did you mean `anthropic`" in screen
     assert screen.count("`mistyped` is not among the models") == 2
     assert load_settings().model == "openai:mistyped"

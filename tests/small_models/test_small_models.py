@@ -4,6 +4,7 @@ scripted or left out.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.events import AnswerStop, ModelAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.small_models import exchange as exchange_module
 from ferrule.small_models.argument_filling import ArgumentFiller
 from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.small_models.request import Request
@@ -25,6 +28,8 @@ from ferrule.small_models.slots import read_slots
 from ferrule.small_models.spans import find_spans, parse_number, split_atoms
 from ferrule.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
 from ferrule.small_models.units import is_unit_for
+from ferrule.small_models.whole_sentences import WholeSentences
+from ferrule.testing.model_client_conformance import RecordingSink
 
 
 class Model:
@@ -425,6 +430,58 @@ async def test_without_tools_a_small_model_just_talks() -> None:
     )
     answer = await exchange.ask([UserMessage("Read it")], tools=False)
     assert (answer.text, answer.calls) == ("Hello.", ())
+
+
+@pytest.mark.proves("small.whole-sentences")
+@pytest.mark.parametrize(
+    ("said", "stop", "text"),
+    [
+        (
+            "The sea is 3.5 km deep. It is blue! A tapestry",
+            "length",
+            "The sea is 3.5 km deep. It is blue!",
+        ),
+        ("The sea is blue. A tapestry", "end", "The sea is blue. A tapestry"),
+        ("A tapestry woven from", "length", "A tapestry woven from"),
+        ("1. blue\n2. gre", "length", "1. blue"),
+    ],
+)
+async def test_an_answer_that_ran_into_its_limit_ends_with_a_whole_sentence(
+    said: str, stop: AnswerStop, text: str
+) -> None:
+    sink = RecordingSink()
+    whole = WholeSentences(sink, [])
+    for character in said:
+        whole.add_text(character)
+    answer = whole.end(ModelAnswered(said, stop=stop))
+    assert answer.text == text and "".join(sink.pieces).rstrip() == text
+    assert [topic for topic, _ in sink.notices] == (["model"] if text != said else [])
+    assert answer.stop == ("end" if text != said else stop)
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_reading_tools_is_said_only_where_it_takes_long(
+    is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = asyncio.Event()
+
+    class Slow(SmallScripted):
+        async def embed(self, texts_: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+            if keep and is_slow:
+                await heard.wait()
+            return await self.powers.embed(texts_, keep=keep)
+
+    class Listening(RecordingSink):
+        def notice(self, topic: str, text: str) -> None:
+            super().notice(topic, text)
+            heard.set()
+
+    monkeypatch.setattr(exchange_module, "SILENT_SECONDS", 0.0)
+    sink = Listening()
+    tools = [spec("rest", "Rest.", schema([]))]
+    conversation = open_small_model_exchange(Slow([]), "", tools, ModelOptions())
+    await asyncio.wait_for(conversation.ask([UserMessage("Rest")], sink=sink), 10)
+    assert sink.notices == [("model", exchange_module.READING_TOOLS)] * is_slow
 
 
 @pytest.mark.proves("small.failure-is-told")

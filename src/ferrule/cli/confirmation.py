@@ -12,8 +12,14 @@ def has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def confirm(question: str, yes: bool) -> int:
-    """Ask a question unless `--yes` answered it. Return 0 for yes, else the exit code."""
+def confirm(question: str, yes: bool, otherwise: str = "nothing changed") -> int:
+    """Ask a question unless `--yes` answered it. Return 0 for yes, else the exit code.
+
+    Args:
+        question: The question.
+        yes: Whether it is answered already.
+        otherwise: What somebody who says no is told.
+    """
     if yes:
         return 0
     if not has_terminal():
@@ -25,5 +31,5 @@ def confirm(question: str, yes: bool) -> int:
         return 7
     if click.confirm(question, err=True):
         return 0
-    click.echo("not approved; nothing changed", err=True)
+    click.echo(f"not approved; {otherwise}", err=True)
     return 4

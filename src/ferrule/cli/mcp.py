@@ -30,6 +30,14 @@ _SHOWN_TOOLS = 8
 _SHOWN_CHARACTERS = 200
 _NOT_STARTABLE = ("unknown", "moved")
 """Approval states of a server whose command must not be started."""
+_STATE_WORDS: dict[str, str] = {
+    "unknown": "not approved",
+    "moved": "command changed",
+    "command": "tools not listed yet",
+    "changed": "tools changed",
+    "approved": "approved",
+}
+"""What people read for an approval state."""
 
 
 @click.group()
@@ -61,7 +69,8 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        _print(f"{row['name']:{width}}  {row['origin']:10}  {row['state']:8}  {row['reached']}")
+        state = _STATE_WORDS[row["state"]]
+        _print(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  {row['reached']}")
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
@@ -148,7 +157,11 @@ def _approve_all(settings: Settings, yes: bool) -> int:
         click.echo("no MCP server waits for approval", err=True)
         return 0
     _print(_format_table(waiting), err=True)
-    code = confirm("start them, and let models use the tools that they offer?", yes)
+    code = confirm(
+        "start them, and let models use the tools that they offer?",
+        yes,
+        "no model gets them; `ferrule mcp approve` asks again",
+    )
     if code != 0:
         return code
     failed = 0
@@ -215,9 +228,11 @@ def import_servers(
     taken = {server.name for server in load_configured_servers(settings).servers}
     opened = {"network": network, "readable": readable, "writable": writable}
     added: dict[str, Any] = {}
+    is_any_known = False
     for place, name, entry in _read_sources(sources, settings.workspace):
         if name in taken or name in added:
             click.echo(f"· {name}: you have a server of that name already", err=True)
+            is_any_known = True
             continue
         try:
             if not isinstance(entry, dict) or read_server(name, entry, f"`{name}`") is None:
@@ -228,10 +243,12 @@ def import_servers(
             continue
         added[name] = {**entry, **{key: list(value) for key, value in opened.items() if value}}
         _print(f"+ {name}, from {place}", err=True)
-    if not added:
+    if added:
+        write_entries(added)
+    elif not is_any_known:
         click.echo(f"nothing to import; looked into {_describe_sources(sources)}", err=True)
         return 0
-    write_entries(added)
+    # Also those of an earlier import that were left without an answer.
     return _approve_all(settings, yes)
 
 

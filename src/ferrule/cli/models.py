@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +12,7 @@ import click
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.storage.settings.settings import load_settings
 
+from .download_progress import show_progress
 from .terminal import escape_invisible
 
 if TYPE_CHECKING:
@@ -150,7 +148,7 @@ def _pull_known(name: str, other_name: str, sha256: str) -> None:
             click.echo(f"{missing.detail}; downloading it again", err=True)
     if model.remark:
         click.echo(f"{name}: {model.remark}", err=True)
-    with _show_progress(name) as progress:
+    with show_progress(name) as progress:
         file = pull(model, progress)
     click.echo(f"{name} is installed: {file}", err=True)
 
@@ -160,17 +158,5 @@ def _pull_url(url: str, name: str, sha256: str) -> ModelRecord:
 
     from ferrule.models.local.downloads import choose_name, pull_url
 
-    with _show_progress(choose_name(url, name)) as progress:
+    with show_progress(choose_name(url, name)) as progress:
         return asyncio.run(pull_url(url, name, sha256, progress))
-
-
-@contextmanager
-def _show_progress(name: str) -> Generator[Callable[[int, int], None]]:
-    """Draw a bar on standard error while the block downloads."""
-    with click.progressbar(length=100, label=f"downloading {name}", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            percent = int(done * 100 / total) if total else bar.pos
-            bar.update(max(0, percent - bar.pos))
-
-        yield progress

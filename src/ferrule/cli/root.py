@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "serve": (
         "ferrule.servers.command:serve",
-        "Serve tools and agents over MCP, ACP, A2A, OpenAI or a web console.",
+        "Serve tools and agents over MCP, ACP, A2A, AG-UI, OpenAI or a console.",
     ),
     "trust": (
         "ferrule.cli.trust:trust",

@@ -66,5 +66,6 @@ async def check_key(client: ServedModel, path: str) -> KeyCheck:
         client.model, answer.status, answer.headers, answer.body, tools=False
     )
     if error.code == "unauthorized":
-        return KeyCheck(False, error.detail)
+        # The key is refused, whatever the model is.
+        return KeyCheck(False, error.detail.removeprefix(f"{client.model}: "))
     return KeyCheck(None, f"{url} answered HTTP {answer.status}")

@@ -300,7 +300,7 @@ PROVIDERS: dict[str, Provider] = {
             "option_names": {"seed": "random_seed"},
             "thinking_switch": "effort",
         },
-        remark="refuses fields that it does not know, and call ids but of nine characters",
+        remark="refuses fields that it does not know; its call ids have nine characters",
         telemetry_name="mistral_ai",
         also_called=("mistralai", "codestral"),
     ),
@@ -503,7 +503,7 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
     provider, colon, model = name.partition(":")
     if not colon or not provider or not model:
         detail = f"the model `{name}` names no provider" if name else "no model was named"
-        hint = f"write `provider:model`, for example {list_examples()}"
+        hint = f"write `provider:model`, for example {_suggest_full_name(name) or list_examples()}"
         raise ConfigError(detail, code="model", hint=hint)
     if provider not in PROVIDERS:
         raise ConfigError(
@@ -621,6 +621,23 @@ def suggest_provider(provider: str) -> str:
         return f"{known}; `ferrule models list` shows them"
     named = " or ".join(_name_provider(name, wanted) for name in matches)
     return f"did you mean {named}? {known}"
+
+
+def _suggest_full_name(model: str) -> str:
+    """Return what a name without a provider may mean: `openai:gpt-5` for `gpt-5`; else "".
+
+    Families of models are known by the first word of the providers' examples.
+    """
+    family = _family(model)
+    for name, row in PROVIDERS.items():
+        known = row.default_model or row.example
+        if family and family == _family(known.partition(":")[2]):
+            return f"`{name}:{model}`"
+    return ""
+
+
+def _family(model: str) -> str:
+    return model.partition("-")[0].lower()
 
 
 def _name_provider(name: str, wanted: str) -> str:

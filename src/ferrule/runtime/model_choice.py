@@ -46,6 +46,34 @@ class ModelCandidate:
         return self.model == EMBEDDED
 
 
+@frozen
+class UnusableProvider:
+    """A provider whose key is set and that gives no model all the same.
+
+    Attributes:
+        name: Its name.
+        problem: What is wrong, as a clause.
+        hint: One next step.
+    """
+
+    name: str
+    problem: str
+    hint: str
+
+
+@frozen
+class Candidates:
+    """What can be used from here, and what was meant to be and cannot.
+
+    Attributes:
+        found: The models, best first.
+        unusable: The providers that are set up and give none.
+    """
+
+    found: Sequence[ModelCandidate]
+    unusable: Sequence[UnusableProvider] = ()
+
+
 def choose_model_now(settings: Settings) -> ModelCandidate:
     """Do `choose_model` from code that is not async, whether or not an event loop runs."""
     with ThreadPoolExecutor(1) as pool:
@@ -77,35 +105,36 @@ def describe_choice(chosen: ModelCandidate) -> str:
 
 async def choose_model(settings: Settings) -> ModelCandidate:
     """Return the best model that can be used without being named."""
-    found = [*await find_keyed_models(settings), *await _find_ollama_models(settings)]
+    keyed = await find_keyed_models(settings)
+    found = [*keyed.found, *await _find_ollama_models(settings)]
     if found:
         return found[0]
-    keys = "no provider's key is set"
-    if rows := find_keyed_providers(settings):
-        variables = [key_variable(row, settings.provider(name)) for name, row in rows.items()]
-        keys = f"no model was found with {' or '.join(dict.fromkeys(variables))}"
-    return ModelCandidate(EMBEDDED, f"{keys} and no Ollama is running")
+    problems = [one.problem for one in keyed.unusable] or ["no provider's key is set"]
+    return ModelCandidate(EMBEDDED, f"{', '.join(problems)} and no Ollama is running")
 
 
-async def find_candidates(settings: Settings) -> list[ModelCandidate]:
-    """Return all models that can be used from here, best first; the embedded one is the last.
+async def find_candidates(settings: Settings) -> Candidates:
+    """Return all models that can be used from here; the embedded one is the last.
 
     Besides what `choose_model` asks, servers on this machine are asked for their models.
     """
-    groups = await asyncio.gather(
+    keyed, ollama, served = await asyncio.gather(
         find_keyed_models(settings), _find_ollama_models(settings), _find_served_models(settings)
     )
     embedded = ModelCandidate(EMBEDDED, "it is built in: tiny, without key, server or network")
-    return [*(candidate for group in groups for candidate in group), embedded]
+    return Candidates([*keyed.found, *ollama, *served, embedded], keyed.unusable)
 
 
-async def find_keyed_models(settings: Settings) -> list[ModelCandidate]:
+async def find_keyed_models(settings: Settings) -> Candidates:
     """Return a model of each provider whose key is set, in the order of the table."""
     rows = find_keyed_providers(settings)
-    found = await asyncio.gather(
+    answers = await asyncio.gather(
         *(_choose_hosted_model(name, row, settings) for name, row in rows.items())
     )
-    return [candidate for candidate in found if candidate is not None]
+    return Candidates(
+        [one for one in answers if isinstance(one, ModelCandidate)],
+        [one for one in answers if isinstance(one, UnusableProvider)],
+    )
 
 
 def find_keyed_providers(settings: Settings) -> dict[str, Provider]:
@@ -130,25 +159,44 @@ def is_elsewhere(row: Provider, configured: ProviderSettings) -> bool:
 
 async def _choose_hosted_model(
     name: str, row: Provider, settings: Settings
-) -> ModelCandidate | None:
-    configured = settings.provider(name)
-    variable = key_variable(row, configured)
-    if not is_elsewhere(row, configured):
+) -> ModelCandidate | UnusableProvider:
+    variable = key_variable(row, settings.provider(name))
+    if not is_elsewhere(row, settings.provider(name)):
         return ModelCandidate(row.default_model, f"{variable} is set")
     # Another server may not have the provider's own models: it is asked which it has.
+    listed = await list_hosted_models(name, row, settings)
+    if isinstance(listed, UnusableProvider):
+        return listed
+    model = pick_chat_model(listed, row.default_model.partition(":")[2])
+    address = find_address(row, settings.provider(name).base_url)
+    return ModelCandidate(f"{name}:{model}", f"{variable} is set, and {address} has it")
+
+
+async def list_hosted_models(
+    name: str, row: Provider, settings: Settings
+) -> Sequence[str] | UnusableProvider:
+    """Return the models that a provider lists for its key, if one of them answers messages."""
+    variable = key_variable(row, settings.provider(name))
+    address = find_address(row, settings.provider(name).base_url)
+    by_name = f"check that address, or name a model, as in `{name}:MODEL`"
     try:
         async with asyncio.timeout(SECONDS):
             check = await check_provider(name, settings)
-    except (TimeoutError, FerruleError):
-        return None
+    except TimeoutError:
+        problem = f"{variable} is set, but {address} did not answer in {SECONDS:g} seconds"
+        return UnusableProvider(name, problem, by_name)
+    except FerruleError as error:
+        problem = f"{variable} is set, but {error.detail}"
+        return UnusableProvider(name, problem, error.hint or by_name)
     if check.accepted is False:
-        return None
-    wanted = row.default_model.partition(":")[2]
-    model = pick_chat_model(check.models, wanted)
-    if not model:
-        return None
-    address = find_address(row, configured.base_url)
-    return ModelCandidate(f"{name}:{model}", f"{variable} is set, and {address} has it")
+        problem = f"the key in {variable} is refused by {address}: {check.detail.rstrip('.')}"
+        return UnusableProvider(name, problem, f"set {variable} to another one")
+    if check.accepted is None:
+        return UnusableProvider(name, f"{variable} is set, but {check.detail}", by_name)
+    if not pick_chat_model(check.models, ""):
+        problem = f"{variable} is set, but {address} lists no model for messages"
+        return UnusableProvider(name, problem, by_name)
+    return check.models
 
 
 def pick_chat_model(listed: Sequence[str], wanted: str) -> str:

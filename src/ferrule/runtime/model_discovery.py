@@ -12,6 +12,8 @@ from ferrule.core.value_class import frozen
 from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
 from ferrule.storage.settings.settings import ProviderSettings, Settings, load_settings
 
+from .model_choice import UnusableProvider, is_elsewhere, key_variable, list_hosted_models
+
 SECONDS = 2.0
 """How long a provider may take to list its models."""
 
@@ -48,7 +50,7 @@ async def discover_models(settings: Settings | None = None) -> list[DiscoveredMo
     """List the models of each provider, using the addresses and keys that the settings name."""
     in_force = settings or load_settings()
     searches = [
-        _find_models(name, provider, in_force.provider(name))
+        _find_models(name, provider, in_force)
         for name, provider in PROVIDERS.items()
         if provider.find_models or provider.key_variable or provider.also_called
     ]
@@ -56,14 +58,21 @@ async def discover_models(settings: Settings | None = None) -> list[DiscoveredMo
     return [model for models in found for model in models]
 
 
-async def _find_models(
-    name: str, provider: Provider, settings: ProviderSettings
-) -> list[DiscoveredModel]:
+async def _find_models(name: str, provider: Provider, in_force: Settings) -> list[DiscoveredModel]:
+    settings = in_force.provider(name)
     address = find_address(provider, settings.base_url)
     facts = {"protocol": provider.protocol, "address": address, "remark": provider.remark}
     example = provider.default_model or provider.example
     if provider.describe_models:
         return await _describe_models(name, provider, facts)
+    is_keyed = bool(os.environ.get(key_variable(provider, settings)))
+    if provider.default_model and is_keyed and is_elsewhere(provider, settings):
+        # Another server may not have the provider's own models.
+        listed = await list_hosted_models(name, provider, in_force)
+        if isinstance(listed, UnusableProvider):
+            detail = f"{listed.problem}: {listed.hint}"
+            return [DiscoveredModel(f"{name}:MODEL", False, detail, **facts)]
+        return [DiscoveredModel(f"{name}:{model}", True, "", **facts) for model in listed]
     if not provider.find_models:
         ready, detail = _check_key(provider, settings)
         return [DiscoveredModel(example, ready, detail, **facts)]

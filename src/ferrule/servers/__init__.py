@@ -3,7 +3,7 @@
 Packages: `a2a` (other agents), `acp` (editors), `ag_ui` (AG-UI clients), `mcp` (MCP clients),
 `openai` (chat completions clients).
 
-Modules: `command`.
+Modules: `agent_server`, `command`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     candidates         which values of a request may fill a slot that is for no text
     value_ranking      which pieces of a request fill the slots for texts, by fitted weights
     evidence           what the description of a slot says of its values
+    whole_sentences    ends an answer that ran into its limit behind its last whole sentence
 
 Kinds of pieces: `spans`, `numbers`, `units`, `dates`, `lists`.
 """

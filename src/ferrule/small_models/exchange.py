@@ -22,6 +22,7 @@ result to `MAX_READ`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,7 @@ from .argument_filling import ArgumentFiller
 from .request import Request
 from .slots import PATH_WORDS, read_slots
 from .tool_choice import LearnedWeights, ToolChooser, ToolOffer, request_prompt
+from .whole_sentences import WholeSentences
 
 MAX_READ = 1200
 """Characters of results that the model reads."""
@@ -81,6 +83,11 @@ WITHOUT_REPETITION = {
 
 MAX_CALLS = 3
 """Calls for one message."""
+
+SILENT_SECONDS = 2.0
+"""How long tools are read before the person is told."""
+
+READING_TOOLS = "reading the tools' descriptions: a minute or so, once"
 
 MAX_LEARNED = 8
 """Sets of tools that are remembered for a model client."""
@@ -270,13 +277,23 @@ class SmallModelExchange:
         prompts = tuple(self._chooser.prompts())
         known = _LEARNED.setdefault(self._client, {})
         if prompts not in known:
-            if sink is not None:
-                sink.notice("model", "reading the tools' descriptions (kept for the next time)")
-            learned = self._chooser.compute_weights(await self._client.embed(prompts, keep=True))
+            vectors = await self._embed_tools(prompts, sink)
+            learned = self._chooser.compute_weights(vectors)
             while len(known) >= MAX_LEARNED:
                 known.pop(next(iter(known)), None)
             known[prompts] = learned
         self._chooser.use_weights(known[prompts])
+
+    async def _embed_tools(self, prompts: Sequence[str], sink: Sink | None) -> list[list[float]]:
+        """Return the vectors of the tools, and say so if they are not at hand."""
+        if sink is None:
+            return await self._client.embed(prompts, keep=True)
+        loop = asyncio.get_running_loop()
+        saying = loop.call_later(SILENT_SECONDS, sink.notice, "model", READING_TOOLS)
+        try:
+            return await self._client.embed(prompts, keep=True)
+        finally:
+            saying.cancel()
 
     async def _report_results(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
         """Answer with what the results say: in the model's words, then as they are."""
@@ -305,13 +322,17 @@ class SmallModelExchange:
         schema: Mapping[str, Any] | None,
         sink: Sink | None,
     ) -> ModelAnswered:
-        options = self._options
-        if schema is None:
-            options = replace(options, extra={**WITHOUT_REPETITION, **options.extra})
-        answer = await self._open(options).ask(
-            _recent(history), tools=False, schema=schema, sink=sink
+        if schema is not None:
+            answer = await self._open(self._options).ask(
+                _recent(history), tools=False, schema=schema, sink=sink
+            )
+            return replace(answer, tool_mode="constrained")
+        extra = {**WITHOUT_REPETITION, **self._options.extra}
+        whole = WholeSentences(sink, self.notices)
+        answer = await self._open(replace(self._options, extra=extra)).ask(
+            _recent(history), tools=False, sink=whole
         )
-        return replace(answer, tool_mode="constrained")
+        return replace(whole.end(answer), tool_mode="constrained")
 
     def _open(self, options: ModelOptions) -> Exchange:
         inner = self._client.open(self._system, (), options)

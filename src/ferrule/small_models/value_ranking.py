@@ -384,8 +384,9 @@ def _find_formed(seen: SlotView) -> list[Candidate]:
 def _is_cut_quotation(value: Value, request: Request) -> bool:
     """Return whether a value is only a part of a quotation, which is taken as it stands."""
     span = value.span
-    quoted = span is not None and request.atoms[span.first].kind == "quoted"
-    return quoted and str(value.value).casefold() != span.text.casefold()
+    if span is None or request.atoms[span.first].kind != "quoted":
+        return False
+    return str(value.value).casefold() != span.text.casefold()
 
 
 def _features_at(seen: SlotView, span: Span | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.storage.export.transcripts import write_markdown
 
@@ -225,12 +225,14 @@ async def _choose_model(chat: Chat) -> str:
     from ferrule.runtime.model_choice import find_candidates
 
     current = chat.session.model
-    chat.assembly.terminal.write_answer(f"model {current}")
-    try:
-        found = await find_candidates(chat.assembly.settings)
-    except FerruleError:
-        found = []
-    options = [(one.model, escape_invisible(f"{one.model}  {one.reason}")) for one in found]
+    terminal = chat.assembly.terminal
+    terminal.write_answer(f"model {current}")
+    candidates = await find_candidates(chat.assembly.settings)
+    for one in candidates.unusable:
+        terminal.write_message(f"! {one.problem}; {one.hint}", style="yellow")
+    options = [
+        (one.model, escape_invisible(f"{one.model}  {one.reason}")) for one in candidates.found
+    ]
     chosen = await chat.choose("Which model? (Esc: stay; `/model NAME` takes any other)", options)
     return "" if chosen == current else chosen
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.download_progress import show_progress
 from ferrule.cli.line_input import read_line
 from ferrule.cli.terminal import Terminal
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError
@@ -15,6 +19,7 @@ from ferrule.models.local.installed_models import installed_path
 from ferrule.models.local.known_models import MODELS, find_model
 from ferrule.models.local.pull import pull
 from ferrule.models.registry import PROVIDERS
+from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.model_choice import check_provider, find_candidates, pick_chat_model
 from ferrule.runtime.model_clients import create_client
 from ferrule.storage import paths
@@ -76,21 +81,24 @@ class SetupDialogue:
     is_asking: bool = False
     """Whether the person can answer."""
 
-    async def show_candidates(self) -> list[ModelCandidate]:
+    async def show_candidates(self) -> Sequence[ModelCandidate]:
         """Show the models that were found, numbered, and return them."""
         candidates = await find_candidates(self.settings)
-        width = max(len(one.model) for one in candidates)
-        for number, one in enumerate(candidates, 1):
+        for unusable in candidates.unusable:
+            self._write(f"✗ {unusable.name}: {unusable.problem}", unusable.hint, style="yellow")
+        found = candidates.found
+        width = max(len(one.model) for one in found)
+        for number, one in enumerate(found, 1):
             self._write(f"{number:3}  {one.model:{width}}  {one.reason}")
-        if len(candidates) == 1:
+        if len(found) == 1 and not candidates.unusable:
             keys = [row.key_variable for row in PROVIDERS.values() if row.default_model]
             self._write(
                 f"More with a key in the environment ({', '.join(keys[:_SHOWN_KEYS])} …), or with "
                 "a running Ollama; `ferrule models list` shows all."
             )
-        return candidates
+        return found
 
-    async def ask(self, candidates: list[ModelCandidate]) -> str:
+    async def ask(self, candidates: Sequence[ModelCandidate]) -> str:
         """Ask until a model was chosen and works. Return it, or "" if the person left."""
         self.is_asking = True
         while True:
@@ -101,17 +109,30 @@ class SetupDialogue:
                 return ""
             if typed.lower() in _LEAVE:
                 return ""
-            number = int(typed) if typed.isdigit() else 0
-            if typed and not number:
-                model, found = typed, False
-            else:
-                at = min(max(number, 1), len(candidates)) - 1
-                model, found = candidates[at].model, True
             try:
-                return await self.use(model, found=found)
+                return await self._use_typed(typed or "1", candidates)
             except FerruleError as error:
-                hint = f"\n{error.hint}" if error.hint else ""
-                self._write(f"✗ {error.detail}{hint}", style="yellow")
+                self._write(f"✗ {error.detail}", error.hint, style="yellow")
+
+    async def _use_typed(self, typed: str, candidates: Sequence[ModelCandidate]) -> str:
+        """Use what a person typed: a number of the list, or a model's name.
+
+        Raises:
+            ConfigError: It is neither, or `use` raises it.
+            ProviderError: `use` raises it.
+        """
+        if not typed.isdecimal():
+            if Redactor().redact_text(typed) != typed:
+                raise ConfigError(
+                    "that looks like a key; a model is asked for",
+                    hint="put it into the environment, as in `export OPENAI_API_KEY=…`, and start "
+                    "again: keys are never written down here",
+                )
+            return await self.use(typed)
+        number = int(typed)
+        if not 1 <= number <= len(candidates):
+            raise ConfigError(f"there is no {number} in the list, which ends at {len(candidates)}")
+        return await self.use(candidates[number - 1].model, found=True)
 
     async def use(self, model: str, *, found: bool = False) -> str:
         """Check a model and write it into the person's settings. Return its name.
@@ -182,11 +203,22 @@ class SetupDialogue:
         except ProviderError as missing:
             if missing.code != "model_missing":
                 raise
-            self._write(f"downloading {name} ({MODELS[name].download_size // 1_000_000} MB), once")
+            size = MODELS[name].download_size // 1_000_000
             try:
-                pull(name, lambda done, total: None)
+                with show_progress(f"{name} ({size} MB), once") as progress:
+                    pull(name, progress)
             except FerruleError as error:
                 raise ConfigError(error.detail, code=error.code, hint=error.hint) from error
 
-    def _write(self, text: str, style: str = "") -> None:
-        self.terminal.write_message(text, style=style)
+    def _write(self, text: str, hint: str = "", *, style: str = "") -> None:
+        """Write a line and its hint; at a terminal they are broken between words."""
+        for one in filter(None, (text, hint and f"  {hint}")):
+            lines = [one]
+            if sys.stderr.isatty():
+                width = shutil.get_terminal_size().columns - 1
+                lines = textwrap.wrap(
+                    one, width, subsequent_indent="  ", replace_whitespace=False,
+                    break_long_words=False, break_on_hyphens=False,
+                )  # fmt: skip
+            for line in lines:
+                self.terminal.write_message(line, style=style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,12 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.runtime.shared_options import common_options, server_options
+from ferrule.servers.agent_server import Address, AgentServer, serve_agent
 from ferrule.storage import paths
 
 from .signed_card import public_keys
 
 if TYPE_CHECKING:
-    from ferrule.engine.session import Session
     from ferrule.runtime.assemble import Assembly
 
     from .server import Skill
@@ -57,50 +58,27 @@ def a2a(**options: Any) -> int:
     input: the sender is asked, and approves with a message that begins with `yes`; any other
     message denies the call.
     """
-    return asyncio.run(_serve(options))
+    return asyncio.run(serve_agent(options, partial(_make_server, options)))
 
 
-async def _serve(options: dict[str, Any]) -> int:
-    from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import bound_port, listen, load_token
-
+def _make_server(
+    options: dict[str, Any], assembly: Assembly, address: Address
+) -> tuple[AgentServer, str]:
     from .server import A2aServer
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    def notice(text: str) -> None:
-        say(f"! {text}")
-
-    async def leave(session: Session) -> None:
-        await assembly.close_session(session, strict=False)
-
-    token, made = load_token(options["token_file"])
-    with listen(options["host"], options["port"]) as listening:
-        assembly = assemble(options, notice=notice)
-        try:
-            found = _find_skills(assembly) if options["list_skills"] else ()
-            server = A2aServer(
-                assembly.agent,
-                name=options["name"],
-                description=options["description"],
-                token=token,
-                skills=parse_skills(options["skills"], found),
-                host=options["host"],
-                port=bound_port(listening),
-                url=options["url"],
-                sign_key=options["sign_key"],
-                leave=leave,
-            )
-            if not options["quiet"]:
-                say(f"serving `{options['name']}` at {server.url}")
-            if options["sign_key"] is not None:
-                say(f"keys: {encode_json(public_keys(options['sign_key']))}")
-            if made:
-                say(f"token: {token}")
-            return await server.run(listening)
-        finally:
-            await assembly.close()
+    found = _find_skills(assembly) if options["list_skills"] else ()
+    server = A2aServer(
+        assembly.agent,
+        name=options["name"],
+        description=options["description"],
+        skills=parse_skills(options["skills"], found),
+        sign_key=options["sign_key"],
+        leave=partial(assembly.close_session, strict=False),
+        **address,
+    )
+    if options["sign_key"] is not None:
+        click.echo(f"keys: {encode_json(public_keys(options['sign_key']))}", err=True)
+    return server, f"serving `{options['name']}` at {server.url}"
 
 
 def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.runtime.shared_options import common_options, server_options
+from ferrule.servers.agent_server import Address, AgentServer, serve_agent
 
 if TYPE_CHECKING:
-    from ferrule.engine.session import Session
+    from ferrule.runtime.assemble import Assembly
 
 PORT = 8322
 
@@ -27,40 +29,12 @@ def ag_ui(**options: Any) -> int:
 
     To serve pages under the sign-in of your own application, mount it there (docs/web.md).
     """
-    return asyncio.run(_serve(options))
+    return asyncio.run(serve_agent(options, _make_server, attended=True))
 
 
-async def _serve(options: dict[str, Any]) -> int:
-    from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import bound_port, listen, load_token
-
+def _make_server(assembly: Assembly, address: Address) -> tuple[AgentServer, str]:
     from .server import AgUiServer
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    def notice(text: str) -> None:
-        say(f"! {text}")
-
-    async def leave(session: Session) -> None:
-        await assembly.close_session(session, strict=False)
-
-    token, is_made = load_token(options["token_file"])
-    with listen(options["host"], options["port"]) as listening:
-        assembly = assemble(options, notice=notice, attended=True)
-        try:
-            server = AgUiServer(
-                assembly.agent,
-                token=token,
-                leave=leave,
-                host=options["host"],
-                port=bound_port(listening),
-                url=options["url"],
-            )
-            if not options["quiet"]:
-                say(f"serving at {server.url}")
-            if is_made:
-                say(f"token: {token}")
-            return await server.run(listening)
-        finally:
-            await assembly.close()
+    leave = partial(assembly.close_session, strict=False)
+    server = AgUiServer(assembly.agent, leave=leave, **address)
+    return server, f"serving at {server.url}"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
+from ferrule.servers.agent_server import Address, AgentServer, serve_agent
+
+if TYPE_CHECKING:
+    from ferrule.runtime.assemble import Assembly
 
 PORT = 8330
 
@@ -34,42 +39,22 @@ def openai(**options: Any) -> int:
     does; no one can be asked, so calls that need approval are denied. A model by its own name
     (`local:smollm2`) answers directly and calls the tools that the client brings.
     """
-    return asyncio.run(_serve(options))
+    return asyncio.run(serve_agent(options, partial(_make_server, options)))
 
 
-async def _serve(options: dict[str, Any]) -> int:
-    from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import bound_port, listen, load_token
-
+def _make_server(
+    options: dict[str, Any], assembly: Assembly, address: Address
+) -> tuple[AgentServer, str]:
     from .server import OpenAiServer
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    def notice(text: str) -> None:
-        say(f"! {text}")
-
-    token, made = load_token(options.pop("token_file"))
-    with listen(options["host"], options["port"]) as listening:
-        assembly = assemble(options, notice=notice)
-        try:
-            server = OpenAiServer(
-                assembly,
-                token=token,
-                offers=(*assembly.settings["serve.models"], *options["offers"]),
-                yes_to=tuple(options["yes_to"]),
-                host=options["host"],
-                port=bound_port(listening),
-                url=options["url"],
-                at_once=options["at_once"],
-            )
-            # Now and not with the first request: an unknown model is an error at the start.
-            for name in server.models.ids:
-                server.models.client(server.models.choose(name).model)
-            if not options["quiet"]:
-                say(f"serving {', '.join(server.models.ids)} at {server.url}/v1")
-            if made:
-                say(f"token: {token}")
-            return await server.run(listening)
-        finally:
-            await assembly.close()
+    server = OpenAiServer(
+        assembly,
+        offers=(*assembly.settings["serve.models"], *options["offers"]),
+        yes_to=tuple(options["yes_to"]),
+        at_once=options["at_once"],
+        **address,
+    )
+    # Now and not with the first request: an unknown model is an error at the start.
+    for name in server.models.ids:
+        server.models.client(server.models.choose(name).model)
+    return server, f"serving {', '.join(server.models.ids)} at {server.url}/v1"

@@ -101,7 +101,11 @@ def parse_yaml(data: bytes, file: str) -> Node:
         form = "JSON" if file.endswith(".json") else "YAML"
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise ConfigError(f"{place}: not {form}: {error.problem or error.context}") from error
+        hint = "look there and in the line above: a comma, a quote, a colon or a bracket"
+        if form == "YAML":
+            hint = "look there and in the line above: indentation, a colon, a quote or a bracket"
+        detail = f"{place}: not {form}: {error.problem or error.context}"
+        raise ConfigError(detail, hint=hint) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from error
 

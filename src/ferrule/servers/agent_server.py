@@ -1,0 +1,74 @@
+"""Serve the agent of this folder on an address: what `ferrule serve` of three protocols share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+import click
+
+if TYPE_CHECKING:
+    from ferrule.runtime.assemble import Assembly
+
+
+class Address(TypedDict):
+    """Where a server is, and what opens it."""
+
+    host: str
+    port: int
+    url: str
+    token: str
+
+
+class AgentServer(Protocol):
+    """A server that was made and has not started."""
+
+    async def run(self, listening: socket.socket | None = None, /) -> int:
+        """Serve until the process gets SIGINT or SIGTERM. Return the exit code for that."""
+        ...
+
+
+MakeServer = Callable[["Assembly", Address], tuple[AgentServer, str]]
+"""Makes a server, and says in a line what it serves and where."""
+
+
+async def serve_agent(
+    options: dict[str, Any], make_server: MakeServer, *, attended: bool = False
+) -> int:
+    """Assemble the agent and serve it until the process is told to stop. Return the exit code.
+
+    Args:
+        options: The options of the command, those of `server_options` among them.
+        make_server: Makes the server.
+        attended: Whether somebody at the client can be asked.
+
+    Raises:
+        ConfigError: The address, the token or the settings cannot be used.
+    """
+    from ferrule.runtime.assemble import assemble
+    from ferrule.runtime.http.server import bound_port, listen, load_token
+
+    token, is_made = load_token(options["token_file"])
+    # Before anything is assembled, so that an address that is taken is an error only.
+    with listen(options["host"], options["port"]) as listening:
+        assembly = assemble(options, notice=_print_notice, attended=attended)
+        try:
+            address = Address(
+                host=options["host"],
+                port=bound_port(listening),
+                url=options["url"],
+                token=token,
+            )
+            server, line = make_server(assembly, address)
+            if not options["quiet"]:
+                click.echo(line, err=True)
+            if is_made:
+                click.echo(f"token: {token}", err=True)
+            return await server.run(listening)
+        finally:
+            await assembly.close()
+
+
+def _print_notice(text: str) -> None:
+    click.echo(f"! {text}", err=True)
