@@ -11,8 +11,6 @@ from ferrule.small_models.request import Request
 from ferrule.small_models.slots import Slot, Value, read_slot
 from ferrule.small_models.spans import Span
 from ferrule.small_models.value_ranking import (
-    MAX_LENGTH,
-    MAX_LOOKED_AT,
     RankedValue,
     RequestView,
     assign_values,
@@ -132,10 +130,10 @@ def test_a_quotation_is_not_cut_down_to_a_listed_value_inside_it() -> None:
 
 
 def test_of_a_pasted_text_the_head_and_quotations_are_looked_at() -> None:
-    request = Request("word " * (MAX_LOOKED_AT + 50) + "'quoted'")
+    request = Request("word " * 250 + "'quoted'")
     spans = RequestView(request).spans
-    assert max(span.last - span.first for span in spans) == MAX_LENGTH - 1
-    assert max(span.last for span in spans if span.kind != "quoted") == MAX_LOOKED_AT - 1
+    assert max(span.last - span.first for span in spans) == 13
+    assert max(span.last for span in spans if span.kind != "quoted") == 199
     assert spans[-1].text == "quoted"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import click
 
-if TYPE_CHECKING:
-    from ferrule.runtime.assemble import Assembly
+from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.runtime.http.server import bound_port, listen, load_token
 
 
 class Address(TypedDict):
@@ -29,7 +29,7 @@ class AgentServer(Protocol):
         ...
 
 
-MakeServer = Callable[["Assembly", Address], tuple[AgentServer, str]]
+MakeServer = Callable[[Assembly, Address], tuple[AgentServer, str]]
 """Makes a server, and says in a line what it serves and where."""
 
 
@@ -46,9 +46,6 @@ async def serve_agent(
     Raises:
         ConfigError: The address, the token or the settings cannot be used.
     """
-    from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import bound_port, listen, load_token
-
     token, is_made = load_token(options["token_file"])
     # Before anything is assembled, so that an address that is taken is an error only.
     with listen(options["host"], options["port"]) as listening:

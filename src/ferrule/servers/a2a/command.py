@@ -15,13 +15,13 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.runtime.shared_options import common_options, server_options
-from ferrule.servers.agent_server import Address, AgentServer, serve_agent
 from ferrule.storage import paths
 
 from .signed_card import public_keys
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
+    from ferrule.servers.agent_server import Address, AgentServer
 
     from .server import Skill
 
@@ -58,6 +58,8 @@ def a2a(**options: Any) -> int:
     input: the sender is asked, and approves with a message that begins with `yes`; any other
     message denies the call.
     """
+    from ferrule.servers.agent_server import serve_agent
+
     return asyncio.run(serve_agent(options, partial(_make_server, options)))
 
 

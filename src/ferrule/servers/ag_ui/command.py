@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.runtime.shared_options import common_options, server_options
-from ferrule.servers.agent_server import Address, AgentServer, serve_agent
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
+    from ferrule.servers.agent_server import Address, AgentServer
 
 PORT = 8322
 
@@ -29,6 +29,8 @@ def ag_ui(**options: Any) -> int:
 
     To serve pages under the sign-in of your own application, mount it there (docs/web.md).
     """
+    from ferrule.servers.agent_server import serve_agent
+
     return asyncio.run(serve_agent(options, _make_server, attended=True))
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
-from ferrule.servers.agent_server import Address, AgentServer, serve_agent
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
+    from ferrule.servers.agent_server import Address, AgentServer
 
 PORT = 8330
 
@@ -39,6 +39,8 @@ def openai(**options: Any) -> int:
     does; no one can be asked, so calls that need approval are denied. A model by its own name
     (`local:smollm2`) answers directly and calls the tools that the client brings.
     """
+    from ferrule.servers.agent_server import serve_agent
+
     return asyncio.run(serve_agent(options, partial(_make_server, options)))
 
 
