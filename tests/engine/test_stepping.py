@@ -55,6 +55,16 @@ def two_turns(asked: list[int]) -> Scripted:
 
 
 @pytest.mark.proves("stepping.pauses")
+async def test_a_run_after_one_that_was_stepped_through_is_not_paused() -> None:
+    turns = Scripted([says("one"), calls(("write", {"name": "a"})), says("two")])
+    session = Agent(turns, tools=[write], permissions=Permissions(allow=["write"])).session()
+    assert len([step async for step in session.step("stop and go")]) == 2
+    async with asyncio.timeout(10):
+        assert (await session.run("go")).text == "two"
+    assert ran == ["a"]
+
+
+@pytest.mark.proves("stepping.pauses")
 async def test_nothing_happens_until_the_next_step_is_asked_for() -> None:
     asked: list[int] = []
     session = Agent(

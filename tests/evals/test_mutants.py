@@ -8,10 +8,11 @@ import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
-from mutants.__main__ import read_equivalent
+from mutants.__main__ import Campaign, read_equivalent
 from mutants.executed import Executed, Functions
 from mutants.operators import Breakage, find_body_lines, find_breakages, find_uses
 from mutants.promises import read_proofs
@@ -356,6 +357,28 @@ def test_the_lines_of_each_test_are_recorded_also_those_of_its_processes(worker:
         assert executed[0] == [4]
         assert [line for line in executed[1] if line == 4] == child
         assert executed[2:] == [[4], []]
+
+
+@pytest.mark.parametrize(("unbroken", "outcome"), [("passed", "timeout"), ("timeout", "untried")])
+def test_to_be_slow_is_to_notice_only_where_the_tests_are_quick_without_the_breakage(
+    unbroken: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "act.py").write_text("def act():\n    return first(1)\n")
+    sample = Sample(tmp_path, {"p": {"act.py": [2]}}, seed=7)
+    (trial,) = sample.draw("p")
+    campaign = object.__new__(Campaign)
+    kept: list[dict[str, Any]] = []
+    parts = {
+        "_equivalent": {},
+        "_done": {},
+        "_proofs": {"p": []},
+        "_keep": lambda _, result: kept.append(result),
+        "_put": lambda _, broken, *more, **options: {"outcome": "timeout" if broken else unbroken},
+    }
+    for name, part in parts.items():
+        monkeypatch.setattr(campaign, name, part, raising=False)
+    result = campaign._try(None, trial)  # type: ignore[arg-type]
+    assert result["outcome"] == outcome and kept == [{"outcome": outcome}]
 
 
 def test_a_change_that_changes_nothing_is_one_that_the_code_has(tmp_path: Path) -> None:
