@@ -74,6 +74,11 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 	$(PYTHON) benchmarks/peers/goals.py build/peers.json --page docs/speed.md
 	$(PYTHON) benchmarks/peers/report.py build/peers.json
 
+turn-costs: ## turns, 500 runs at once and the cold start beside the same loop over raw sockets
+	$(PYTHON) benchmarks/peers/envs.py stub sockets ferrule
+	$(PYTHON) benchmarks/peers/run.py --adapters sockets,ferrule --metrics turns50,conc500,cold --rounds 5 --out build/turn-costs.json
+	$(PYTHON) benchmarks/peers/goals.py build/turn-costs.json
+
 durable: $(READY) ## durable runs on PostgreSQL beside the peers: in one process, by workers (ARGS="--systems ferrule_pg --rtt 2")
 	$(PYTHON) benchmarks/durable/environments.py
 	$(PYTHON) benchmarks/durable/environments.py --run stub run.py $(ARGS)

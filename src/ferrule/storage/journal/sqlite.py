@@ -193,7 +193,7 @@ class SqliteJournal:
     # ---- reading
 
     def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
-        no, tenant, user = self._find_session(session)
+        no, tenant, user = self._find_row(session)
 
         def read_page(start: int) -> list[tuple[Any, ...]]:
             return self._read(
@@ -214,7 +214,7 @@ class SqliteJournal:
         return last.seq, last.hash.hex()
 
     def verify(self, session: str) -> None:
-        no, tenant, user = self._find_session(session)
+        no, tenant, user = self._find_row(session)
         try:
             raw = rows.read_raw_rows(self._open(), no, (session, tenant, user), self._lock)
             deque(hash_chain.check_rows(session, raw), maxlen=0)
@@ -284,9 +284,9 @@ class SqliteJournal:
         )
 
     def _number(self, session: str) -> int:
-        return self._find_session(session)[0]
+        return self._find_row(session)[0]
 
-    def _find_session(self, session: str) -> tuple[int, str, str]:
+    def _find_row(self, session: str) -> tuple[int, str, str]:
         row = self._row(session) if self._exists() else None
         if row is None:
             raise unknown_session_error(session)
