@@ -157,7 +157,8 @@ def _find_start(text: str, names: list[str], brackets: str) -> int | None:
         except ValueError:
             continue
         for wanted in names:
-            found = found[wanted] if isinstance(found, dict) and list(found)[-1:] == [wanted] else 0
+            members = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+            found = members[wanted] if list(members)[-1:] == [wanted] else None
         if found in ([], {}):
             return match.end()
     return None
