@@ -158,7 +158,7 @@ def _find_start(text: str, names: list[str], brackets: str) -> int | None:
             continue
         for wanted in names:
             members = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-            found = members[wanted] if list(members)[-1:] == [wanted] else 0
+            found = members[wanted] if list(members)[-1:] == [wanted] else None
         if found in ([], {}):
             return match.end()
     return None
