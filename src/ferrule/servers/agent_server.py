@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import click
@@ -29,12 +28,14 @@ class AgentServer(Protocol):
         ...
 
 
-MakeServer = Callable[["Assembly", Address], tuple[AgentServer, str]]
-"""Makes a server, and says in a line what it serves and where."""
+class ServerMaker(Protocol):
+    """Makes a server of an assembly, and says in a line what it serves and where."""
+
+    def __call__(self, assembly: Assembly, address: Address, /) -> tuple[AgentServer, str]: ...
 
 
 async def serve_agent(
-    options: dict[str, Any], make_server: MakeServer, *, attended: bool = False
+    options: dict[str, Any], make_server: ServerMaker, *, attended: bool = False
 ) -> int:
     """Assemble the agent and serve it until the process is told to stop. Return the exit code.
 
