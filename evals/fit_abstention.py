@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from operator import mul
 from typing import Any
 
@@ -82,7 +83,7 @@ def collect(sample: int) -> list[Row]:
         for row in rows[:sample]:
             named = [one["name"] for one in row["functions"]]
             part = fit_values.part_of(next(iter(named), ""))
-            value_ranking.load_weights = lambda part=part: weights[part]
+            value_ranking.load_weights = partial(weights.__getitem__, part)
             figures = figures_of(row)
             if figures is not None:
                 found.append((category, figures))

@@ -131,13 +131,15 @@ def texts_of(
         if slot.kind == "string":
             yield slot, right
         elif slot.kind == "array" and slot.item is not None and slot.item.kind == "string":
-            single = [value[0] for value in right if isinstance(value, list) and len(value) == 1]
+            lists = [cast("list[Any]", value) for value in right if isinstance(value, list)]
+            single = [value[0] for value in lists if len(value) == 1]
             if single and slot.required:
                 yield slot.item, single
         elif slot.kind == "object":
-            inner = next((value for value in right if isinstance(value, dict)), None)
-            if inner is not None:
-                yield from texts_of(read_slots(slot.schema), cast("dict[str, list[Any]]", inner))
+            for value in right[:1]:
+                if isinstance(value, dict):
+                    inner = cast("dict[str, list[Any]]", value)
+                    yield from texts_of(read_slots(slot.schema), inner)
 
 
 def fit(found: Sequence[Example]) -> dict[str, float]:

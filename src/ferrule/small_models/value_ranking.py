@@ -35,7 +35,7 @@ from .action_check import find_commands
 from .dates import is_calendar_name, requested_format, requested_time_format
 from .evidence import find_listed_values, find_slot_dates, find_values_in_description
 from .request import Request
-from .slots import Slot, Value
+from .slots import FOLDER_WORDS, PATH_WORDS, Slot, Value
 from .spans import NUMBER_WORDS, Atom, Span
 
 MAX_LENGTH = 14
@@ -58,7 +58,7 @@ ORDER_COST = 0.7
 CLOSE = 1.0
 """Difference of log probabilities within which the model decides between two pieces.
 
-On development halves, of 90 such pairs the model had more right than the ranking.
+Of 90 such pairs of development halves SmolLM2 had 68 right, the ranking 54.
 """
 
 _SLOT_CLASSES: Mapping[str, frozenset[str]] = {
@@ -92,8 +92,10 @@ _GENERIC = frozenset(
 )
 _JOINING = frozenset(["is", "as", "to", "called", "named", "titled", "of", "be", "should"])
 _PLACING = frozenset(["in", "at", "near", "around", "from", "to", "within", "into", "for"])
+_INSIDE = frozenset(["in", "under", "below", "inside", "within", "from", "into"])
 _ARTICLES = frozenset(["the", "a", "an", "my", "our"])
 _MARKS = ':="(,.?!;\n'
+_FILE_ENDING = re.compile(r"\w\.[A-Za-z]\w{0,4}$")
 _HOUR_FORM = re.compile(r"\bHH\b")
 
 
@@ -306,7 +308,7 @@ def _pattern(text: str) -> str:
     return text[:12]
 
 
-_SIGNS = frozenset(["labelled", "placed", "made by", "date", "listed and said"])
+_SIGNS = frozenset(["labelled", "placed", "made by", "path", "date", "listed and said"])
 """Features by which the request says by itself that a piece is the slot's value."""
 
 
@@ -431,7 +433,7 @@ def _features_of_piece(seen: SlotView, span: Span) -> tuple[str, ...]:
         found += [f"{name} {form}", f"{name} before {before}", f"{name} after {after}"]
         found.append(f"{name} length {min(4, span.last - span.first + 1)}")
     found += [f"{key} {form}" for key in seen.keys]
-    for sign in _signs(seen, at, mark_before):
+    for sign in _signs(seen, span, at, mark_before):
         found += [sign, f"{sign} {form}"]
         if form != "lowers":
             seen.signs.add(sign)
@@ -445,7 +447,7 @@ def _features_of_piece(seen: SlotView, span: Span) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _signs(seen: SlotView, at: int, mark: str) -> list[str]:
+def _signs(seen: SlotView, span: Span, at: int, mark: str) -> list[str]:
     """Return what in the words before a piece says by itself that it is the slot's value."""
     found = ["labelled"] if _is_labelled(seen, at, mark) else []
     word = seen.view.words[at] if at >= 0 else ""
@@ -453,7 +455,29 @@ def _signs(seen: SlotView, at: int, mark: str) -> list[str]:
         found.append("placed")
     if word == "by" and "class maker" in seen.classes:
         found.append("made by")
+    if seen.slot.role == "path" and _is_path(seen, span):
+        found.append("path")
     return found
+
+
+def _is_path(seen: SlotView, span: Span) -> bool:
+    """Return whether a piece is written as a path, or is a bare word that can only be a folder.
+
+    For instance `in src`, `the lib directory`. What ends as a file does is no folder.
+    """
+    request, slot = seen.view.request, seen.slot
+    if span.kind == "path":
+        is_for_folders = bool(FOLDER_WORDS & slot.words) and stem("file") not in slot.words
+        return not is_for_folders or _FILE_ENDING.search(span.text) is None
+    if span.first != span.last:
+        return False
+    if " " in span.text or stem(span.text) in slot.words | PATH_WORDS:
+        return False
+    if stem(request.word_after(span)) in PATH_WORDS:
+        return True
+    is_last = span.last == len(request.atoms) - 1
+    is_before_text = not is_last and seen.view.words[span.last + 1] == "for"
+    return (is_last or is_before_text) and request.word_before(span) in _INSIDE
 
 
 def _is_labelled(seen: SlotView, at: int, mark: str) -> bool:
