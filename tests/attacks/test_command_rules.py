@@ -383,8 +383,8 @@ AGENT_MAKERS = (
     AgentMaker("run", (_CLI, "runtime.assemble"), run),
     AgentMaker("tools call", (_CLI,), call_tool),
     AgentMaker("mcp", ("servers.mcp.command",), served("mcp")),
-    AgentMaker("openai", ("servers.openai.command",), served("openai")),
-    AgentMaker("a2a", ("servers.a2a.command",), served("a2a")),
+    AgentMaker("openai", ("servers.agent_server",), served("openai")),
+    AgentMaker("a2a", ("servers.agent_server",), served("a2a")),
     AgentMaker("acp", ("servers.acp.conversation",), acp),
     AgentMaker("console", ("console.setup",), served("console")),
 )
@@ -393,7 +393,6 @@ ALIKE = {
     "cli.distributed": "workers take what `assemble` made",
     "evaluation.model_judge": "a model without tools",
     "runtime.trial_agents": "trials take what `assemble` made, in a folder of their own",
-    "servers.ag_ui.command": "serves what `assemble` made, as the other servers do",
     "web": "mounted applications take what `assemble` made, as the servers do",
     "extensions.checks.tool_cases": "runs the person's own checks with a model, in a folder made for it",
 }

@@ -41,7 +41,7 @@ def test_names_lead_to_model_clients(tmp_path: Path) -> None:
     assert isinstance(create_model_client(f"scripted:{script}"), Scripted)
 
 
-@pytest.mark.parametrize("name", ["gpt-5", "", ":x", "ollama:", "ollama"])
+@pytest.mark.parametrize("name", ["", ":x", "ollama:", "ollama", "nobodys-model"])
 def test_a_name_without_its_two_halves_lists_what_would_work(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         create_model_client(name)

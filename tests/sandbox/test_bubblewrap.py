@@ -127,13 +127,13 @@ def test_ordinary_work_goes_on(root: Path, places: SessionPaths) -> None:
     ran = in_bubblewrap(
         root,
         places,
-        "cat note.txt && echo new > made.txt && pwd && echo t > /tmp/t && cat /tmp/t && id -u",
+        "cat note.txt && echo new > made.txt && pwd && echo t > /tmp/ferrule-inside && cat /tmp/ferrule-inside && id -u",
     )
     assert (ran.returncode, ran.stdout.split()) == (
         0,
         ["hello", str(root), "t", str(os.geteuid())],
     ), ran.stderr
-    assert (root / "made.txt").read_text() == "new\n" and not Path("/tmp/t").exists()
+    assert (root / "made.txt").read_text() == "new\n" and not Path("/tmp/ferrule-inside").exists()
 
 
 @pytest.mark.proves("sandbox.backend.bubblewrap")
