@@ -16,8 +16,8 @@ from ferrule import Identity
 from ferrule.core.calls import ToolResult
 from ferrule.core.events import Event, Noticed, ToolAnswered
 from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.event_selection import OwnSession, OwnSessions
 from ferrule.engine.event_bus.feed import Feed
-from ferrule.engine.event_bus.scope import OwnSession, OwnSessions
 
 READERS = 500
 EVENTS = 10_000

@@ -35,7 +35,7 @@ from .core.events import (
     Unknown,
     Usage,
 )
-from .engine.event_bus.scope import Operator, OwnSession, OwnSessions
+from .engine.event_bus.event_selection import Operator, OwnSession, OwnSessions
 
 __all__ = [
     "CallEvaluated",

@@ -9,8 +9,8 @@ import pytest
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import ContextAdded, RunStarted
 from ferrule.core.identity import Identity
+from ferrule.engine.event_bus.event_selection import OwnSession
 from ferrule.engine.event_bus.past_events import past_events
-from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.sqlite import SqliteJournal
 

@@ -22,10 +22,10 @@ from ferrule.core.messages import AssistantMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.capabilities import has_tool_search
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
-from ferrule.models.exact_json import split_elements, split_members
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import calls, says
+from ferrule.models.sealed_json import split_elements, split_members
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.provider_double import (

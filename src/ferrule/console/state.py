@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse
 
 from ferrule.core.errors import SessionNotFound
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions, Scope
+from ferrule.engine.event_bus.event_selection import Operator, OwnSession, OwnSessions, Scope
 from ferrule.runtime.assemble import Assembly
 from ferrule.runtime.http.http_security import Visitor, route_path
 from ferrule.runtime.http.sign_in import LOGIN

@@ -42,9 +42,9 @@ from starlette.routing import BaseRoute, Route
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.event_selection import OwnSession, Scope
 from ferrule.engine.event_bus.events import BusEvent, CursorError
 from ferrule.engine.event_bus.journal_events import find_head, follow
-from ferrule.engine.event_bus.scope import OwnSession, Scope
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.runtime.http.http_security import Receive, Send, Visitor
 from ferrule.runtime.http.http_security import Scope as RequestScope

@@ -17,9 +17,9 @@ from secrets import token_hex
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.event_selection import OwnSession
 from ferrule.engine.event_bus.events import CursorError, Place
 from ferrule.engine.event_bus.journal_events import RecordedEvents
-from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo

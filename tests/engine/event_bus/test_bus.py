@@ -28,8 +28,8 @@ from ferrule import (
 )
 from ferrule.core.events import Noticed, RunFinished
 from ferrule.engine.event_bus.bus import OPERATORS, Bus, Feed
+from ferrule.engine.event_bus.event_selection import Operator, OwnSession, OwnSessions
 from ferrule.engine.event_bus.events import BusEvent, CursorError, Place
-from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.engine.live_events import Progress
 from ferrule.engine.session_log import SessionLog

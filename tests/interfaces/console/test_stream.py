@@ -26,7 +26,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.scope import OwnSessions
+from ferrule.engine.event_bus.event_selection import OwnSessions
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.runtime.http.http_security import HttpGuard, Principal, Visitor
 from ferrule.runtime.http.server import accepted_hosts, accepted_origins, bound_port, listen, serve

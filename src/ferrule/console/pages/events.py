@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ferrule.console.state import Console
+from ferrule.engine.event_bus.event_selection import OwnSession
 from ferrule.engine.event_bus.events import KINDS
 from ferrule.engine.event_bus.past_events import MAX_EVENTS, PastPage, past_events
-from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.engine.threads import run_blocking
 
 GROUPS = {

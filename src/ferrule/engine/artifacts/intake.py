@@ -25,7 +25,7 @@ from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.engine.result_bounds import Bounded, bound_text
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import Exchange
-from ferrule.models.leak_check import LeakCheckedExchange
+from ferrule.models.raw_content_check import LeakCheckedExchange
 from ferrule.storage.artifacts.store import (
     CHUNK_SIZE,
     THRESHOLD,
@@ -308,7 +308,10 @@ def resolve_artifacts(
 def guard_exchange(
     exchange: Exchange, keeper: ArtifactIntake, catalog: Catalog, notice: Callable[[str, str], None]
 ) -> Exchange:
-    """Wrap an exchange so that it never sends what should have been kept (`models.leak_check`)."""
+    """Wrap an exchange so that it never sends what should have been kept.
+
+    See `models.raw_content_check`.
+    """
     limit = 2 * OUTPUT_CAP if keeper.artifacts.threshold is None else keeper.min_kept_size
     inline = frozenset(tool.full_name for tool in catalog if tool.inline)
     return LeakCheckedExchange(

@@ -10,9 +10,9 @@ A projection of the journal, and of pieces that no journal has; never a second h
 
 * A run does not wait for its watchers and cannot be broken by them. Publishing appends to buffers;
   a slow reader loses the oldest events and learns exactly which (`subscription`).
-* Nobody gets events outside their scope (`scope`), and no payload before secrets were removed from
-  it (`permissions.redaction`). If that fails, the event comes without its payload. What runs, what
-  is journaled and what an approver sees is not affected.
+* Nobody gets events outside their scope (`event_selection`), and no payload before secrets were
+  removed from it (`permissions.redaction`). If that fails, the event comes without its payload.
+  What runs, what is journaled and what an approver sees is not affected.
 * An event is encoded and redacted once for all readers, and handed to those who may be interested:
   they are found by identity.
 * A reader that comes back continues behind its cursor: with what is kept in memory, and before that
@@ -38,6 +38,7 @@ from ferrule.engine.clock import Clock, SystemClock
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.protocols import Journal
 
+from .event_selection import Key, Kinds, Operator, OwnSession, Scope, parse_scope
 from .events import (
     BusEvent,
     CursorError,
@@ -50,7 +51,6 @@ from .events import (
 from .feed import Feed
 from .journal_events import RecordedEvents, find_head, resolve_cursor
 from .ring import Ring
-from .scope import Key, Kinds, Operator, OwnSession, Scope, parse_scope
 from .subscription import PastEvents, Subscription, wake_all
 
 OPERATORS = "*operators"
@@ -209,7 +209,7 @@ class Bus:
 
         Args:
             scope: Whose events; an identity stands for its session.
-            kinds: Which kinds of events, as in `scope.Kinds`.
+            kinds: Which kinds of events, as in `event_selection.Kinds`.
             cursor: A `BusEvent.cursor` (or a place) of the one session of the scope; for all
                 sessions of a person it is `Subscription.cursor`, and sessions that are not in it
                 are new.

@@ -21,6 +21,7 @@ from ferrule.storage.journal.change_detection import create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import unknown_session_error
 
+from .event_selection import Kinds, OwnSession
 from .events import (
     BusEvent,
     CursorError,
@@ -31,7 +32,6 @@ from .events import (
     count_lost,
     from_record,
 )
-from .scope import Kinds, OwnSession
 
 PAGE_SIZE = 128
 """Events that are read and redacted at once."""

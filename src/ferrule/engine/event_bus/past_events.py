@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import unknown_session_error
 
+from .event_selection import Kinds, OwnSession
 from .events import BusEvent, EventRedactor, from_record
-from .scope import Kinds, OwnSession
 
 MAX_EVENTS = 100
 MAX_EXAMINED = 5_000
@@ -44,7 +44,7 @@ def past_events(
     most: int = MAX_EVENTS,
     looked: int = MAX_EXAMINED,
 ) -> PastPage:
-    """Return the events behind number `after`, of these kinds (`scope.Kinds`).
+    """Return the events behind number `after`, of these kinds (`event_selection.Kinds`).
 
     Raises:
         SessionNotFound: The session does not exist, or is somebody else's.

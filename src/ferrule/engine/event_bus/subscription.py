@@ -22,8 +22,8 @@ from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.threads import run_blocking
 
+from .event_selection import Kinds, Scope
 from .events import CLOSED, BusEvent, LostEvents, Place, SessionKey, count_lost, seal
-from .scope import Kinds, Scope
 
 YIELD_AFTER = 64
 """Events after which a reader that never has to wait lets others of its loop work."""

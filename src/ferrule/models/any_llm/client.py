@@ -26,7 +26,6 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
-from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
@@ -44,6 +43,7 @@ from ferrule.models.request_encoding import (
     name_options,
     parse_object,
 )
+from ferrule.models.sealed_json import seal, unseal
 
 _CODES_OF_EXCEPTIONS = {
     "RateLimitError": ("rate_limited", True),

@@ -29,7 +29,6 @@ from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.anthropic.client import thinking_settings
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
-from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
@@ -47,6 +46,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.sealed_json import unseal
 
 from .answers import ConverseBuilder, ConverseStreamParser, parse_answer
 from .aws import FrameSplitter, RequestSigner, find_region

@@ -26,7 +26,6 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
-from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
@@ -45,6 +44,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.sealed_json import seal, unseal
 
 from .answers import ChatStreamParser, parse_answer
 

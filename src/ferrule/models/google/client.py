@@ -37,7 +37,6 @@ from ferrule.models.client import (
     ToolSpec,
     choose_notice,
 )
-from ferrule.models.exact_json import unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
@@ -56,6 +55,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.sealed_json import unseal
 
 from .addresses import (
     GEMINI_URL,

@@ -40,7 +40,6 @@ from ferrule.models.client import (
     ToolSpec,
     choose_notice,
 )
-from ferrule.models.exact_json import split_elements, split_members, unseal
 from ferrule.models.hosted_tools import APPROVAL_TOOL, encode_hosted_tools
 from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
@@ -58,6 +57,7 @@ from ferrule.models.request_encoding import (
     weigh_message,
     weigh_text,
 )
+from ferrule.models.sealed_json import split_elements, split_members, unseal
 
 from .chat import OpenAIChat
 from .chat_exchange import reasoning_effort
