@@ -13,8 +13,12 @@ from conftest_mcp import Place
 from far_server import Server
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+from mcp_types import REQUEST_TIMEOUT
 
 from ferrule.connectors.mcp import McpServer
+from ferrule.connectors.mcp.connection import negotiate
+from ferrule.connectors.mcp.spec import Era
 from ferrule.connectors.mcp.stdio import LineSplitter
 from ferrule.connectors.mcp.streams import Incoming, PendingRequests, accept_line, fail_oversized
 from ferrule.core.calls import ErrorType
@@ -219,3 +223,30 @@ async def test_nonsense_over_http_is_said_at_once(place: Place, kind: str) -> No
                 said[:80],
                 result,
             )
+
+
+class SlowServer:
+    """A session of the library whose server answers nothing before it is asked a third time."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def discover(self) -> None:
+        self.asked.append("discover")
+        if len(self.asked) < 3:
+            raise MCPError(code=REQUEST_TIMEOUT, message="timed out")
+
+    async def initialize(self) -> None:
+        self.asked.append("initialize")
+
+
+@pytest.mark.parametrize(
+    ("era", "asked"),
+    [("2026-07-28", ["discover"] * 3), ("auto", ["discover", "initialize"])],
+)
+async def test_a_server_that_is_still_being_downloaded_is_asked_again(
+    era: Era, asked: list[str]
+) -> None:
+    server: Any = SlowServer()
+    await negotiate(server, era)
+    assert server.asked == asked

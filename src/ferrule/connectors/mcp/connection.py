@@ -329,7 +329,7 @@ _MAX_TOOLS = 1024
 async def negotiate(session: ClientSession, era: Era) -> None:
     """Agree on a version. Raises MCPError and what the library raises for invalid answers."""
     from mcp.shared.exceptions import MCPError
-    from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+    from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION
     from pydantic import ValidationError
 
     if era == "2025-11-25":
@@ -338,6 +338,11 @@ async def negotiate(session: ClientSession, era: Era) -> None:
     try:
         await session.discover()
     except MCPError as error:
+        if era != "auto" and error.code == REQUEST_TIMEOUT:
+            # The library waits ten seconds; a server that is still being downloaded takes longer.
+            # Whoever opens it bounds the whole.
+            await negotiate(session, era)
+            return
         if era != "auto" or _is_closed_error(error):
             raise
         if error.code == UNSUPPORTED_PROTOCOL_VERSION and not _supports_old_version(error.data):
