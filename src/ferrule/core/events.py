@@ -699,20 +699,28 @@ class _Words(dict[Any, Any]):
         raise TypeError(f"{word!r} is none of {', '.join(map(str, self))}")
 
 
+def _make_check(*types: type) -> Callable[[Any], Any]:
+    """Return what gives an item back if it is exactly of one of these types."""
+    first = types[0]
+
+    def check(item: object) -> object:
+        if type(item) is first or type(item) in types:
+            return item
+        raise TypeError(f"{item!r} is no {first.__name__}")
+
+    return check
+
+
+_require_list = _make_check(list)
+_require_dict = _make_check(dict)
 _BASIC_CODERS: dict[object, tuple[Callable[[Any], str], Callable[[Any], Any]]] = {
-    str: (encode_basestring, lambda item: _require(item, str)),
-    int: (int.__repr__, lambda item: _require(item, int)),
-    bool: ({True: "true", False: "false"}.__getitem__, lambda item: _require(item, bool)),
-    float: (_encode_any, lambda item: _require(item, float, int)),
-    NoneType: (_encode_any, lambda item: _require(item, NoneType)),
+    str: (encode_basestring, _make_check(str)),
+    int: (int.__repr__, _make_check(int)),
+    bool: ({True: "true", False: "false"}.__getitem__, _make_check(bool)),
+    float: (_encode_any, _make_check(float, int)),
+    NoneType: (_encode_any, _make_check(NoneType)),
     Any: (_encode_any, lambda item: item),
 }
-
-
-def _require(item: object, *types: type) -> object:
-    if type(item) not in types:
-        raise TypeError(f"{item!r} is no {types[0].__name__}")
-    return item
 
 
 def _choose_coders(hint: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any]]:
@@ -725,17 +733,17 @@ def _choose_coders(hint: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any
         return encoded.__getitem__, _Words({word: word for word in words}).__getitem__
     origin = get_origin(hint)
     if origin is dict:
-        return _encode_any, lambda item: _require(item, dict)
+        return _encode_any, _require_dict
     if origin is tuple:
         decode_item = _choose_coders(get_args(hint)[0])[1]
         return _encode_any, lambda items: tuple(
-            [decode_item(item) for item in cast("list[Any]", _require(items, list))]
+            [decode_item(item) for item in _require_list(items)]
         )
     if origin in (Union, UnionType):
         (inner,) = [one for one in get_args(hint) if one is not NoneType]
         decode_inner = _choose_coders(inner)[1]
         return _encode_any, lambda item: None if item is None else decode_inner(item)
-    return _encode_value, lambda item: _decode_value(hint, cast("Any", _require(item, dict)))
+    return _encode_value, lambda item: _decode_value(hint, _require_dict(item))
 
 
 def _list_words(hint: Any) -> tuple[Any, ...]:
