@@ -701,12 +701,11 @@ class _Words(dict[Any, Any]):
 
 def _make_check(*types: type) -> Callable[[Any], Any]:
     """Return what gives an item back if it is exactly of one of these types."""
-    first = types[0]
 
     def check(item: object) -> object:
-        if type(item) is first or type(item) in types:
+        if type(item) in types:
             return item
-        raise TypeError(f"{item!r} is no {first.__name__}")
+        raise TypeError(f"{item!r} is no {types[0].__name__}")
 
     return check
 

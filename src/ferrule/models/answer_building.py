@@ -109,8 +109,11 @@ class CallBuilder:
         fields: Mapping[str, Any] = (
             cast(dict[str, Any], function) if isinstance(function, dict) else delta
         )
-        id, name = _string_or_empty(delta.get("id")), _string_or_empty(fields.get("name"))
-        call = PartialCall(id, name, len(self._calls))
+        call = PartialCall(
+            _string_or_empty(delta.get("id")),
+            _string_or_empty(fields.get("name")),
+            len(self._calls),
+        )
         arguments = fields.get("arguments")
         if arguments is not None:
             call.pieces.append(arguments if isinstance(arguments, str) else encode_json(arguments))
