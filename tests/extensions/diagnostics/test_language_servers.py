@@ -266,6 +266,7 @@ async def test_the_real_pyright_finds_a_type_that_an_edit_broke(tmp_path: Path) 
         (b"Content-Length: 2\r\n\r\n[]", "a message is not an object"),
         (b"Content-Length: 2\r\n\r\n{,", "a message is not JSON"),
         (b"Content-Length: 2\r\n" * 60, "has more than 1024 bytes"),
+        (b"Content-Length: 2\r\n" * 60 + b"\r\n{}", "has more than 1024 bytes"),
     ],
 )
 def test_what_is_no_message_is_refused_as_soon_as_it_can_be_seen(data: bytes, why: str) -> None:
