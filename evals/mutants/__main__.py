@@ -15,10 +15,10 @@ A survivor is put to the other tests that execute its line, the most specific fi
 `--search` seconds. A breakage they notice is covered, but by the proofs of another promise or by a
 test that proves none, and is listed so.
 
-What tests execute is recorded by running each test file once (`executed`): those of the sample
-first, all others once something has survived. That takes longer than the tests themselves, is kept
-in `build/mutants`, and is done again for test files that have changed. With `--promise`, survivors
-are put to what was recorded already.
+What tests execute is recorded by running each test file once (`executed`). That takes longer than
+the tests themselves, is kept in `build/mutants`, and is done again for test files that have
+changed. With `--promise`, only the files that prove it are recorded, and survivors are put to what
+was recorded already.
 
 `equivalent.yaml` names changes that change no behaviour, each with its reason. `--again` goes on
 with the sample of the last run.
@@ -138,8 +138,6 @@ class Campaign:
         self._executed = Executed.read(ROOT / PACKAGE, options.lines)
         self._measuring = Measuring(self._workers, self._executed)
         self._saving = threading.Lock()
-        self._asked: dict[Trial, set[str]] = {}
-        """By trial, the tests of others that it was put to."""
         self._equivalent = read_equivalent()
         self._done = read_results(options.out) if options.again else {}
         if not options.again:
@@ -148,20 +146,19 @@ class Campaign:
     def run(self) -> int:
         """Print the figures. Return 0 if enough breakages were noticed."""
         try:
+            self._measuring.run(self._find_test_files())
+            self._proofs = self._executed.by_promise()
             trials = self._find_drawn() if self._done else self._draw()
             results = list(self._workers.map(self._try, trials))
-            if not self._options.promise and any(
-                result["outcome"] == "survived" for result in results
-            ):
-                self._measuring.run(
-                    path.relative_to(ROOT).as_posix()
-                    for path in (ROOT / "tests").rglob("test_*.py")
-                )
-                again = zip(trials, results, strict=True)
-                results = list(self._workers.map(self._search, again))
         finally:
             self._workers.close()
         return self._report(results)
+
+    def _find_test_files(self) -> set[str]:
+        if self._options.promise:
+            return {file for name in self._options.promise for file in self._files.get(name, ())}
+        found = (ROOT / "tests").rglob("test_*.py")
+        return {path.relative_to(ROOT).as_posix() for path in found}
 
     def _order(self) -> list[str]:
         if self._options.promise:
@@ -188,34 +185,26 @@ class Campaign:
     def _count_seconds(self, proofs: Iterable[Test]) -> float:
         return sum(proof.seconds for proof in proofs)
 
-    def _measure(self) -> None:
-        """Measure promises in the order of the seed, until there are enough to draw from."""
+    def _draw(self) -> list[Trial]:
+        """Draw from the first promises in the order of the seed, as many as are needed."""
         wanted = -(-self._options.count // self._options.per_promise)
         # A few more than wanted: some will have no line of their own.
         wanted += wanted // 20
-        order = self._order()
         lines: dict[str, dict[str, list[int]]] = {}
-        while order and len(lines) < wanted:
-            batch = order[: wanted - len(lines)]
-            order = order[len(batch) :]
-            self._measuring.run({file for name in batch for file in self._files.get(name, ())})
-            self._proofs = self._executed.by_promise()
-            for name in batch:
-                fault = self._find_fault(name)
-                if fault:
-                    click.echo(f"passed over: {name}: {fault}")
-                else:
-                    lines[name] = self._executed.find_lines(self._proofs[name])
+        for name in self._order():
+            if len(lines) == wanted:
+                break
+            fault = self._find_fault(name)
+            if fault:
+                click.echo(f"passed over: {name}: {fault}")
+            else:
+                lines[name] = self._executed.find_lines(self._proofs[name])
         self._sample = Sample(ROOT / PACKAGE, lines, self._options.seed)
-        self._drawn_from = list(lines)
-
-    def _draw(self) -> list[Trial]:
-        self._measure()
         per_promise = self._options.per_promise
         if self._options.promise:
             per_promise = self._options.count
         trials: list[Trial] = []
-        for name in self._drawn_from:
+        for name in lines:
             drawn = self._sample.draw(name, per_promise)
             if not drawn:
                 click.echo(f"passed over: {name}: executes no lines of its own")
@@ -227,8 +216,6 @@ class Campaign:
 
     def _find_drawn(self) -> list[Trial]:
         """Return the sample of the last run, as far as its code is still there."""
-        self._measuring.run({file for name, _ in self._done for file in self._files.get(name, ())})
-        self._proofs = self._executed.by_promise()
         self._sample = Sample(ROOT / PACKAGE, {}, self._options.seed)
         trials: list[Trial] = []
         for promise, place in self._done:
@@ -251,35 +238,24 @@ class Campaign:
             return named | result
         seconds = self._count_seconds(self._proofs[trial.promise])
         answer = self._put(worker, trial, seconds, promise=trial.promise)
-        result = {"outcome": "survived"}
         if answer["outcome"] == "failed":
             result = {"outcome": "killed", "by": (answer["failed"] or [""])[0]}
         elif answer["outcome"] == "timeout":
             whole = self._put(worker, None, seconds, promise=trial.promise)
             result = {"outcome": "timeout" if whole["outcome"] == "passed" else "untried"}
+        else:
+            result = self._search(worker, trial)
         self._keep(trial, result)
-        click.echo(f"{result['outcome']}: {trial.promise}: {trial.shown}")
-        return self._search(worker, (trial, named | result))
+        by = f" ({result['by']})" if "by" in result else ""
+        click.echo(f"{result['outcome']}: {trial.promise}: {trial.shown}{by}")
+        return named | result
 
-    def _search(self, worker: Worker, tried: tuple[Trial, dict[str, Any]]) -> dict[str, Any]:
-        """Put a survivor to other tests, each once. Return what came of it."""
-        trial, result = tried
-        if result["outcome"] != "survived":
-            return result
-        others = self._find_others(trial)
-        noticed = self._ask_others(worker, trial, others)
+    def _search(self, worker: Worker, trial: Trial) -> dict[str, Any]:
+        """Put a survivor to other tests. Return what came of it."""
+        noticed = self._ask_others(worker, trial, self._find_others(trial))
         if noticed is None:
-            asked = self._asked.setdefault(trial, set())
-            asked.update(test.name for test in others)
-            click.echo(f"survived {len(asked)} more tests: {trial.promise}: {trial.shown}")
-            return result
-        found = {
-            "outcome": "another" if noticed.promises else "unmarked",
-            "by": noticed.name,
-        }
-        self._keep(trial, found)
-        click.echo(f"{found['outcome']}: {trial.promise}: {trial.shown} ({noticed.name})")
-        return result | found
+            return {"outcome": "survived"}
+        return {"outcome": "another" if noticed.promises else "unmarked", "by": noticed.name}
 
     def _keep(self, trial: Trial, result: dict[str, Any]) -> None:
         entry = {"promise": trial.promise, "place": asdict(trial.place), **result}
@@ -311,13 +287,12 @@ class Campaign:
     def _find_others(self, trial: Trial) -> list[Test]:
         """Return other tests that execute the line, as many as there is time for."""
         found: list[Test] = []
-        asked = self._asked.get(trial, set())
         left = self._options.search
         for test in self._executed.find_tests(trial.place.module, self._sample.find_lines(trial)):
             if trial.promise not in test.promises and test.seconds <= left:
                 left -= test.seconds
                 found.append(test)
-        return [test for test in found if test.name not in asked]
+        return found
 
     def _put(
         self,
