@@ -26,7 +26,7 @@ from pathlib import Path
 from ferrule import Agent, Permissions
 from ferrule.engine.session import Session
 from ferrule.toolkits.files.browse import file_tree, list_files
-from ferrule.toolkits.git.command import git_command
+from ferrule.toolkits.git.git_command import git_command
 
 PAIRS = 5
 FOLDERS = 1_000

@@ -139,7 +139,7 @@ def own() -> tuple[list[Tool], list[Request]]:
     from ferrule.toolkits import clock, commands, tasks
     from ferrule.toolkits.files import browse
     from ferrule.toolkits.files import tools as files
-    from ferrule.toolkits.git import command
+    from ferrule.toolkits.git import git_command
     from ferrule.toolkits.git.tools import git_tools
     from ferrule.toolkits.packs import agent_command_tools, agent_edit_tools, agent_read_tools
     from ferrule.toolkits.search import search_files
@@ -152,7 +152,9 @@ def own() -> tuple[list[Tool], list[Request]]:
         git_tools(),
         stdlib_tools(),
     )
-    plain = [one.TOOLS for one in (browse, clock, commands, files, command, search_files, tasks)]
+    plain = [
+        one.TOOLS for one in (browse, clock, commands, files, git_command, search_files, tasks)
+    ]
     tools = {one.full_name: one for made in (*packs, *plain) for one in made}
     rows = yaml.safe_load(TASKS_FILE.read_text(encoding="utf-8"))
     asked = [

@@ -21,7 +21,7 @@ TOOLKITS = (
     "files.browse",
     "search.search_files",
     "commands",
-    "git.command",
+    "git.git_command",
     "tasks",
     "clock",
 )

@@ -69,7 +69,7 @@ def _measure_profile(folder: Path, profile: str, model: str) -> str:
     }
     assembly = assemble(given, notice=lambda _: None)
     session = assembly.open_session(None)
-    specs = assembly.agent.offered_tools.specs()
+    specs = assembly.agent.visible_tools.specs()
     size = sum(
         len(json.dumps([spec.name, spec.description]).encode()) + len(spec.schema.encode())
         for spec in specs

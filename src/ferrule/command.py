@@ -21,11 +21,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ferrule.toolkits.commands import json_output, steps
+from ferrule.toolkits.commands import json_output, script_steps
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.retries import Retry
-from ferrule.toolkits.commands.scripts import CommandRunner, Record, Runner
-from ferrule.toolkits.commands.steps import (
+from ferrule.toolkits.commands.script_steps import (
     Spec,
     append_step,
     command_fail,
@@ -36,6 +35,7 @@ from ferrule.toolkits.commands.steps import (
     step_reference,
     unrecovered_failures,
 )
+from ferrule.toolkits.commands.scripts import CommandRunner, Record, Runner
 
 __all__ = [
     "CommandFailed",
@@ -91,10 +91,10 @@ async def command_step(
 ) -> Record:
     """Run a named step.
 
-    See `toolkits.commands.steps.command_step` for `retry`, `classify`, `recovery_hint`,
+    See `toolkits.commands.script_steps.command_step` for `retry`, `classify`, `recovery_hint`,
     `tail_bytes` and the record.
     """
-    return await steps.command_step(name, spec, options, runner=runner or _here(), **more)
+    return await script_steps.command_step(name, spec, options, runner=runner or _here(), **more)
 
 
 async def command_try(
@@ -103,8 +103,8 @@ async def command_try(
     runner: Runner | None = None,
     **common: Any,
 ) -> Record:
-    """Run commands until one succeeds; see `toolkits.commands.steps.command_try`."""
-    return await steps.command_try(alternatives, runner=runner or _here(), **common)
+    """Run commands until one succeeds; see `toolkits.commands.script_steps.command_try`."""
+    return await script_steps.command_try(alternatives, runner=runner or _here(), **common)
 
 
 async def command_json(

@@ -305,7 +305,7 @@ async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_els
     ran = await agent.run("go")
     assert [result.error_type for result in ran.results] == [ErrorType.VALIDATION_FAILED] * 2
     schema = json.loads(
-        next(spec.schema for spec in agent.offered_tools.specs() if spec.name == "tool_search")
+        next(spec.schema for spec in agent.visible_tools.specs() if spec.name == "tool_search")
     )
     assert schema["required"] == ["query"]
     assert set(schema["properties"]) == {"query", "tags", "limit"}

@@ -124,7 +124,7 @@ async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None
         load_tools(files).make_tools(ScriptEnvironment()),
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
-    assert "ship" in [one.name for one in agent.offered_tools.specs()]
+    assert "ship" in [one.name for one in agent.visible_tools.specs()]
 
 
 @pytest.mark.proves("bundle.when")

@@ -72,7 +72,7 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
     taken: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     agent = agent_with(taken, tmp_path, allow=["run_command", "Bash(echo:*)"])
-    shown = [spec.name for spec in agent.offered_tools.specs()]
+    shown = [spec.name for spec in agent.visible_tools.specs()]
     assert shown.count("run_command") == 1
     assert not [name for name in shown if "::" in name or name in ("read_text", "stat_path")]
     session = agent.session()

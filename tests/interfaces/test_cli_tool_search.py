@@ -30,7 +30,7 @@ def settings(own_folders: Path) -> Callable[[str], Path]:
 
 
 def option_of(assembly: TerminalAssembly) -> Any:
-    return assembly.agent.offered_tools.search
+    return assembly.agent.visible_tools.search
 
 
 @pytest.mark.proves("settings.tool-loading")
@@ -77,14 +77,14 @@ def test_the_settings_refine_the_search(folder: Path, settings: Any) -> None:
     assembly = assemble_at_terminal({"workspace": str(folder)})
     option = option_of(assembly)
     assert (option.variant, option.mode, option.budget_tokens) == ("hybrid", "client", 900)
-    sent = [spec.name for spec in assembly.agent.offered_tools.specs()]
+    sent = [spec.name for spec in assembly.agent.visible_tools.specs()]
     assert "write_file" in sent and "read_file" not in sent
     settings(f"tools:\n{entries}  tool_search: off\n")
     assert option_of(assemble_at_terminal({"workspace": str(folder)})) is None
     settings(f"tools:\n{entries}  denied: [tool_search]\n")
     denied = assemble_at_terminal({"workspace": str(folder)})
     assert option_of(denied) is None
-    assert "read_file" in [spec.name for spec in denied.agent.offered_tools.specs()]
+    assert "read_file" in [spec.name for spec in denied.agent.visible_tools.specs()]
 
 
 @pytest.mark.proves("settings.tool-loading")

@@ -15,13 +15,13 @@ from ferrule.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, requ
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
 from ferrule.toolkits.files import browse, tools
-from ferrule.toolkits.git import command
+from ferrule.toolkits.git import git_command
 from ferrule.toolkits.search import search_files
 
 EVALS = Path(__file__).parents[2] / "evals"
 TOOLS = {
     t.name: t
-    for kit in (browse, clock, tools, command, search_files, commands, tasks)
+    for kit in (browse, clock, tools, git_command, search_files, commands, tasks)
     for t in kit.TOOLS
 }
 

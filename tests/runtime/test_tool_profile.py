@@ -249,7 +249,7 @@ def test_the_default_profile_is_described_in_at_most_3000_tokens(
     agents = tmp_path / "config/agents"
     agents.mkdir(parents=True)
     (agents / "helper.md").write_text(AGENT.replace("move_path", "read_file"))
-    specs = assembled(model=model).agent.offered_tools.specs()
+    specs = assembled(model=model).agent.visible_tools.specs()
     assert {*DELEGATION, "artifact_read"} <= {spec.name for spec in specs}
     size = sum(
         len(json.dumps([spec.name, spec.description]).encode()) + len(spec.schema.encode())

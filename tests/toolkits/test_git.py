@@ -18,7 +18,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.toolkits.git.command import git_command
+from ferrule.toolkits.git.git_command import git_command
 from ferrule.toolkits.git.withheld_files import drop_sections, make_exclusions
 from ferrule.tools.context import Context
 

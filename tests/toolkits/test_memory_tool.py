@@ -175,7 +175,7 @@ async def test_the_first_use_is_a_question(folder: Path) -> None:
 
 @pytest.mark.proves("shapes.anthropic-types")
 def test_the_api_gets_its_own_type(folder: Path) -> None:
-    specs = make_agent(folder).offered_tools.specs()
+    specs = make_agent(folder).visible_tools.specs()
     prefix = _EncodedPrefix("", specs, ModelOptions(), "", typed=True)
     sent = json.loads(f"{{{prefix.tools.decode()[1:]}}}")["tools"]
     assert sent == [{"type": "memory_20250818", "name": "memory"}]

@@ -127,7 +127,7 @@ async def test_a_family_reads_edits_fails_and_mends_with_its_own_tools(
 ) -> None:
     model, steps = FAMILIES[family]
     agent = make_agent(tmp_path, model, [*(calls(step) for step in steps), says("Done.")])
-    offered = {spec.name for spec in agent.offered_tools.specs()}
+    offered = {spec.name for spec in agent.visible_tools.specs()}
     assert {name for name, _ in steps} <= offered
     run = await agent.run("Mend the addition.")
     read, edited, failed, mended, passed = run.results

@@ -102,7 +102,7 @@ async def test_the_gate_judges_what_is_done_and_not_the_shape(tmp_path: Path) ->
 def test_the_api_gets_the_types_that_it_describes_itself(
     agent: Agent[Any, Any], official: bool
 ) -> None:
-    specs = [spec for spec in agent.offered_tools.specs() if spec.name in ("bash", EDITOR)]
+    specs = [spec for spec in agent.visible_tools.specs() if spec.name in ("bash", EDITOR)]
     prefix = _EncodedPrefix("", specs, ModelOptions(), "5m", typed=official)
     sent = json.loads(f"{{{prefix.tools.decode()[1:]}}}")["tools"]
     if not official:

@@ -6,7 +6,7 @@ Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hoo
 Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
                                         what the model is told first
-    offered_tools, model_connection     an agent's tools as a model sees them, and its model
+    visible_tools, model_connection     an agent's tools as a model sees them, and its model
     model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made
     agent_reload                        lets a session go on with another agent
@@ -22,7 +22,7 @@ Modules:
     session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled
     message_history, run_inputs         earlier messages; dependencies, and what functions say
     live_events                         what observers see
-    available_tools                     which tools a run may use
+    usable_tools                     which tools a run may use
     type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time

@@ -56,7 +56,6 @@ from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
-from .offered_tools import OfferedTools
 from .run_inputs import (
     UNSET,
     Instructions,
@@ -76,6 +75,7 @@ from .session import (
 )
 from .session_builder import build_session
 from .type_variables import DepsT, OutputT
+from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
 T = TypeVar("T")
@@ -225,7 +225,7 @@ class Agent(Generic[DepsT, OutputT]):
         if workspace is not None and not isinstance(workspace, Workspace):
             workspace = Workspace(workspace)
         gate = permissions.gate or build_gate(permissions, catalog, workspace)
-        self.offered_tools = OfferedTools(
+        self.visible_tools = VisibleTools(
             catalog, gate, frozenset(permissions.scopes), tool_calling.search
         )
         self.approver: Approver = permissions.approver or DenyingApprover()
@@ -284,16 +284,16 @@ class Agent(Generic[DepsT, OutputT]):
     @property
     def catalog(self) -> Catalog:
         """The tools that sessions begin with."""
-        return self.offered_tools.catalog
+        return self.visible_tools.catalog
 
     @catalog.setter
     def catalog(self, catalog: Catalog) -> None:
-        self.offered_tools = self.offered_tools.copy(catalog=catalog)
+        self.visible_tools = self.visible_tools.copy(catalog=catalog)
 
     @property
     def gate(self) -> PermissionGate:
         """The gate that decides about calls. Each session has a copy, with its own grants."""
-        return self.offered_tools.gate
+        return self.visible_tools.gate
 
     @property
     def model(self) -> str:
@@ -365,11 +365,11 @@ class Agent(Generic[DepsT, OutputT]):
         if self._override_deps is not UNSET:
             deps = self._override_deps
         system = build_system_text(self.instructions, tools=len(self.catalog) > 0)
-        search = self.offered_tools.search
+        search = self.visible_tools.search
         if search is not None and search.include_stub_listing:
-            from .tool_search.tools import list_deferred_tools
+            from .tool_search.search_tools import list_deferred_tools
 
-            listed = list_deferred_tools(self.catalog, search, self.offered_tools.is_usable)
+            listed = list_deferred_tools(self.catalog, search, self.visible_tools.is_usable)
             system = "\n\n".join(part for part in (system, listed) if part)
         session = self._build_session(id or token_hex(16), system)
         if self.bus is not None:
@@ -467,7 +467,7 @@ class Agent(Generic[DepsT, OutputT]):
         """
         assert self.sub_agents is not None
         child = copy(self)
-        child.offered_tools = self.offered_tools.copy(
+        child.visible_tools = self.visible_tools.copy(
             catalog=Catalog(part.tools), gate=part.gate, searched=False
         )
         child.limits = part.limits
@@ -564,7 +564,7 @@ class Agent(Generic[DepsT, OutputT]):
             yield
         finally:
             self.connection = before.connection
-            self.offered_tools = before.offered_tools
+            self.visible_tools = before.visible_tools
             self.instructions = before.instructions
             self.run_defaults = before.run_defaults
             self._override_deps = before._override_deps
@@ -601,7 +601,7 @@ class Agent(Generic[DepsT, OutputT]):
             copied.hooks = (answers,)
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
-            copied.offered_tools = self.offered_tools.copy(gate=gate)
+            copied.visible_tools = self.visible_tools.copy(gate=gate)
             copied.run_defaults = replace(copied.run_defaults, deps_type=Any)
         session = copied._build_session(token_hex(16), system)
         session.set_deps(deps)

@@ -49,7 +49,6 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
 from .approval_requests import CurrentApprover, request_approval
-from .available_tools import AvailableTools
 from .budgets import Budgets
 from .cleanup import Cleanup
 from .context.options import ContextOptions, WindowSurroundings
@@ -60,6 +59,7 @@ from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
 from .session_log import SessionLog
+from .usable_tools import UsableTools
 
 if TYPE_CHECKING:
     from ferrule.core.output import OutputRequest
@@ -285,7 +285,7 @@ class Driver:
         self._resources: dict[type, object] = {
             **host.resources,
             Approver: CurrentApprover(self),
-            AvailableTools: AvailableTools(self),
+            UsableTools: UsableTools(self),
         }
         for extension in self.extensions:
             extension.attach(self)

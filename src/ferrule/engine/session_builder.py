@@ -32,9 +32,9 @@ from .dispatcher import Dispatcher, ModelCalls
 from .driver import Driver, DriverExtension, SessionHost
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
-from .offered_tools import OfferedTools
 from .session import RunDefaults, Session
 from .session_log import SessionLog
+from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class SessionSource(Protocol):
     """What sessions are made of: an agent (`engine.agent.Agent`, which says what each is)."""
 
-    offered_tools: OfferedTools
+    visible_tools: VisibleTools
     connection: ModelConnection
     fallback: bool
     parallel: bool
@@ -97,7 +97,7 @@ def build_session(
         machine: Its state, if it has one already.
     """
     machine = machine or Machine()
-    search = agent.offered_tools.search
+    search = agent.visible_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
     discovery = None
@@ -113,7 +113,7 @@ def build_session(
         catalog,
         agent.gate.for_session(),
         hooks=call_hooks,
-        scopes=agent.offered_tools.scopes,
+        scopes=agent.visible_tools.scopes,
         cap=agent.limits.max_output_bytes,
         clock=agent.clock,
         artifact_intake=_artifact_intake(agent),
@@ -169,7 +169,7 @@ class _AgentModel:
         """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
         return await measure_window(
-            model.client, model.options, self.system_text, self.agent.offered_tools.specs()
+            model.client, model.options, self.system_text, self.agent.visible_tools.specs()
         )
 
     async def open(self, driver: Driver) -> Exchange:
@@ -215,12 +215,12 @@ class _AgentModel:
         options = model.options
         discovery = driver.dispatcher.tool_discovery
         if discovery is None:
-            specs = agent.offered_tools.specs()
+            specs = agent.visible_tools.specs()
             if added:
                 specs = (*specs, *added)
         else:
             mode = await discovery.choose_mode(model.client, tool_mode)
-            specs, options = discovery.offer(agent.offered_tools.specs(mode), added, options)
+            specs, options = discovery.offer(agent.visible_tools.specs(mode), added, options)
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
         if agent.output is None:

@@ -19,7 +19,7 @@ from ferrule.storage import paths
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
-from ferrule.toolkits.git import command
+from ferrule.toolkits.git import git_command
 from ferrule.toolkits.search import search_files
 from ferrule.tools.definition import Loading, SideEffect, Tool
 
@@ -70,7 +70,7 @@ def load_shipped_tools(packs: Sequence[str] = (), *, ocr: bool = False) -> tuple
 
 
 def _load_always() -> tuple[Tool, ...]:
-    toolkits = (files, browse, search_files, commands, command, tasks, clock)
+    toolkits = (files, browse, search_files, commands, git_command, tasks, clock)
     return tuple(chain.from_iterable(toolkit.TOOLS for toolkit in toolkits))
 
 

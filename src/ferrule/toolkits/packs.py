@@ -27,7 +27,7 @@ from .commands import CommandOptions, command_tools
 from .commands.policy import Behavior
 from .files.browse import file_outline, list_files
 from .files.tools import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
-from .git.command import git_command
+from .git.git_command import git_command
 from .search.pack import make_search_tool
 from .subfolder import FolderPath, limit_tools, move_tools
 

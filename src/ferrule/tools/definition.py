@@ -43,7 +43,7 @@ BUILTIN_NAMESPACE = "ferrule"
 """The namespace of a built-in tool whose name is taken by a tool of a file."""
 
 SEARCH_TOOLS_SOURCE = "ferrule tool search"
-"""The source of the tools that find others (`engine.tool_search.tools`).
+"""The source of the tools that find others (`engine.tool_search.search_tools`).
 
 A run without a tool search is not shown them.
 """

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands.output_folder import OutputFolder, remove_dead_folders
@@ -155,7 +155,7 @@ async def test_what_a_filter_hides_is_kept_and_read_like_any_output(world: World
 async def test_a_copy_is_named_only_where_a_tool_can_read_it(world: World, reader: bool) -> None:
     tools = [tool for tool in world.tools.values() if reader or tool.name != "read_command_output"]
     dispatcher = Dispatcher(Catalog(tools), PermissionGate(mode="bypassPermissions"))
-    world.resources[AvailableTools] = AvailableTools(SimpleNamespace(dispatcher=dispatcher))
+    world.resources[UsableTools] = UsableTools(SimpleNamespace(dispatcher=dispatcher))
     record = await world.run("seq 100 | tail -3")
     assert record["stdout"] == "98\n99\n100\n"
     assert ("output_capture" in record) is reader

@@ -21,7 +21,7 @@ from ferrule.sandbox.inside.kernel import landlock
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.git import readable_repository, writable_repository
-from ferrule.toolkits.git.command import TOOLS as GIT_COMMAND
+from ferrule.toolkits.git.git_command import TOOLS as GIT_COMMAND
 from ferrule.toolkits.git.tools import git_tools
 
 _TABLE = runpy.run_path(str(Path(__file__).parent / "linked_repositories.py"))

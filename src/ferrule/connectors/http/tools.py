@@ -26,7 +26,7 @@ from ferrule.connectors.bounded_schemas import find_problem, is_bounded
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.engine.available_tools import AvailableTools
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.sandbox.network.allowed_hosts import canonicalize_host
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
@@ -248,9 +248,9 @@ class _Handler:
 
     def _redirect_rules(self, values: Mapping[str, Any], context: Context | None) -> RefuseRedirect:
         """Return the session's rules for redirects. Without a session there are none."""
-        usable = None if context is None else context.resources.get(AvailableTools)
+        usable = None if context is None else context.resources.get(UsableTools)
         tool = self.gated_tool
-        if not isinstance(usable, AvailableTools) or tool is None:
+        if not isinstance(usable, UsableTools) or tool is None:
             return allow_redirect
 
         def refuse(url: str) -> str:

@@ -2,9 +2,9 @@
 
     native   the provider searches: all tools are sent, deferred ones marked; what it found is read
              from its answer
-    client   Ferrule searches: deferred tools are not sent, two tools find them
-             (`engine.tool_search.tools`), and what was found is sent from the next request on,
-             behind all that was sent before (`engine.registration.session_catalog`)
+    client   Ferrule searches: deferred tools are not sent, two tools find them (`search_tools`),
+             and what was found is sent from the next request on, behind all that was sent before
+             (`engine.registration.session_catalog`)
 
 Rules of this file, each a promise with a test:
 

@@ -28,13 +28,13 @@ from typing import Any, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.invisible_characters import escape_for_approval
-from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.registration.registration import (
     REGISTER_AGENT,
     REGISTER_HOOK,
     REGISTER_TOOL,
     Registration,
 )
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.extensions.agents import agent_file as agent_files
 from ferrule.extensions.builtins.scope import Scope, result_data, running_scripts, usage_error
 from ferrule.extensions.checks.hooks import check_hook
@@ -126,7 +126,7 @@ async def handle_meta_call(context: Context, action: str, given: Mapping[str, An
 def _list_tools(context: Context, pattern: Any) -> list[str]:
     if not isinstance(pattern, str):
         raise usage_error("`meta.list_tools`: the pattern must be text, such as `git_*`")
-    return [name for name in context.resource(AvailableTools).names() if fnmatchcase(name, pattern)]
+    return [name for name in context.resource(UsableTools).names() if fnmatchcase(name, pattern)]
 
 
 def make_registration_tools(pool: WorkerPool | None = None) -> tuple[Tool, ...]:

@@ -410,22 +410,22 @@ class FallbackExchange:
     async def _try_again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
     ) -> ModelAnswered:
-        """Return the answer, after a second question where it needs one (`second_try`)."""
-        from . import second_try
+        """Return the answer, after a second question where it needs one (`reprompting`)."""
+        from . import reprompting
 
-        tool = second_try.find_call_in_text(answer, self._names) if answer.text else ""
+        tool = reprompting.find_call_in_text(answer, self._names) if answer.text else ""
         if tool:
-            topic, notice = "native_tool_fallback", second_try.describe_unrun_call(tool)
+            topic, notice = "native_tool_fallback", reprompting.describe_unrun_call(tool)
         elif answer.text:
             return answer
         else:
-            topic, notice = "retry", second_try.EMPTY_ANSWER
+            topic, notice = "retry", reprompting.EMPTY_ANSWER
         self._notify(sink, topic, notice)
         try:
             if tool:
-                question = second_try.build_second_question(history, answer, tool)
+                question = reprompting.build_second_question(history, answer, tool)
                 second = await self._ask_aside(question, sink)
-                return second_try.join_answers(answer, second)
+                return reprompting.join_answers(answer, second)
             again = await self._exchange.ask(history)
         except ProviderError as error:
             self._notify(sink, topic, f"that failed, so the answer stands: {error.detail}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.available_tools import AvailableTools
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
@@ -153,8 +153,8 @@ def _drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_readable(context: Context, options: CommandOptions) -> bool:
     """Return whether a tool of the session, or the calling script, can read a copy."""
-    usable = context.resources.get(AvailableTools)
-    if not isinstance(usable, AvailableTools):
+    usable = context.resources.get(UsableTools)
+    if not isinstance(usable, UsableTools):
         return True
     return usable.has(options.catalog_name("read_command_output"))
 

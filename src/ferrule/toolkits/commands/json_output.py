@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from ferrule.core.errors import FerruleError
 
+from .script_steps import Spec, command_step
 from .scripts import Record, Runner
-from .steps import Spec, command_step
 
 _INLINE_BYTES = 16 * 1024 * 1024
 _SHOWN_CHARACTERS = 400

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, RetryCall, ToolFailed
-from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.threads import run_blocking
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.permissions.command_variables import is_harmless
 from ferrule.storage.artifacts.store import Artifact, RunArtifacts, Scope
 from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
@@ -70,8 +70,8 @@ def _find_shell(values: Mapping[str, Any], context: Context) -> ShellState:
 
 def _follow_folder(context: Context) -> None:
     """Have the gate judge the next command from the folder where it will start."""
-    usable = context.resources.get(AvailableTools)
-    if isinstance(usable, AvailableTools):
+    usable = context.resources.get(UsableTools)
+    if isinstance(usable, UsableTools):
         found = SessionCommands.from_context(context).shell.folder
         folder = "" if found == "." else found
         usable.start_in(run_command, folder, ("cwd", "restart"))
@@ -102,13 +102,13 @@ async def _settle_variables(
     them in its preview.
     """
     commands = SessionCommands.from_context(context)
-    usable = context.resources.get(AvailableTools)
+    usable = context.resources.get(UsableTools)
     new = {
         name: value
         for name, value in request.env.items()
         if not is_harmless(name) and commands.agreed_variables.get(name) != value
     }
-    if not new or not isinstance(usable, AvailableTools):
+    if not new or not isinstance(usable, UsableTools):
         return request, ""
     if usable.decide(run_command, values).verdict != "allow":
         return request, ""

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.engine.available_tools import AvailableTools
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
@@ -172,7 +172,7 @@ def _allow(name: str, arguments: dict[str, Any], context: Context) -> tuple[Step
     Raises:
         ToolFailed: Rules deny it.
     """
-    decision = context.resource(AvailableTools).decide(STEP_TOOLS[name], _complete(arguments))
+    decision = context.resource(UsableTools).decide(STEP_TOOLS[name], _complete(arguments))
     if decision.verdict == "deny":
         path = arguments.get("path") or arguments.get("source")
         raise ToolFailed(

@@ -2,7 +2,7 @@
 
 Modules:
     tools                tools for agents: `git_tools`, `git_toolbox_tools`
-    command, options     `git_command`, and the options it passes on
+    git_command, options `git_command`, and the options it passes on
     catalog, finder      the operations, and finding the one that is meant
     read_operations, staging, branch_operations        the operations
     affected_files, withheld_files, file_access        what may be written, read, and used

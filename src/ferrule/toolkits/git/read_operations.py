@@ -21,8 +21,8 @@ from ferrule.tools.definition import READS, Tool
 from ferrule.tools.number_ranges import require_ranges
 
 from .attempt import Attempt
-from .command import git_command
 from .file_access import make_wall
+from .git_command import git_command
 from .readable_repository import open_repository, open_shadow, read_small_file
 from .receipt import Outcome, cut_inline, make_result
 from .refs import check_range, check_revision

@@ -15,7 +15,7 @@ from ferrule.tools.definition import PROVIDER_TYPE, SEARCH_TOOLS_SOURCE, Loading
 _LOADING = attrgetter("loading")
 
 
-class OfferedTools:
+class VisibleTools:
     """A catalog as a gate and scopes let a model see it.
 
     Args:
@@ -47,13 +47,13 @@ class OfferedTools:
         catalog: Catalog | None = None,
         gate: PermissionGate | None = None,
         searched: bool = True,
-    ) -> OfferedTools:
+    ) -> VisibleTools:
         """Return a copy with another catalog or gate.
 
         With `searched=False` a search is offered only if there are deferred tools.
         """
         # An empty catalog is one, too.
-        made = OfferedTools(
+        made = VisibleTools(
             self.catalog if catalog is None else catalog,
             self.gate if gate is None else gate,
             self.scopes,
@@ -124,7 +124,7 @@ class OfferedTools:
             return None
         if not self._always_searched and Loading.DEFERRED not in map(_LOADING, self.catalog):
             return None
-        from .tool_search.tools import prepare_search
+        from .tool_search.search_tools import prepare_search
 
         return prepare_search(
             self._search_option, self.catalog, self.is_usable, always=self._always_searched

@@ -20,10 +20,10 @@ class DispatchingSession(Protocol):
 
 
 @frozen
-class AvailableTools:
+class UsableTools:
     """The tools of one session, with its current rights.
 
-    `context.resource(AvailableTools)` finds it.
+    `context.resource(UsableTools)` finds it.
     """
 
     session: DispatchingSession
