@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from ferrule.cli.root import run
+from ferrule.cli.exit_codes import run
 from ferrule.storage.trust import TrustStore
 
 from .hooks import new_person

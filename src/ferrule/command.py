@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ferrule.toolkits.commands import json_output, script_steps
 from ferrule.toolkits.commands.json_output import CommandFailed
-from ferrule.toolkits.commands.retries import Retry
+from ferrule.toolkits.commands.retry_option import Retry
 from ferrule.toolkits.commands.script_steps import (
     Spec,
     append_step,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hostile_calls import TOOLS
 
-from ferrule.cli.root import run
+from ferrule.cli.exit_codes import run
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.messages import ToolMessage

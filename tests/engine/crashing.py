@@ -67,7 +67,7 @@ class Dispatcher(driving.Dispatcher):
 
 
 def main() -> int:
-    from ferrule.cli.root import run
+    from ferrule.cli.exit_codes import run
     from ferrule.engine import session_builder
 
     SqliteJournal.append = append  # type: ignore[method-assign]

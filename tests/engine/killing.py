@@ -30,7 +30,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.events import CallStarted, ModelAnswered, RunFinished, ToolAnswered
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, ToolMessage

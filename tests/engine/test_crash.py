@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.events import CallStarted, ModelAnswered, RunFinished, ToolAnswered
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, ToolMessage

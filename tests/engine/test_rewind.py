@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Agent, Permissions, Storage, tool
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import DirectCall, FilesSeen, Noticed, ToolAnswered
 from ferrule.core.identity import Identity

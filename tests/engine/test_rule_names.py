@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from ferrule import WRITES, Agent, ConfigError, Permissions, tool
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.models.scripted import Scripted
 from ferrule.runtime.shipped_tools import PACKS, load_shipped_tools, names_added_by_runs

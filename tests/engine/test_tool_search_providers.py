@@ -25,7 +25,7 @@ from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import calls, says
-from ferrule.models.sealed_json import split_elements, split_members
+from ferrule.models.verbatim_json import split_elements, split_members
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.provider_double import (

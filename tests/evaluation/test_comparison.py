@@ -9,14 +9,14 @@ import pytest
 
 from ferrule.core.errors import ConfigError
 from ferrule.evaluation.comparison import compare_reports
-from ferrule.evaluation.formats import (
+from ferrule.evaluation.report import CaseReport, Report, TargetReport, Trial
+from ferrule.evaluation.report_formats import (
     format_comparison,
     format_comparison_as_markdown,
     format_report,
     format_report_as_junit,
     format_report_as_markdown,
 )
-from ferrule.evaluation.report import CaseReport, Report, TargetReport, Trial
 
 GOOD = Trial(True, output="x", seconds=1.0, cost=0.01)
 BAD = Trial(False, ("calls: expected read_file; made: none",), output="y", seconds=1.0, cost=0.01)

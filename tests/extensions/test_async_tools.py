@@ -31,9 +31,9 @@ from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.loading import load_tools
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.tools.background_launch import Launch
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
-from ferrule.tools.launch import Launch
 from grouped_options import grouped
 
 MAX_RUNNING = 16

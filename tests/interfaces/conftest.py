@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.cli.root import run
+from ferrule.cli.exit_codes import run
 from ferrule.storage import paths
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -73,7 +73,7 @@ HELP = [
 @pytest.mark.proves("cli.help-loads-nothing")
 def test_help_of_every_command_loads_no_engine_and_no_library() -> None:
     program = (
-        "import sys, io, contextlib\nfrom ferrule.cli.root import run\n"
+        "import sys, io, contextlib\nfrom ferrule.cli.exit_codes import run\n"
         f"for words in {HELP!r}:\n"
         "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
         "        assert run([*words, '--help']) == 0, words\n"

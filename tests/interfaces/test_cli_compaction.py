@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.cli.chat.slash_commands import COMMANDS, Chat, describe_context
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Noticed

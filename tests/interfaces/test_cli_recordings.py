@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.runtime.assemble import open_journal
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore

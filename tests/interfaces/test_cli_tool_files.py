@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from ferrule.cli.problem_report import SCHEMA
 from ferrule.cli.tools.command_to_tool import (
     ParameterWord,
     RecordedCommand,
@@ -20,6 +19,7 @@ from ferrule.cli.tools.command_to_tool import (
     render_tool_file,
     suggest_name,
 )
+from ferrule.cli.validation_report import SCHEMA
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.storage.trust import TrustStore

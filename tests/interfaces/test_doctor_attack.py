@@ -16,7 +16,7 @@ from ferrule.cli import entry
 from ferrule.cli.doctor import attack
 from ferrule.cli.doctor.command import doctor
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.sandbox_claims import apply_attack_results
+from ferrule.runtime.attack_results import apply_attack_results
 from ferrule.sandbox.backends.probes import AttackResult, Probes, probe, use_attack_results
 from ferrule.sandbox.backends.selection import (
     MissingProtections,

@@ -18,7 +18,7 @@ from cluster import Cluster
 
 pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
-from ferrule.cli.root import run as ferrule
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import (
     CallProbed,

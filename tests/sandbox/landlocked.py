@@ -15,11 +15,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "ferrule" / "sandbox"))
 
 from inside.kernel import landlock
-from inside.mediator import file_calls
+from inside.mediator import raw_calls
 
 record = json.loads(sys.argv[1])
 granted = [(path, tuple(words)) for path, words in record.pop("granted")]
-file_calls.keep_capabilities(0)
+raw_calls.keep_capabilities(0)
 try:
     version = landlock.restrict(landlock.Ruleset(granted, **record))
 except landlock.LandlockUnavailable as error:

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "ferrule" /
 
 from inside.kernel import seccomp
 from inside.kernel.libc import call_libc
-from inside.mediator import file_calls, name_rules
 from inside.mediator import mediator as creation
+from inside.mediator import name_rules, raw_calls
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
 MS_REC, MS_PRIVATE, MS_BIND = 16384, 1 << 18, 4096
@@ -57,7 +57,7 @@ def first_process(report: int, record: dict[str, object], words: list[str]) -> N
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
-        file_calls.keep_capabilities(0)
+        raw_calls.keep_capabilities(0)
         listener = seccomp.install_filter(unix_only, mediate, connect=connect)
         if listener is not None:
             socket.send_fds(theirs, [b"l"], [listener])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.sandbox.inside.mediator.callers import CallRefused
+from ferrule.sandbox.inside.mediator.caller_process import CallRefused
 from ferrule.sandbox.inside.mediator.withheld_files import WithheldFiles
 
 PARTS = st.text("abc.", min_size=1, max_size=3).filter(lambda part: part not in (".", ".."))

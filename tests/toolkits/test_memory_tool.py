@@ -17,7 +17,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.models.anthropic.client import _EncodedPrefix
 from ferrule.models.client import ModelOptions
 from ferrule.runtime.shipped_tools import load_memory_tool
-from ferrule.toolkits.shapes.memory import make_memory_tool
+from ferrule.toolkits.model_family_tools.memory import make_memory_tool
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ferrule.permissions.approvals import ApprovalAnswer
 from ferrule.testing import RecordingApprover
 from ferrule.toolkits import BROWSE_TOOLS, COMMAND_TOOLS, FILE_TOOLS
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.shapes.anthropic import SHAPES
+from ferrule.toolkits.model_family_tools.anthropic import SHAPES
 
 EDITOR = "str_replace_based_edit_tool"
 

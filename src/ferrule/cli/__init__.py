@@ -6,6 +6,7 @@ an event loop is imported by the functions that do the work, so that `--help` st
 Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 `tools`.
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `download_progress`, `entry`, `eval`,
-`line_input`, `live_output`, `mcp`, `models`, `new_files`, `permission_prompt`, `policy`,
-`problem_report`, `root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`, `validate`.
+`exit_codes`, `line_input`, `live_output`, `mcp`, `models`, `new_files`, `permission_prompt`,
+`policy`, `root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`, `validate`,
+`validation_report`.
 """

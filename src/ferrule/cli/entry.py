@@ -37,7 +37,7 @@ def main() -> None:
     # Nearly everything that is made while a command starts stays: looking for garbage in it took
     # a twelfth of the time to the first answer.
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
-    from .root import run
+    from .exit_codes import run
 
     try:
         code = run(sys.argv[1:])

@@ -107,7 +107,7 @@ def _format_of(path: Path) -> str:
 def _run(
     file: Path, options: dict[str, Any], formats: list[str], outputs: list[tuple[Path, str]]
 ) -> int:
-    from ferrule.evaluation import formats as drawing
+    from ferrule.evaluation import report_formats as drawing
     from ferrule.evaluation.case_files import load_cases
 
     cases = load_cases(file)
@@ -127,7 +127,7 @@ def _run(
 
 
 def _compare(files: tuple[Path, Path], formats: list[str], outputs: list[tuple[Path, str]]) -> int:
-    from ferrule.evaluation import formats as drawing
+    from ferrule.evaluation import report_formats as drawing
     from ferrule.evaluation.comparison import Comparison, compare_reports
     from ferrule.evaluation.report import load_report
 

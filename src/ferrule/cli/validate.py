@@ -10,8 +10,8 @@ from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import TrustStore
 
-from .problem_report import SCHEMA, print_report
 from .terminal import encode_json as encode_json
+from .validation_report import SCHEMA, print_report
 
 if TYPE_CHECKING:
     from ferrule.extensions.checks.tool_file import Problem

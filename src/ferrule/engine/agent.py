@@ -46,7 +46,7 @@ from .agent_parts import (
     explain_unknown_arguments,
     find_user_name,
 )
-from .artifacts.intake import resolve_artifacts
+from .artifacts.large_results import resolve_artifacts
 from .budgets import count_seconds
 from .cleanup import Cleanup
 from .clock import SystemClock

@@ -28,14 +28,14 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.media import MediaReference, has_media
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
+from ferrule.tools.background_launch import Launch
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
-from ferrule.tools.launch import Launch
 
 from . import timeouts_and_retries, tool_search
-from .artifacts.intake import ArtifactIntake, cut_chunks
+from .artifacts.large_results import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
 from .result_bounds import Bounded, bound_text

@@ -23,7 +23,7 @@ from ferrule.tools.catalog import Catalog
 
 from . import delegation, hooks, registration, tool_search
 from . import output as typed_output
-from .artifacts.intake import ArtifactIntake, guard_exchange
+from .artifacts.large_results import ArtifactIntake, guard_exchange
 from .budgets import is_share_used
 from .cleanup import Cleanup
 from .clock import Clock

@@ -5,11 +5,12 @@
 A case (`cases`) is read from a file (`case_files`) or made from a recorded session
 (`recorded_cases`). A trial (`trials`) works it once through a session of an agent, in a throw-away
 workspace; what happened is read from the session's events (`evidence`) and judged (`judging`,
-`output_checks`, `model_judge`). A report (`report`, `formats`) counts the trials with intervals
-(`statistics`) and can be compared with another one (`comparison`).
+`output_checks`, `model_judge`). A report (`report`, `report_formats`) counts the trials with
+intervals (`statistics`) and can be compared with another one (`comparison`).
 
-Modules: `call_matching`, `case_files`, `cases`, `comparison`, `evaluation`, `evidence`, `formats`,
-`judging`, `model_judge`, `output_checks`, `recorded_cases`, `report`, `statistics`, `trials`.
+Modules: `call_matching`, `case_files`, `cases`, `comparison`, `evaluation`, `evidence`, `judging`,
+`model_judge`, `output_checks`, `recorded_cases`, `report`, `report_formats`, `statistics`,
+`trials`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from .cases import Case
     from .comparison import Comparison, compare_reports
     from .evaluation import EvaluationOptions, evaluate
-    from .formats import format_comparison, format_report
     from .report import Report
+    from .report_formats import format_comparison, format_report
     from .trials import Target, TrialSetup, open_agents
 
 __all__ = [
@@ -50,7 +51,7 @@ __getattr__, __dir__ = lazy_names(
         ".cases": ("Case",),
         ".comparison": ("Comparison", "compare_reports"),
         ".evaluation": ("EvaluationOptions", "evaluate"),
-        ".formats": ("format_comparison", "format_report"),
+        ".report_formats": ("format_comparison", "format_report"),
         ".report": ("Report",),
         ".trials": ("Target", "TrialSetup", "open_agents"),
     },

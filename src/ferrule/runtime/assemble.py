@@ -54,12 +54,12 @@ from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
+from .attack_results import apply_attack_results
 from .configured_sources import has_http_tools, has_mcp_servers, has_peers
 from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instruction_text import collect_instructions
 from .model_clients import check_provider_names, create_client
-from .sandbox_claims import apply_attack_results
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,

@@ -156,7 +156,7 @@ def apply_shapes(tools: Sequence[Tool], shapes: str, model: str = "") -> list[To
         names = family.renamed.get(tool.full_name)
         if names is None:
             return replace(tool, loading=Loading.INTERNAL)
-        from ferrule.toolkits.shapes.renamed_arguments import rename_parameters
+        from ferrule.toolkits.model_family_tools.renamed_arguments import rename_parameters
 
         return rename_parameters(tool, names)
 
@@ -177,15 +177,15 @@ def _load_shapes(shapes: str, model: str) -> _Shapes:
         case "gpt":
             return _load_openai_shapes(model)
         case "claude":
-            from ferrule.toolkits.shapes import anthropic
+            from ferrule.toolkits.model_family_tools import anthropic
 
             return _Shapes(anthropic.SHAPES, anthropic.REPLACED)
         case "gemini":
-            from ferrule.toolkits.shapes import gemini
+            from ferrule.toolkits.model_family_tools import gemini
 
             return _Shapes(gemini.SHAPES, gemini.REPLACED, gemini.RENAMED)
         case "qwen":
-            from ferrule.toolkits.shapes import qwen
+            from ferrule.toolkits.model_family_tools import qwen
 
             return _Shapes(qwen.SHAPES, qwen.REPLACED, qwen.RENAMED)
         case _:
@@ -196,7 +196,7 @@ def _load_openai_shapes(model: str) -> _Shapes:
     from ferrule.toolkits.files.patch_tool import apply_patch
 
     if model.startswith("openai-responses:"):
-        from ferrule.toolkits.shapes import openai
+        from ferrule.toolkits.model_family_tools import openai
 
         typed = openai.choose_shapes(model)
         if typed:
@@ -216,7 +216,7 @@ def load_memory_tool(chosen: str, workspace: Path) -> tuple[Tool, ...]:
     """
     if chosen in ("", "no"):
         return ()
-    from ferrule.toolkits.shapes.memory import make_memory_tool
+    from ferrule.toolkits.model_family_tools.memory import make_memory_tool
 
     if chosen == "state":
         digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]

@@ -1,6 +1,7 @@
 """Tools that ship with Ferrule.
 
-Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `search`, `shapes`, `stdlib`.
+Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `model_family_tools`, `search`,
+`stdlib`.
 Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
 """
 

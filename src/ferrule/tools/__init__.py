@@ -3,11 +3,11 @@
 This package knows nothing about models, files or people.
 
 Packages: `search`.
-Modules: `catalog`, `chunked_output`, `context`, `decorator`, `define`, `definition`,
-`description_names`, `docstring`, `json_conversion`, `launch`, `media_types`, `names`,
-`number_ranges`, `outcome_probe`, `pack_options`, `parameters`, `plain_schemas`,
-`pydantic_schemas`, `reliability`, `result_facts`, `result_formatting`, `safe_patterns`,
-`schema_notation`, `toolset`, `word_stems`.
+Modules: `background_launch`, `catalog`, `chunked_output`, `context`, `decorator`, `define`,
+`definition`, `description_names`, `docstring`, `json_conversion`, `media_types`, `names`,
+`number_ranges`, `outcome_probe`, `pack_options`, `parameters`, `plain_schemas`, `pydantic_schemas`,
+`reliability`, `result_facts`, `result_formatting`, `safe_patterns`, `schema_notation`, `toolset`,
+`word_stems`.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class Context(Generic[DepsT]):
             registered first, all within ten seconds.
         record: Writes at once what an auditor of this call must find (a hook's decision, the
             sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
-        launched: Whether the call was answered and its work goes on as a task (`tools.launch`).
-            Set by the dispatcher.
+        launched: Whether the call was answered and its work goes on as a task
+            (`tools.background_launch`). Set by the dispatcher.
         find_sent_result: Returns the text of an earlier call's result as the model is sent it now.
             Empty if it is not, after compaction for example, or if this call is not the model's
             own.

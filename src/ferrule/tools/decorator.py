@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, overload
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.media import Media
 
+from .background_launch import Launch
 from .chunked_output import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
-from .launch import Launch
 from .names import check_name, check_namespace
 from .parameters import Parameter, read_signature
 from .plain_schemas import NotPlain, PlainArguments, PlainOutput

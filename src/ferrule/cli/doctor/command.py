@@ -21,7 +21,7 @@ from ferrule.permissions.filesystem.open_beneath import (
     open_by_openat2,
     select_open_folder,
 )
-from ferrule.runtime.sandbox_claims import apply_attack_results
+from ferrule.runtime.attack_results import apply_attack_results
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Protection

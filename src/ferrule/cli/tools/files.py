@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.cli.new_files import write_new_files as write_files
-from ferrule.cli.problem_report import format_count, print_report
+from ferrule.cli.validation_report import format_count, print_report
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.names import check_name

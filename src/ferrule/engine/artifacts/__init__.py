@@ -1,4 +1,4 @@
 """Large results: kept as artifacts, with a stub for the model and tools that read their parts.
 
-Modules: `intake` (keeps results), `stubs` (what the model reads instead), `tools` (read parts).
+Modules: `large_results` (keeps them), `stubs` (what the model reads instead), `tools` (read parts).
 """

@@ -17,11 +17,11 @@ from ferrule.core.events import EVERYTHING, Access
 from ferrule.core.value_class import frozen
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.tools.background_launch import Launch
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
-from ferrule.tools.launch import Launch
 
 from .delegated_task import DelegationRequest
 from .delegation import Delegation, unwrap_result

@@ -34,8 +34,8 @@ from typing import Any, cast
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.hooks.events import DelegationPre
+from ferrule.tools.background_launch import Launch
 from ferrule.tools.context import Context
-from ferrule.tools.launch import Launch
 
 from .delegated_task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
 from .delegated_tools import choose_tools, full_name

@@ -70,8 +70,9 @@ class Hook(Protocol):
     """A hook around calls, whoever makes them.
 
     `before` sees checked values and returns None to let the call pass; `after` may return another
-    result for the same call. For a call whose work continues as a task (`tools.launch`), `after`
-    sees the outcome of the task once it is there, and never the launch.
+    result for the same call. For a call whose work continues as a task
+    (`tools.background_launch`), `after` sees the outcome of the task once it is there, and never
+    the launch.
     """
 
     async def before(

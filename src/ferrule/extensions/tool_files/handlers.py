@@ -18,10 +18,10 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.extensions.builtins.dispatch import Builtins, ScriptEnvironment
 from ferrule.extensions.starlark.pool import WorkerPool, background_pool, shared_pool
 from ferrule.extensions.starlark.script import Script, ScriptLimits
+from ferrule.tools.background_launch import Launch
 from ferrule.tools.context import PROGRESS_TOPIC, Context, is_context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import SideEffect, Tool
-from ferrule.tools.launch import Launch
 from ferrule.tools.parameters import find_context_parameter
 from ferrule.tools.reliability import RETRIED_CLASSES, Reliability
 

@@ -13,8 +13,8 @@
 Source: requirement 003. The name is the file's stem. `strict`, `side_effect`, `risk`, `network`,
 `policy`, `examples` and `tests` are ours. Unknown keys are warnings. `policy` is the same as for
 every source of tools (`tools.reliability`): attempts, waits, and the timeout by that name or as
-`timeout_ms`. With `async: true` a call is answered at once and the script goes on (`tools.launch`).
-The same keys, with `name` and `description`, make a tool inline.
+`timeout_ms`. With `async: true` a call is answered at once and the script goes on
+(`tools.background_launch`). The same keys, with `name` and `description`, make a tool inline.
 
 A script that names `http` or `delegate` is `external`, whatever it declares, so that a person is
 asked before it runs. A file that declares less gets a warning, which is a problem for those who

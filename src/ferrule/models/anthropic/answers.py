@@ -24,7 +24,7 @@ from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objec
 from ferrule.models.hosted_tools import record_provider_call
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import arguments_as_object
-from ferrule.models.sealed_json import seal, split_elements, split_members
+from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 STOP_REASONS: dict[str, AnswerStop | Literal["pause"]] = {
     "end_turn": "end",

@@ -43,7 +43,7 @@ from ferrule.models.request_encoding import (
     name_options,
     parse_object,
 )
-from ferrule.models.sealed_json import seal, unseal
+from ferrule.models.verbatim_json import seal, unseal
 
 _CODES_OF_EXCEPTIONS = {
     "RateLimitError": ("rate_limited", True),

@@ -21,7 +21,7 @@ from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import arguments_as_object
-from ferrule.models.sealed_json import seal
+from ferrule.models.verbatim_json import seal
 
 STOP_REASONS: dict[str, AnswerStop] = {
     "end_turn": "end",

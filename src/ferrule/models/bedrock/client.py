@@ -46,7 +46,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
-from ferrule.models.sealed_json import unseal
+from ferrule.models.verbatim_json import unseal
 
 from .answers import ConverseBuilder, ConverseStreamParser, parse_answer
 from .aws import FrameSplitter, RequestSigner, find_region

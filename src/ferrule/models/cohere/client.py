@@ -44,7 +44,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
-from ferrule.models.sealed_json import seal, unseal
+from ferrule.models.verbatim_json import seal, unseal
 
 from .answers import ChatStreamParser, parse_answer
 

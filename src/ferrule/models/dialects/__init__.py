@@ -9,7 +9,7 @@ dialect, for reading by detection.
     regions          parts of a reply that are not prose, each followed to its end
     fences           fenced blocks
     reasoning        the tags that set reasoning apart
-    prose            the text of a reply, put together around what is taken out of it
+    visible_text     the text of a reply, put together around what is taken out of it
 
 Forms of calls: `tagged_calls`, `parameter_tags`, `section_tokens`, `pythonic`, `harmony`, `gemma`,
 `mistral`, `functionary`. JSON: `call_shapes`, `lenient_json`, `brackets`.

@@ -19,7 +19,6 @@ from ferrule.core.value_class import frozen
 
 from . import fences, gemma, harmony, parameter_tags, reasoning, section_tokens, tagged_calls
 from .dialect import MAX_MARK_LENGTH, CallForm, Dialect, FoundCall, OfferedTools, mark_unreadable
-from .prose import Prose
 from .regions import (
     BareRegion,
     DoubtfulRegion,
@@ -35,6 +34,7 @@ from .regions import (
     TurnEnd,
 )
 from .registry import ALL_DIALECTS
+from .visible_text import Prose
 
 _MOST_LITERALS = 64
 """Regions that turned out to be prose, after which all that follows is taken for prose."""

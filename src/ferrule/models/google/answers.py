@@ -27,7 +27,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.provider_errors import error_from_object
-from ferrule.models.sealed_json import seal, split_elements, split_members
+from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 STOP_REASONS: dict[str, AnswerStop] = {"STOP": "end", "MAX_TOKENS": "length"}
 """`finishReason` as `ModelAnswered.stop`."""

@@ -55,7 +55,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
-from ferrule.models.sealed_json import unseal
+from ferrule.models.verbatim_json import unseal
 
 from .addresses import (
     GEMINI_URL,

@@ -57,7 +57,7 @@ from ferrule.models.request_encoding import (
     weigh_message,
     weigh_text,
 )
-from ferrule.models.sealed_json import split_elements, split_members, unseal
+from ferrule.models.verbatim_json import split_elements, split_members, unseal
 
 from .chat import OpenAIChat
 from .chat_exchange import reasoning_effort

@@ -22,7 +22,7 @@ from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
 from ferrule.models.provider_errors import error_from_object
-from ferrule.models.sealed_json import seal, split_elements, split_members
+from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 from .tool_types import TYPED_CALLS, is_typed_call, read_typed_arguments
 

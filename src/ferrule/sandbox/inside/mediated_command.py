@@ -18,7 +18,7 @@ from .command_start import FAILED, HERE, close_others, describe_failure, enter_f
 from .kernel import landlock, mounts, namespaces, seccomp
 from .mediator.answers import MediatorRunner
 from .mediator.attributes import ATTRIBUTE_CALLS
-from .mediator.guarded_calls import OPENING_CALLS, REMOVING_CALLS
+from .mediator.open_and_remove_calls import OPENING_CALLS, REMOVING_CALLS
 from .mediator.withheld_files import WithheldFiles
 from .protocol import Launch, Report
 

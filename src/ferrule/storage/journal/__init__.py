@@ -10,7 +10,7 @@
 | `sqlite_lease` | one writer per session, by file locks |
 | `salvage` | recovering a damaged file |
 | `change_detection` | noticing that a file was written |
-| `postgres`, `postgres_batches`, `postgres_sessions` | the journal in PostgreSQL |
+| `postgres`, `postgres_append_statement`, `postgres_sessions` | the journal in PostgreSQL |
 | `postgres_connection`, `postgres_schema` | its connection and its tables |
 | `postgres_lease` | one writer per session, by rows with an expiry |
 """

@@ -4,9 +4,9 @@ A session has one writer at a time, wherever it runs.
 
     journal = PostgresJournal("postgresql://ferrule@db.example.com/ferrule")
 
-An append is one statement, also one to many sessions (`postgres_batches`): it moves the end of the
-session (its row in `sessions`) from where this writer left it, under the token it was given
-(`postgres_lease`), and adds the rows of the events. If anybody else moved the end or took the
+An append is one statement, also one to many sessions (`postgres_append_statement`): it moves the
+end of the session (its row in `sessions`) from where this writer left it, under the token it was
+given (`postgres_lease`), and adds the rows of the events. If anybody else moved the end or took the
 session, nothing is written. The append is durable when it returns, as far as the server is
 (`synchronous_commit` is left as it is set).
 
@@ -36,7 +36,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, postgres_lease, postgres_sessions
-from .postgres_batches import APPEND_BATCHES, BatchEntry, build_values
+from .postgres_append_statement import APPEND_BATCHES, BatchEntry, build_values
 from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
 from .postgres_lease import Lease, PostgresLeases, start_renewal
 from .records import EventChain, WriterState, check_times, not_json_error, read_records

@@ -12,7 +12,7 @@
     shell_state         the folder and variables that one command leaves to the next
     session_commands, outputs, output_folder, record   running commands, their output and records
     capture, pipelines, output_copies                  keeping the output that a filter hides
-    scripts, script_steps, retries                     commands for programs instead of models
+    scripts, script_steps, retry_option                commands for programs instead of models
     start, confinement, session_sandbox, refused_access   the session's sandbox, what it refused
     json_output, syntax_tree, repositories             JSON results, shell grammar, git folders
 

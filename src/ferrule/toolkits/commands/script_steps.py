@@ -24,7 +24,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.clock import Clock, SystemClock
 
 from .outputs import drop_cut_start
-from .retries import Retry
+from .retry_option import Retry
 from .scripts import Record, Runner
 
 Spec = str | Sequence[str] | Mapping[str, Any]

@@ -25,7 +25,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_place import NEW, TOKEN, Person, text_of
 
-from ferrule.cli.root import run
+from ferrule.cli.exit_codes import run
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import DirectCall, SessionOpened, ToolAnswered
 from ferrule.storage.journal.sqlite import SqliteJournal

@@ -1,6 +1,6 @@
 """The mediator: performs, or refuses, the calls of a command that create, open or remove names.
 
-Modules: `answers`, `attributes`, `callers`, `file_calls`, `file_identity`, `guarded_calls`,
-`mediator`, `name_rules`, `notifications`, `opening`, `path_resolution`, `renaming`, `requests`,
-`withheld_files`.
+Modules: `answers`, `attributes`, `caller_process`, `file_identity`, `mediator`, `name_rules`,
+`notifications`, `open_and_remove_calls`, `opening`, `path_resolution`, `raw_calls`, `renaming`,
+`requests`, `withheld_files`.
 """

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable
 from errno import EINVAL, EPERM
 
-from . import file_calls, guarded_calls
-from .callers import CallRefused
-from .file_calls import AT_EMPTY_PATH, AT_FDCWD
+from . import open_and_remove_calls, raw_calls
+from .caller_process import CallRefused
+from .raw_calls import AT_EMPTY_PATH, AT_FDCWD
 from .requests import CallRequest
 
 _NO_FOLLOW = 0x100
@@ -40,7 +40,9 @@ def _handle(request: CallRequest, base: int, path: int | None, flags: int = 0) -
             folder if folder >= 0 else request.handles.keep(request.caller.open_descriptor(base))
         )
     else:
-        _, handle = guarded_calls.open_handle(request, base, path, follow=not flags & _NO_FOLLOW)
+        _, handle = open_and_remove_calls.open_handle(
+            request, base, path, follow=not flags & _NO_FOLLOW
+        )
     _check_writable(request, handle)
     request.check_still_waiting()
     return b"/proc/self/fd/%d" % handle
@@ -108,7 +110,7 @@ def _make_set_times(
             None if data is None else _timespecs(struct.unpack(form, data), micro=flags is None)
         )
         target = _handle(request, _base(request, base), path, handle_flags)
-        return file_calls.utimensat(AT_FDCWD, target, timespecs, 0)
+        return raw_calls.utimensat(AT_FDCWD, target, timespecs, 0)
 
     return perform
 

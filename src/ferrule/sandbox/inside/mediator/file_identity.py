@@ -12,8 +12,8 @@ import os
 import struct
 from errno import EOPNOTSUPP
 
-from . import file_calls
-from .file_calls import AT_EMPTY_PATH
+from . import raw_calls
+from .raw_calls import AT_EMPTY_PATH
 
 _NO_FOLLOW = 0x100
 # AT_HANDLE_FID: also where no server could export the file system (Linux 6.5).
@@ -30,7 +30,7 @@ def identify(folder: int, name: bytes = b"") -> str:
     Without a name it is the file of the descriptor. Empty where the file system cannot tell, and
     where there is no such file: an empty identity equals nothing.
     """
-    born = file_calls.birth_of(folder, name, _NO_FOLLOW | AT_EMPTY_PATH)
+    born = raw_calls.birth_of(folder, name, _NO_FOLLOW | AT_EMPTY_PATH)
     handle = _handle(folder, name)
     return f"{born}:{handle.hex()}" if born and handle else ""
 
@@ -38,7 +38,7 @@ def identify(folder: int, name: bytes = b"") -> str:
 def _handle(folder: int, name: bytes) -> bytes:
     for flags in (AT_EMPTY_PATH, AT_EMPTY_PATH | _HANDLE_ONLY):
         _HEAD.pack_into(_buffer, 0, _MAX_HANDLE, 0)
-        result = file_calls.name_to_handle(
+        result = raw_calls.name_to_handle(
             folder, name, ctypes.byref(_buffer), ctypes.byref(_mount), flags
         )
         if result == 0:
@@ -51,4 +51,4 @@ def _handle(folder: int, name: bytes) -> bytes:
 
 def identify_path(path: str | os.PathLike[str]) -> str:
     """Identify the file at a path; a link at its end is not followed."""
-    return identify(file_calls.AT_FDCWD, os.fsencode(path))
+    return identify(raw_calls.AT_FDCWD, os.fsencode(path))

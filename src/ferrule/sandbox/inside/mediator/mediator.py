@@ -24,13 +24,13 @@ from errno import EACCES, EEXIST, EINVAL, ENOENT, ENOSYS, EPERM
 from functools import cache
 
 from ..kernel import system_calls
-from . import file_calls
+from . import raw_calls
 from .attributes import MODE_CALLS
-from .callers import CallerCache, CallerGone, CallRefused
-from .file_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
+from .caller_process import CallerCache, CallerGone, CallRefused
 from .name_rules import REFUSED, NameRules
 from .notifications import PendingCall, SeccompListener
 from .opening import open_or_create
+from .raw_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
 from .renaming import rename
 from .requests import CallRequest, CreatedFile, MediatorContext
 from .withheld_files import WithheldFiles
@@ -55,7 +55,7 @@ class Mediator:
             out.
 
     Args:
-        more_calls: Calls beyond the creating ones (`guarded_calls`).
+        more_calls: Calls beyond the creating ones (`open_and_remove_calls`).
         withheld: What is withheld without a mount.
     """
 
@@ -171,7 +171,7 @@ def _make_folder(request: CallRequest, base: int, path: bytes, mode: int) -> int
     secret = request.check_creation(place, folder=True)
     request.context.use_umask(request.caller.umask())
     request.check_still_waiting()
-    result = file_calls.mkdirat(place.folder, place.name, mode & 0o177777)
+    result = raw_calls.mkdirat(place.folder, place.name, mode & 0o177777)
     if result == 0:
         request.report_created(place, secret)
     return result
@@ -204,7 +204,7 @@ def _make_node(request: CallRequest, base: int, path: int, index: int) -> int:
     )
     request.context.use_umask(request.caller.umask())
     request.check_still_waiting()
-    result = file_calls.mknodat(place.folder, place.name, mode, 0)
+    result = raw_calls.mknodat(place.folder, place.name, mode, 0)
     if result == 0:
         request.report_created(place, secret)
     return result
@@ -226,7 +226,7 @@ def _make_link(request: CallRequest, target: bytes, base: int, path: bytes) -> i
     place = request.resolve(base, path)
     secret = request.check_creation(place)
     request.check_still_waiting()
-    result = file_calls.symlinkat(target, place.folder, place.name)
+    result = raw_calls.symlinkat(target, place.folder, place.name)
     if result == 0:
         request.report_created(place, secret)
     return result
@@ -253,7 +253,7 @@ def _make_hard_link(
     if secret is None and is_named and _is_own(request, folder, name, follow):
         request.context.count_names()  # another name of what is hidden is hidden
     request.check_still_waiting()
-    result = file_calls.linkat(folder, name, place.folder, place.name, follow)
+    result = raw_calls.linkat(folder, name, place.folder, place.name, follow)
     if result == 0:
         request.report_created(place, secret)
     return result
@@ -292,7 +292,7 @@ def _link_source(
         raise request.context.refuse(name)
     request.context.withheld.check_name(place.path, place.plain)
     handle = request.handles.keep(
-        file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
+        raw_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
     )
     request.context.withheld.check_file(os.fstat(handle))
     return place.folder, place.name, 0
@@ -326,7 +326,7 @@ def _bind(request: CallRequest) -> int:
     path = address[2:].partition(b"\0")[0]
     if size <= 2 or struct.unpack_from("=H", address)[0] != _AF_UNIX or not path:
         request.check_still_waiting()
-        return file_calls.bind(socket, address, size)
+        return raw_calls.bind(socket, address, size)
     # The kernel follows the path itself here: nobody may change it after we have.
     with request.context.lock_exclusively():
         return _bind_name(request, socket, address, path)
@@ -342,7 +342,7 @@ def _bind_name(request: CallRequest, socket: int, address: bytes, path: bytes) -
         os.fchdir(request.handles.working_folder(request.caller))
     try:
         request.check_still_waiting()
-        result = file_calls.bind(socket, address, len(address))
+        result = raw_calls.bind(socket, address, len(address))
     finally:
         os.chdir("/")
     if result == 0:
@@ -391,7 +391,7 @@ def drop_file_capabilities() -> None:
     We may then do with files what callers may. It is irrevocable, for this process and its forks;
     user and group ids stay. Raises OSError if the kernel refuses.
     """
-    permitted = file_calls.permitted_capabilities()
-    result = file_calls.keep_capabilities(permitted & 1 << _CAP_SYS_PTRACE)
+    permitted = raw_calls.permitted_capabilities()
+    result = raw_calls.keep_capabilities(permitted & 1 << _CAP_SYS_PTRACE)
     if result < 0:
         raise OSError(-result, f"capabilities could not be given up: {os.strerror(-result)}")

@@ -13,11 +13,11 @@ import signal
 import stat
 from errno import EACCES, EAGAIN, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENXIO
 
-from . import file_calls
-from .callers import CallRefused
-from .file_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
+from . import raw_calls
+from .caller_process import CallRefused
 from .file_identity import identify
 from .path_resolution import MAX_LINKS, ResolvedName
+from .raw_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
 from .requests import CallRequest
 
 _CREATING = os.O_CREAT | os.O_EXCL
@@ -47,7 +47,7 @@ def open_or_create(request: CallRequest, base: int, path: int, flags: int, mode:
         if handle != -ENOENT:
             return handle
         request.context.use_umask(request.caller.umask())
-        created = file_calls.openat(place.folder, place.name, flags | _CREATING, mode)
+        created = raw_calls.openat(place.folder, place.name, flags | _CREATING, mode)
         if created >= 0:
             request.handles.keep(created)
             if secret is not None:
@@ -65,7 +65,7 @@ def _look_up(request: CallRequest, start: ResolvedName, flags: int) -> tuple[Res
         return start, -EISDIR
     if not flags & (os.O_NOFOLLOW | os.O_EXCL):
         return request.context.resolver.follow(request.caller, start, request.handles)
-    handle = file_calls.openat(start.folder, start.name, O_PATH | O_NOFOLLOW, 0)
+    handle = raw_calls.openat(start.folder, start.name, O_PATH | O_NOFOLLOW, 0)
     if handle >= 0:
         request.handles.keep(handle)
     return start, handle
@@ -76,7 +76,7 @@ def _creation_error(place: ResolvedName, flags: int) -> int:
 
     That is `.`, `..`, `/` or one with a slash at its end.
     """
-    opened = file_calls.openat(place.folder, place.name, flags | os.O_CREAT, 0)
+    opened = raw_calls.openat(place.folder, place.name, flags | os.O_CREAT, 0)
     if opened >= 0:
         os.close(opened)
         return -EISDIR
@@ -106,7 +106,7 @@ def open_existing(request: CallRequest, place: ResolvedName, handle: int, flags:
 def reopen(handle: int, flags: int) -> int:
     """Open what a handle holds. A terminal never becomes our controlling terminal."""
     flags = flags & ~(_CREATING | os.O_NOFOLLOW) | os.O_NOCTTY
-    return file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, flags, 0)
+    return raw_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, flags, 0)
 
 
 def give_descriptor(request: CallRequest, descriptor: int, flags: int) -> int | None:
@@ -124,7 +124,7 @@ def _open_own_terminal(request: CallRequest) -> int:
     if not _FIRST_PTY <= os.major(device) <= _LAST_PTY:
         raise CallRefused(ENXIO)
     number = (os.major(device) - _FIRST_PTY) * 256 + os.minor(device)
-    return request.handles.keep(file_calls.openat(AT_FDCWD, b"/dev/pts/%d" % number, O_PATH, 0))
+    return request.handles.keep(raw_calls.openat(AT_FDCWD, b"/dev/pts/%d" % number, O_PATH, 0))
 
 
 def _open_pipe(request: CallRequest, handle: int, flags: int) -> int | None:

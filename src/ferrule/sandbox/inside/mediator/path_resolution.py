@@ -13,9 +13,9 @@ import os
 import stat
 from errno import EACCES, ELOOP, ENOENT, ENOTDIR
 
-from . import file_calls
-from .callers import Caller, CallRefused
-from .file_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
+from . import raw_calls
+from .caller_process import Caller, CallRefused
+from .raw_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
 
 MAX_LINKS = 40
 
@@ -106,7 +106,7 @@ class NameResolver:
 
         Mounts of ours never change, so each is checked once.
         """
-        mount = file_calls.mount_of(folder)
+        mount = raw_calls.mount_of(folder)
         if mount in self._known_mounts:
             return
         if not self._known_mounts:
@@ -116,11 +116,11 @@ class NameResolver:
         self._known_mounts.add(mount)
 
     def _mount_at(self, path: bytes) -> int:
-        found = file_calls.open_folder(AT_FDCWD, path)
+        found = raw_calls.open_folder(AT_FDCWD, path)
         if found < 0:
             return found
         try:
-            return file_calls.mount_of(found)
+            return raw_calls.mount_of(found)
         finally:
             os.close(found)
 
@@ -142,20 +142,20 @@ class NameResolver:
         parent = folder
         direct = True
         if parent_path:
-            parent = file_calls.open_folder(folder, parent_path)
+            parent = raw_calls.open_folder(folder, parent_path)
             direct = parent != -ELOOP
             if direct:
                 handles.keep(parent)
             else:
                 parent = self._walk(caller, folder, parent_path, handles)
         where = self.path_of(parent)
-        on_proc = not where.startswith(self._usual) and file_calls.is_on_proc(parent)
+        on_proc = not where.startswith(self._usual) and raw_calls.is_on_proc(parent)
         if on_proc and direct:
             # The kernel took `self` for us.
             direct = False
             parent = self._walk(caller, folder, parent_path, handles)
             where = self.path_of(parent)
-            on_proc = file_calls.is_on_proc(parent)
+            on_proc = raw_calls.is_on_proc(parent)
         self._check_mount(parent, where)
         foreign = on_proc and not _owns(caller, where)
         return ResolvedName(parent, where, name, on_proc, foreign, direct)
@@ -163,7 +163,7 @@ class NameResolver:
     def _walk(self, caller: Caller, base: int, path: bytes, handles: Handles) -> int:
         """Return the folder at `path`, walked one component at a time."""
         folder = (
-            handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
+            handles.keep(raw_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
             if path.startswith(b"/")
             else base
         )
@@ -173,7 +173,7 @@ class NameResolver:
             part = parts.pop()
             if part in (b"", b"."):
                 continue
-            handle = handles.keep(file_calls.openat(folder, part, O_PATH | O_NOFOLLOW, 0))
+            handle = handles.keep(raw_calls.openat(folder, part, O_PATH | O_NOFOLLOW, 0))
             if not stat.S_ISLNK(os.fstat(handle).st_mode):
                 folder = handle
                 continue
@@ -189,7 +189,7 @@ class NameResolver:
                     return rest_folder
                 continue
             if target.startswith(b"/"):
-                folder = handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
+                folder = handles.keep(raw_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
             parts += target.split(b"/")[::-1]
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             raise CallRefused(ENOTDIR)
@@ -200,17 +200,17 @@ class NameResolver:
 
         The kernel follows it, unless it leads back there: then None.
         """
-        found = file_calls.open_folder(folder, path)
+        found = raw_calls.open_folder(folder, path)
         if found == -ELOOP:
             return None
         handles.keep(found)
-        return None if file_calls.is_on_proc(found) else found
+        return None if raw_calls.is_on_proc(found) else found
 
     def _read_link(
         self, caller: Caller, folder: int, name: bytes, link: int, handles: Handles
     ) -> bytes | int:
         """Return the text of a link; for a link of /proc to an open file, a handle of that file."""
-        if not file_calls.is_on_proc(folder):
+        if not raw_calls.is_on_proc(folder):
             return os.readlink(b"", dir_fd=link)
         where = self.path_of(folder)
         if where == b"/proc":
@@ -221,7 +221,7 @@ class NameResolver:
             return os.readlink(b"", dir_fd=link)
         if not _owns(caller, where):
             raise CallRefused(EACCES)
-        return handles.keep(file_calls.openat(folder, name, O_PATH, 0))
+        return handles.keep(raw_calls.openat(folder, name, O_PATH, 0))
 
     def follow(
         self, caller: Caller, place: ResolvedName, handles: Handles
@@ -231,7 +231,7 @@ class NameResolver:
         The handle is an errno below zero if there is none: then the place is where it would be.
         """
         for _ in range(MAX_LINKS):
-            found = file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
+            found = raw_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
             if found < 0:
                 return place, found
             handles.keep(found)
@@ -242,7 +242,7 @@ class NameResolver:
                 return place, target
             place = self.resolve_from(caller, place.folder, target, handles)
             if not place.plain:
-                return place, handles.keep(file_calls.openat(place.folder, place.name, O_PATH, 0))
+                return place, handles.keep(raw_calls.openat(place.folder, place.name, O_PATH, 0))
         raise CallRefused(ELOOP)
 
 

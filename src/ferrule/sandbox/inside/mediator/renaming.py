@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from errno import EACCES, EBUSY, EINVAL, EPERM
 
-from . import file_calls
-from .callers import CallRefused
+from . import raw_calls
+from .caller_process import CallRefused
 from .file_identity import identify
 from .name_rules import FREE, REFUSED, SECRET
 from .path_resolution import ResolvedName
@@ -70,7 +70,7 @@ def _rename(
     secrets: list[tuple[str, str]] = []
     for move in moves:
         secrets += move.check()
-    result = file_calls.renameat2(source.folder, source.name, target.folder, target.name, flags)
+    result = raw_calls.renameat2(source.folder, source.name, target.folder, target.name, flags)
     if result == 0:
         for identity, name in secrets:
             request.context.note_created(identity, name)

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from errno import EACCES, EDQUOT, ENOENT, EROFS
 
-from . import file_calls
-from .callers import Caller, CallerGone, CallerMemory, CallRefused
+from . import raw_calls
+from .caller_process import Caller, CallerGone, CallerMemory, CallRefused
 from .file_identity import identify
 from .name_rules import FREE, REFUSED, SECRET, NameRules
 from .notifications import PendingCall, SeccompListener
@@ -173,7 +173,7 @@ class CallRequest:
     def _folder_of(self, base: int) -> bytes:
         handles = Handles()
         try:
-            if base == file_calls.AT_FDCWD:
+            if base == raw_calls.AT_FDCWD:
                 return self.context.resolver.path_of(handles.working_folder(self.caller))
             descriptor = handles.keep(self.caller.open_descriptor(base))
             return self.context.resolver.path_of(descriptor)
@@ -242,8 +242,8 @@ class CallRequest:
             self.context.note_created(identify(place.folder, place.plain), name)
 
     def exists(self, place: ResolvedName) -> bool:
-        handle = file_calls.openat(
-            place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0
+        handle = raw_calls.openat(
+            place.folder, place.name, raw_calls.O_PATH | raw_calls.O_NOFOLLOW, 0
         )
         if handle >= 0:
             os.close(handle)

@@ -15,8 +15,8 @@ import os
 import stat
 from errno import EACCES, EROFS
 
-from . import file_calls
-from .callers import CallRefused
+from . import raw_calls
+from .caller_process import CallRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class WithheldFiles:
         if cover is None or self._level(folder) == HIDDEN:
             self.check_name(folder, name, change=bool(flags & _WRITING))
             return None
-        handle = file_calls.openat(file_calls.AT_FDCWD, cover, os.O_PATH | os.O_NOFOLLOW, 0)
+        handle = raw_calls.openat(raw_calls.AT_FDCWD, cover, os.O_PATH | os.O_NOFOLLOW, 0)
         if handle < 0:
             raise CallRefused(EACCES)
         return handle

@@ -13,11 +13,11 @@ import stat
 from collections.abc import Callable
 from errno import EACCES, EINVAL, EISDIR, ELOOP, ENOTDIR
 
-from . import file_calls, opening
-from .callers import CallRefused
-from .file_calls import AT_FDCWD
+from . import opening, raw_calls
+from .caller_process import CallRefused
 from .name_rules import REFUSED
 from .path_resolution import ResolvedName
+from .raw_calls import AT_FDCWD
 from .requests import CallRequest
 
 _REMOVE_FOLDER = 0x200
@@ -122,7 +122,7 @@ def _open_nameless(
     request.context.withheld.check_name(request.context.resolver.path_of(handle))
     request.context.use_umask(request.caller.umask())
     request.check_still_waiting()
-    return opening.give_descriptor(request, file_calls.openat(handle, b".", flags, mode), flags)
+    return opening.give_descriptor(request, raw_calls.openat(handle, b".", flags, mode), flags)
 
 
 def open_handle(
@@ -136,7 +136,7 @@ def open_handle(
     plain = start.plain
     if not plain:  # `/`, `.`, `..`: no link can be one of these
         handle = request.handles.keep(
-            file_calls.openat(start.folder, start.name, file_calls.O_PATH, 0)
+            raw_calls.openat(start.folder, start.name, raw_calls.O_PATH, 0)
         )
         return start, handle
     slashes = start.name != plain
@@ -149,7 +149,7 @@ def open_handle(
     else:
         place = bare
         handle = request.handles.keep(
-            file_calls.openat(bare.folder, plain, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
+            raw_calls.openat(bare.folder, plain, raw_calls.O_PATH | raw_calls.O_NOFOLLOW, 0)
         )
     if slashes and not stat.S_ISDIR(os.fstat(handle).st_mode):
         raise CallRefused(ENOTDIR)
@@ -187,7 +187,7 @@ def _truncate(request: CallRequest) -> int:
     request.check_still_waiting()
     # By writing: that is a right of its own in every version of Landlock.
     opened = request.handles.keep(
-        file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, os.O_WRONLY | os.O_CLOEXEC, 0)
+        raw_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, os.O_WRONLY | os.O_CLOEXEC, 0)
     )
     os.ftruncate(opened, size)
     return 0

@@ -12,8 +12,8 @@ import ctypes
 import os
 from errno import EACCES, EBADF, EFAULT, ENAMETOOLONG, ENOENT, EPERM, ESRCH
 
-from . import file_calls
-from .file_calls import AT_FDCWD, O_PATH
+from . import raw_calls
+from .raw_calls import AT_FDCWD, O_PATH
 
 PAGE = 4096
 PATH_MAX = 4096
@@ -59,7 +59,7 @@ class CallerMemory:
         self._here.size = self._there.size = size
         self._there.start = address
         here, there = self._ranges
-        count = file_calls.read_memory(thread, here, 1, there, 1, 0)
+        count = raw_calls.read_memory(thread, here, 1, there, 1, 0)
         if count == -ESRCH:
             raise CallerGone
         if count <= 0:
@@ -99,7 +99,7 @@ class Caller:
 
     def __init__(self, thread: int) -> None:
         self.thread = thread
-        self._folder = file_calls.openat(AT_FDCWD, b"/proc/%d" % thread, O_PATH | os.O_CLOEXEC, 0)
+        self._folder = raw_calls.openat(AT_FDCWD, b"/proc/%d" % thread, O_PATH | os.O_CLOEXEC, 0)
         self._status = -1
         if self._folder < 0:
             raise CallerGone
@@ -111,13 +111,13 @@ class Caller:
 
     def open_working_folder(self) -> int:
         """Return a new handle of the folder that its relative names begin in."""
-        return self._check_result(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
+        return self._check_result(raw_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
 
     def open_descriptor(self, number: int) -> int:
         """Return a new handle of the file behind one of its descriptors, of any kind."""
         if number < 0:
             raise CallRefused(EBADF)
-        found = file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
+        found = raw_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
         if found == -EACCES:
             # A process that nobody may look into: the folder is not ours.
             return self.duplicate_descriptor(number)
@@ -127,14 +127,14 @@ class Caller:
 
     def duplicate_descriptor(self, number: int) -> int:
         """Return its descriptor itself, shared: for sockets, which cannot be opened again."""
-        process = file_calls.pidfd_open(self.thread, _PIDFD_THREAD)
+        process = raw_calls.pidfd_open(self.thread, _PIDFD_THREAD)
         if process < 0:  # before Linux 6.9 there are only handles of processes
-            process = file_calls.pidfd_open(self.process(), 0)
+            process = raw_calls.pidfd_open(self.process(), 0)
         if process == -ESRCH:
             raise CallerGone
         if process < 0:
             raise CallRefused(EACCES)
-        found = file_calls.pidfd_getfd(process, number, 0)
+        found = raw_calls.pidfd_getfd(process, number, 0)
         os.close(process)
         if found < 0:
             raise CallRefused(EBADF if found == -EBADF else EACCES)
@@ -152,7 +152,7 @@ class Caller:
 
         Source: proc(5), `stat`, field 7.
         """
-        stat = file_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
+        stat = raw_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
         try:
             line = os.read(self._check_result(stat), PAGE)
         except ProcessLookupError:
@@ -165,7 +165,7 @@ class Caller:
     def _field(self, name: bytes) -> bytes:
         if self._status < 0:
             self._status = self._check_result(
-                file_calls.openat(self._folder, b"status", os.O_RDONLY | os.O_CLOEXEC, 0)
+                raw_calls.openat(self._folder, b"status", os.O_RDONLY | os.O_CLOEXEC, 0)
             )
         try:
             lines = os.pread(self._status, 512, 0)
