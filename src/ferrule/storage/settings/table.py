@@ -360,7 +360,8 @@ SETTINGS: tuple[Setting, ...] = (
         short=(
             "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
             "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
-            "tools), `index` (definitions and uses of names in source files)."
+            "tools), `index` (definitions and uses of names in source files), `pictures` (of web "
+            "pages and of pages of PDFs)."
         ),
     ),
     Setting(
@@ -695,8 +696,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         project="narrow",
         short=(
-            "Hosts that scripts of tool files, and pictures from URLs, may reach: `example.com` "
-            "(with its subdomains), `*.example.com`, `*`."
+            "Hosts that scripts of tool files, pictures from URLs and pages of screenshots may "
+            "reach: `example.com` (with its subdomains), `*.example.com`, `*`."
         ),
         long=(
             "By default any host of the public internet; commands have their own `sandbox.network`."
