@@ -18,10 +18,9 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.engine.session_media import SessionMedia
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.child_environment import filter_environment
-from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
 from ferrule.sandbox.network.allowed_hosts import HostRules
 from ferrule.sandbox.network.proxy import ConnectionAttempt
@@ -128,20 +127,6 @@ def find_installed(names: Sequence[str], context: Context, hint: str) -> str:
         ErrorType.NOT_FOUND,
         f"the program `{names[0]}` is not installed; ask the person to install it ({hint})",
     )
-
-
-async def read_input(name: str, context: Context) -> tuple[bytes, str]:
-    """Return the bytes of a file of the workspace or an artifact (`art-…`), and its name.
-
-    Raises:
-        ToolFailed: It cannot be read, by the rules of every tool.
-    """
-    media = context.resources.get(SessionMedia)
-    if isinstance(media, SessionMedia) and name.startswith("art-"):
-        return await run_blocking(lambda: media.read_artifact(name)), name
-    workspace = context.resource(Workspace)
-    content = await run_blocking(lambda: workspace.read(name, limit=READ_LIMIT))
-    return content, workspace.name(name)
 
 
 def describe_failure(ended: CommandResult, errors: Capture) -> str:

@@ -39,6 +39,7 @@ SettingKind = Literal[
     "policy",
     "policies",
     "objects",
+    "numbers",
     "loading",
 ]
 ProjectRight = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
@@ -1057,6 +1058,13 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(key="stop", kind="names", short="Texts that end an answer."),
     Setting(
+        key="logit_bias",
+        kind="numbers",
+        minimum=-100,
+        maximum=100,
+        short="What is added to the odds of tokens, by their numbers: `{50256: -100}`.",
+    ),
+    Setting(
         key="service_tier",
         kind="text",
         short="How urgent requests are, in the provider's words (`flex`, `priority`).",
@@ -1208,6 +1216,7 @@ _VALUE: dict[str, str] = {
     "policy": "map",
     "policies": "map: tool to map",
     "objects": "list of maps",
+    "numbers": "map: number to number",
     "loading": "list of maps",
 }
 

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Image
+from ferrule.engine.session_media import read_input
 from ferrule.sandbox.command import Capture, CommandResult
 from ferrule.sandbox.policy import ResourceLimits
 from ferrule.toolkits.confined_program import (
     describe_failure,
     find_installed,
     open_empty_folder,
-    read_input,
 )
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool

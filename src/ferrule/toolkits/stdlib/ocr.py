@@ -19,7 +19,7 @@ from typing import Annotated, TypedDict
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.confined_program import read_input
+from ferrule.engine.session_media import read_input
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 
