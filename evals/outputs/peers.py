@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,10 @@ REQUIRES = {
     "instructor": ("instructor==1.17.0",),
 }
 MODES = ("schema", "tool", "prompt")
-ENDS = ("right", "wrong value", "value", "no value", "not taken")
+ENDS = ("right", "wrong value", "value", "no value", "not taken", "not ended")
+RUN_SECONDS = 90.0
+"""Time for one run. The worker gives up after 60 seconds, unless a library keeps its loop busy."""
+PROGRESS_EVERY = 240
 
 
 class Case(NamedTuple):
@@ -69,36 +72,76 @@ def find_pythons() -> dict[str, str]:
     found = {"ferrule": sys.executable}
     for name, requires in REQUIRES.items():
         own = f"outputs-{name}"
+        sys.stderr.write(f"{name}: looking for its environment, or making it\n")
         make(own, list(requires), False)
         found[name] = str(python(own))
     return found
 
 
+class Worker:
+    """A process that plays runs with one library (`worker`), begun again if it does not answer.
+
+    Args:
+        command: What starts it.
+        seconds: How long one run may take; the worker itself gives up before.
+    """
+
+    def __init__(self, command: Sequence[str], seconds: float = RUN_SECONDS) -> None:
+        self._command = command
+        self._seconds = seconds
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def play(self, case: Case) -> str:
+        """Return how a run ended; `not ended` if the worker died of it, or never came back."""
+        process = self._process or await self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(self._seconds):
+                process.stdin.write(json.dumps(case._asdict()).encode() + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+        except (TimeoutError, ConnectionError):
+            line = b""
+        if not line.startswith(b"@@"):
+            await self.stop()
+            return "not ended"
+        return str(json.loads(line[2:])["end"])
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        variables = {**os.environ, "PYTHONPATH": str(EVALS), "PYDANTIC_AI_NO_UPDATE_CHECK": "1"}
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, env=variables
+        )
+        return self._process
+
+    async def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        process = self._process
+        self._process = None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def measure(name: str, program: str, url: str, cases: list[Case]) -> Figures:
     """Play all cases with one library, in a process of its own."""
-    variables = {**os.environ, "PYTHONPATH": str(EVALS), "PYDANTIC_AI_NO_UPDATE_CHECK": "1"}
-    pipe = asyncio.subprocess.PIPE
-    command = (program, "-m", "outputs.worker", name, url)
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=variables)
-    assert process.stdin is not None
-    assert process.stdout is not None
+    worker = Worker((program, "-m", "outputs.worker", name, url))
     ends: Counter[tuple[str, bool, str]] = Counter()
     faults: Counter[str] = Counter()
     began = time.perf_counter()
     try:
-        for case in cases:
-            process.stdin.write(json.dumps(case._asdict()).encode() + b"\n")
-            await process.stdin.drain()
-            line = await process.stdout.readline()
-            if not line.startswith(b"@@"):
-                raise SystemExit(f"{name} ended at {case}: {line!r}")
-            end = str(json.loads(line[2:])["end"])
+        for played, case in enumerate(cases, 1):
+            end = await worker.play(case)
             ends[(case.mode, case.stream, end)] += 1
             if end not in ("right", "not taken"):
                 faults[f"{end}: {MANNERS[case.manner].name}"] += 1
+            if played % PROGRESS_EVERY == 0:
+                seconds = time.perf_counter() - began
+                sys.stderr.write(f"{name}: {played} of {len(cases)} runs in {seconds:.0f} s\n")
     finally:
-        process.stdin.close()
-        await process.wait()
+        await worker.stop()
     return Figures(ends, faults, time.perf_counter() - began)
 
 

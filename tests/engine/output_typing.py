@@ -42,6 +42,9 @@ async def check_runs() -> None:
     async for item in agent.stream("go"):
         if isinstance(item, PartialOutput):
             assert_type(item.output, Person)
+    async for item in session.stream("go"):
+        if isinstance(item, PartialOutput):
+            assert_type(item.output, Person)
     assert_type(agent.copy(), Agent[None, Person])
     assert_type(agent.copy_for_user("ines"), Agent[None, Person])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, ConfigError, LimitReached, Limits, Storage, tool
+from ferrule import Agent, ConfigError, Image, LimitReached, Limits, Storage, tool
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import (
     ContextCompacted,
@@ -46,6 +46,7 @@ from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
 from ferrule.storage.export.transcripts import write_transcript
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.testing.media_samples import make_png
 from ferrule.testing.provider_double import ProviderDouble
 from grouped_options import grouped
 
@@ -784,3 +785,21 @@ async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None
         await agent.close()
     assert server.refusals == []
     assert result.text == "end"
+
+
+@pytest.mark.proves("context.automatic")
+async def test_pictures_fill_the_window_as_words_do() -> None:
+    @tool(name="look", side_effect="none")
+    def photograph(n: int) -> Image:
+        """Photograph page n."""
+        return Image.from_bytes(make_png(750, 300 + n), name=f"{n}.png")
+
+    model = Worker(20)
+    agent = Agent(model, [photograph], limits=Limits(max_turns=100))
+    session = agent.session()
+    assert (await session.run("read all pages")).text == "all pages are read"
+    records = list(agent.journal.records(session.id))
+    events = [one.event for one in records if isinstance(one.event, ContextCompacted)]
+    assert {one.why for one in events} == {"window"}
+    assert model.most <= WINDOW
+    await session.close()

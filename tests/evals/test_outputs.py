@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from outputs.manners import MANNERS, Manner
-from outputs.peers import Case
+from outputs.peers import Case, Worker
 from outputs.play import play
 from outputs.server import ManneredServer
 from outputs.types_asked import ASKED
@@ -39,3 +41,23 @@ async def test_no_manner_of_a_model_on_a_server_leads_to_a_wrong_value() -> None
                 end = await play_over_socket(prepared, case._asdict(), f"{manner}-{number}")
                 assert end == "right", case
         await library.close()
+
+
+STUCK = """
+import sys, time
+for line in sys.stdin:
+    if '"type": 1' in line:
+        time.sleep(60)
+    if '"type": 2' in line:
+        sys.exit(3)
+    print('@@{"end": "right"}', flush=True)
+"""
+
+
+async def test_a_library_that_does_not_come_back_from_a_run_is_begun_again() -> None:
+    worker = Worker((sys.executable, "-c", STUCK), seconds=1)
+    try:
+        ends = [await worker.play(Case(number, 0, "tool", False)) for number in (0, 1, 0, 2, 0)]
+    finally:
+        await worker.stop()
+    assert ends == ["right", "not ended", "right", "not ended", "right"]

@@ -14,7 +14,7 @@ import pytest
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
-from ferrule.core.media import LoadedMedia, MediaKind
+from ferrule.core.media import LoadedMedia, MediaKind, MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.bedrock.client import Bedrock
@@ -304,3 +304,32 @@ def test_media_of_results_follow_where_calls_become_text() -> None:
 def test_a_text_message_is_sent_as_before() -> None:
     sent = send(lambda url: Anthropic("claude-x", base_url=url, api_key="k"), [UserMessage("hi")])
     assert json.dumps(sent["messages"]).count("type") <= 2
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.proves("media.each-protocol")
+@pytest.mark.parametrize(
+    ("protocol", "mime", "most"),
+    [
+        ("chat completions", "image/gif", 32 * MIB),
+        ("chat completions", "audio/mpeg", 32 * MIB),
+        ("Responses", "application/pdf", 32 * MIB),
+        ("Messages", "image/webp", 3_932_160),  # 5 MB in base64
+        ("Messages", "application/pdf", 24_000_000),  # 32 MB in base64, and the rest
+        ("generateContent", "image/png", 7_000_000),
+        ("generateContent", "audio/ogg", 32 * MIB),
+        ("Converse", "image/jpeg", 3_750_000),
+        ("Converse", "application/pdf", 24_000_000),
+        ("Ollama", "image/png", 32 * MIB),
+        ("Cohere", "image/gif", 15_000_000),
+    ],
+)
+def test_a_medium_may_be_as_large_as_its_provider_takes_it(
+    protocol: Protocol, mime: str, most: int
+) -> None:
+    kind: Any = mime.partition("/")[0].replace("application", "document")
+    check_media(protocol, MediaReference(kind, mime, "0" * 64, most))
+    with pytest.raises(ProviderError, match=f"takes is {most} bytes"):
+        check_media(protocol, MediaReference(kind, mime, "0" * 64, most + 1))

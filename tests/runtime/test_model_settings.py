@@ -35,6 +35,32 @@ def test_options_of_requests_are_typed_and_win_over_those_of_the_model(tmp_path:
 
 
 @pytest.mark.proves("settings.model-options")
+def test_odds_of_tokens_come_from_the_settings_of_a_model_and_from_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "config"
+    own.mkdir()
+    (own / "ferrule.yaml").write_text("models: {'openai:gpt-x': {logit_bias: {50256: -100}}}\n")
+    monkeypatch.setenv("FERRULE_CONFIG", str(own))
+    work = tmp_path / "work"
+    work.mkdir()
+    agent = make_agent(work)
+    assert agent.connection.options.logit_bias == {"50256": -100}
+    agent = make_agent(work, model_options=("logit_bias={7: 1.5}",))
+    assert agent.connection.options.logit_bias == {"7": 1.5}
+
+
+@pytest.mark.proves("settings.model-options")
+def test_odds_of_tokens_for_a_provider_that_knows_none_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    agent = make_agent(tmp_path, model="anthropic:claude-x", model_options=("logit_bias={7: 1}",))
+    with pytest.raises(ConfigError, match="logit_bias"):
+        agent.run_sync("hello")
+
+
+@pytest.mark.proves("settings.model-options")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -42,6 +68,10 @@ def test_options_of_requests_are_typed_and_win_over_those_of_the_model(tmp_path:
         ("top_p=2", "top_p"),
         ("seed", "seed"),
         ("x=1", "NAME="),
+        ("logit_bias={cat: 1}", "whole number"),
+        ("logit_bias={7: much}", "must be a number"),
+        ("logit_bias={7: 101}", "at most 100"),
+        ("logit_bias=7", "key: value"),
     ],
 )
 def test_an_unknown_option_or_a_wrong_value_is_named(tmp_path: Path, given: str, said: str) -> None:

@@ -20,9 +20,10 @@ from ferrule.core.identity import Identity
 from ferrule.core.media import Content, Media, MediaOptions, MediaReference, load_media
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
-from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
+from ferrule.tools.context import Context
 from ferrule.tools.json_conversion import to_json_value
 from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
@@ -266,6 +267,20 @@ class SessionMedia:
         if hashlib.sha256(data).hexdigest() != one.sha256:
             raise ConfigError(f"history: the bytes of {one.describe()} are not those of its hash")
         self.store.put(self._scope, (data,), mime=one.mime)
+
+
+async def read_input(name: str, context: Context) -> tuple[bytes, str]:
+    """Return the bytes of a file of the workspace or an artifact (`art-…`), and its name.
+
+    Raises:
+        ToolFailed: It cannot be read, by the rules of every tool.
+    """
+    media = context.resources.get(SessionMedia)
+    if isinstance(media, SessionMedia) and name.startswith("art-"):
+        return await run_blocking(lambda: media.read_artifact(name)), name
+    workspace = context.resource(Workspace)
+    content = await run_blocking(lambda: workspace.read(name, limit=READ_LIMIT))
+    return content, workspace.name(name)
 
 
 def _label(part: Media) -> str:

@@ -761,6 +761,7 @@ def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> M
         provider_tools=resolve_hosted_tools(settings, name, for_model),
         stop=for_model.stop or (),
         top_k=for_model.top_k,
+        logit_bias=for_model.logit_bias or {},
         service_tier=for_model.service_tier or "",
         cache_key=for_model.cache_key or "",
         cache_control=for_model.cache_control or "",

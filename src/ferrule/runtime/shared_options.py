@@ -100,7 +100,10 @@ _SETTINGS = (
         "tools__packs",
         multiple=True,
         metavar="PACK",
-        help="Add a tool pack: typed, git, git_write, git_toolbox, code or index. Repeatable.",
+        help=(
+            "Add a tool pack: typed, git, git_write, git_toolbox, code, index or pictures. "
+            "Repeatable."
+        ),
     ),
     click.option(
         "--require-tool",

@@ -28,7 +28,7 @@ from .deferred_tools import FINDERS
 _READS = (SideEffect.NONE, SideEffect.READ)
 
 
-PACKS = ("typed", "git", "git_write", "git_toolbox", "code", "index")
+PACKS = ("typed", "git", "git_write", "git_toolbox", "code", "index", "pictures")
 """What `tools.packs` may name."""
 
 CODING = frozenset(
@@ -261,6 +261,10 @@ def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
             from ferrule.toolkits.code_index.tools import TOOLS
 
             return TOOLS
+        case "pictures":
+            from ferrule.toolkits.pictures import TOOLS as PICTURE_TOOLS
+
+            return PICTURE_TOOLS
         case _:
             near = get_close_matches(pack, PACKS, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"choose from: {', '.join(PACKS)}"

@@ -25,6 +25,7 @@ from .backends.selection import MissingProtections, SandboxBackend, choose_backe
 from .command import Command, CommandResult
 from .inside.protocol import Launch
 from .launcher import Launcher
+from .network.allowed_hosts import HostRules
 from .network.proxy import ConnectionAttempt
 from .policy import UNCONFINED, AppliedProtections, SandboxPolicy
 from .running_command import Execution, SandboxSetupFailed
@@ -68,6 +69,7 @@ class Sandbox:
             the first that enforces all that is required.
         on_contact: Called for every connection that a command asked for.
         identity: Who the commands run for.
+        hosts: Decides about each host in place of the policy's `network`, which must name one.
 
     Raises:
         MissingProtections: This machine cannot enforce the policy.
@@ -80,6 +82,7 @@ class Sandbox:
         backend: SandboxBackend | None = None,
         on_contact: Callable[[ConnectionAttempt], None] = lambda contact: None,
         identity: Identity | None = None,
+        hosts: HostRules | None = None,
     ) -> None:
         self.policy = policy
         self._applied = UNCONFINED
@@ -89,7 +92,7 @@ class Sandbox:
             self._applied = chosen.protections
             backend_type = _load_backend(chosen.name)
             if backend_type is not None:
-                self._confinement = backend_type(policy, on_contact, identity)
+                self._confinement = backend_type(policy, on_contact, identity, hosts)
             elif chosen.name != "none":
                 raise MissingProtections(
                     (),

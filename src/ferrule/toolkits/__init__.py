@@ -1,8 +1,9 @@
 """Tools that ship with Ferrule.
 
-Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `model_family_tools`, `search`,
-`stdlib`.
-Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
+Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `model_family_tools`, `pictures`,
+`search`, `stdlib`.
+Modules: `clock`, `confined_program`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`,
+`tasks`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .files.tools import TOOLS as FILE_TOOLS
     from .git.tools import git_toolbox_tools, git_tools
     from .packs import agent_command_tools, agent_host_tools, agent_read_tools
+    from .pictures import TOOLS as PICTURE_TOOLS
     from .search.search_files import TOOLS as SEARCH_TOOLS
     from .stdlib import stdlib_tools
 
@@ -30,6 +32,7 @@ __all__ = [
     "COMMAND_TOOLS",
     "FILE_TOOLS",
     "INDEX_TOOLS",
+    "PICTURE_TOOLS",
     "SEARCH_TOOLS",
     "CommandPolicy",
     "agent_command_tools",
@@ -62,6 +65,7 @@ __getattr__, __dir__ = lazy_names(
             "agent_host_tools",
             "agent_read_tools",
         ),
+        ".pictures": ("TOOLS as PICTURE_TOOLS",),
         ".search.search_files": ("TOOLS as SEARCH_TOOLS",),
         ".stdlib": ("stdlib_tools",),
     },

@@ -98,15 +98,42 @@ async def test_who_a_call_is_for_is_sent_only_where_the_person_said_so(world: Wo
         ({"data": {"text": "x" * 262_144}}, "say it with less"),
         ({"task_id": "another-sessions"}, "waits in this session"),
         ({"message": ""}, "message"),
+        ({"files": ["large.bin", "large.bin"]}, "bytes together"),
         ({"agent": "else"}, "agent"),
     ],
 )
 async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     world: World, arguments: dict[str, Any], said: str
 ) -> None:
+    with (world.state / "large.bin").open("wb") as large:
+        large.truncate(9 << 20)
     result = await world.call(**arguments)
     assert result.error_type is ErrorType.VALIDATION_FAILED and said in str(result.error_message)
     assert world.sent("SendStreamingMessage") == []
+
+
+@pytest.mark.proves("a2a.files")
+async def test_files_go_along_by_their_bytes_with_their_types_by_content(world: World) -> None:
+    (world.state / "cat.txt").write_bytes(make_png())
+    (world.state / "a.bin").write_bytes(b"\0\1")
+    assert (await world.call(files=["cat.txt", "./a.bin"])).success
+    (sent,) = world.sent("SendStreamingMessage")
+    picture = base64.b64encode(make_png()).decode()
+    assert sent["message"]["parts"][1:] == [
+        {"raw": picture, "filename": "cat.txt", "mediaType": "image/png"},
+        {"raw": "AAE=", "filename": "a.bin", "mediaType": "application/octet-stream"},
+    ]
+
+
+@pytest.mark.proves("a2a.files")
+@pytest.mark.parametrize("name", [".env", "../other.txt", "link.txt", "/etc/passwd", "key.pem"])
+async def test_what_no_tool_may_read_is_not_sent_either(world: World, name: str) -> None:
+    for one in (".env", "key.pem", "../other.txt"):
+        (world.state / one).write_text("secret")
+    (world.state / "link.txt").symlink_to(world.state.parent / "other.txt")
+    result = await world.call(files=[name])
+    assert (result.success, result.error_type) == (False, ErrorType.PERMISSION_DENIED)
+    assert world.requests == [] or world.sent("SendStreamingMessage") == []
 
 
 @pytest.mark.proves("a2a.message")

@@ -24,10 +24,11 @@ try:
 except ImportError as error:
     pytest.skip(f"the extra `a2a` is not installed here: {error}", allow_module_level=True)
 
-from ferrule import tool
+from ferrule import Image, tool
 from ferrule.connectors.a2a import A2aPeer, Auth, PeerApprovals, connect
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
+from ferrule.core.media import MediaReference, load_media
 from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
@@ -39,10 +40,12 @@ from ferrule.runtime.http import http_security
 from ferrule.servers.a2a.conversations import TaskRefused
 from ferrule.servers.a2a.server import (
     CARD_PATH,
+    MAX_MEDIA_SENT,
     RPC_PATH,
     A2aServer,
     Skill,
     _find_or_start_task,  # pyright: ignore[reportPrivateUsage]
+    _media_parts,  # pyright: ignore[reportPrivateUsage]
     build_card,
 )
 from ferrule.testing.media_samples import make_png
@@ -82,9 +85,14 @@ class Place:
             self.done.append("burnt")
             return "burnt"
 
+        @tool
+        async def draw() -> Image:
+            """Draw a cat."""
+            return Image.from_bytes(make_png(5, 4), name="cat.png")
+
         agent = Agent(
             Scripted(list(steps)),
-            [shelve, wait, burn],
+            [shelve, wait, burn, draw],
             **grouped(journal=self.folder / "served.db", **more),
         )
         self.stack.push_async_callback(agent.close)
@@ -119,7 +127,7 @@ class Place:
         self.server = made
         return made
 
-    async def open_client_session(self, **more: Any) -> Session:
+    async def open_client_session(self, workspace: Path | None = None, **more: Any) -> Session:
         """A session of another agent, whose tool asks the one that is served."""
         assert self.server is not None
         peer = A2aPeer(
@@ -134,6 +142,7 @@ class Place:
             peers.tools,
             permissions=Permissions(approver=AllowlistApprover(["*"])),
             storage=Storage(journal=self.folder / "asking.db"),
+            workspace=workspace,
         )
         session = agent.session()
         self.stack.push_async_callback(session.close)
@@ -400,3 +409,51 @@ async def test_files_of_a_message_become_media_of_the_run(place: Place) -> None:
     context = SimpleNamespace(message=broken, task_id="t2", context_id="c1", current_task=None)
     with pytest.raises(TaskRefused, match="cut off"):
         await _find_or_start_task(server.conversations, context)
+
+
+@pytest.mark.proves("serve.a2a.media", "a2a.media")
+async def test_files_reach_a_served_agent_and_what_its_tools_return_comes_back(
+    place: Place,
+) -> None:
+    """From the workspace of one agent to another and back, over the protocol itself."""
+
+    server = await place.serve(calls(("draw", {})), says("here"))
+    (place.folder / "mine.png").write_bytes(make_png(3, 2))
+    (place.folder / "notes.zip").write_bytes(b"PK\3\4 and more")
+    session = await place.open_client_session(workspace=place.folder)
+    result = await session.call(
+        "librarian__find", message="Draw this.", files=["mine.png", "notes.zip"]
+    )
+    assert not result.success  # A zip is nothing that a model takes.
+    assert "notes.zip" in result.error_message
+    result = await session.call("librarian__find", message="Draw this.", files=["mine.png"])
+    assert result.success, result.error_message
+    assert [(one.mime, one.name) for one in result.media] == [("image/png", "cat.png")]
+    assert session.read_media(result.media[0]) == make_png(5, 4)
+    (conversation,) = server.conversations._pool  # pyright: ignore[reportPrivateUsage]
+    asked = conversation.session.history[0]
+    assert isinstance(asked, UserMessage)
+    assert [(one.mime, one.name, one.size) for one in asked.media] == [
+        ("image/png", "mine.png", len(make_png(3, 2)))
+    ]
+
+
+@pytest.mark.proves("serve.a2a.media")
+def test_media_are_sent_in_types_that_the_client_takes_and_within_a_bound() -> None:
+    png = load_media(
+        MediaReference("image", "image/png", "a" * 64, 3, 0, "a.png"), lambda _: b"png"
+    )
+    pdf = load_media(MediaReference("document", "application/pdf", "b" * 64, 3), lambda _: b"pdf")
+    huge = load_media(
+        MediaReference("image", "image/png", "c" * 64, MAX_MEDIA_SENT, 0, "c.png"), lambda _: b"?"
+    )
+
+    def sent(*accepted: str) -> list[Any]:
+        parts = _media_parts([png, pdf, huge], accepted)
+        return [(part.raw, part.filename) if part.HasField("raw") else part.text for part in parts]
+
+    caption = f"[image c.png: image/png, {MAX_MEDIA_SENT} bytes]"
+    assert sent() == [(b"png", "a.png"), (b"pdf", ""), caption]
+    assert sent("text/plain", "application/pdf") == [(b"pdf", "")]
+    assert sent("image/*") == [(b"png", "a.png"), caption]
+    assert sent("text/plain") == []

@@ -12,7 +12,8 @@ person allowed it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -21,14 +22,19 @@ from ferrule.connectors.bounded_schemas import nesting_depth
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import RetryCall
+from ferrule.engine.session_media import read_input
 from ferrule.tools.context import Context
+from ferrule.tools.media_types import MediaInvalid, detect_type
 
 from .cards import Skill
 from .spec import A2aPeer
 from .task_state import TaskState
 
 MAX_MESSAGE = 256 * 1024
-"""Bytes of what one call may send to a peer."""
+"""Bytes of what one call may send to a peer, without its files."""
+MAX_FILES = 16
+MAX_FILE_BYTES = 16 * 1024 * 1024
+"""Bytes of all files of one call together."""
 _MAX_DEPTH = 64
 _MAX_TASKS = 100
 _MAX_EXACT_INTEGER = 2**53
@@ -62,14 +68,54 @@ def get_conversation(context: Context, peer: str) -> Conversation:
     return conversations.setdefault(peer, Conversation())
 
 
+async def read_files(names: Sequence[str], context: Context) -> list[dict[str, Any]]:
+    """Return files as parts of a message, by their bytes, with their types by content.
+
+    Raises:
+        RetryCall: They are too large together.
+        ToolFailed: One cannot be read, by the rules of every tool.
+    """
+    parts: list[dict[str, Any]] = []
+    size = 0
+    for one in names:
+        data, name = await read_input(one, context)
+        size += len(data)
+        if size > MAX_FILE_BYTES:
+            raise RetryCall(f"`files` are more than {MAX_FILE_BYTES} bytes together: send less")
+        parts.append(
+            {
+                "raw": base64.b64encode(data).decode(),
+                "filename": name.rpartition("/")[2],
+                "mediaType": _media_type(data, name),
+            }
+        )
+    return parts
+
+
+def _media_type(data: bytes, name: str) -> str:
+    try:
+        return detect_type(data, name).mime
+    except MediaInvalid:
+        return "application/octet-stream"
+
+
 def make_message(
     peer: A2aPeer,
     skill: Skill,
     arguments: Mapping[str, Any],
+    files: Sequence[Mapping[str, Any]],
     conversation: Conversation,
     context: Context,
 ) -> dict[str, Any]:
     """Return a message as the protocol's JSON.
+
+    Args:
+        peer: Who it is for.
+        skill: The skill that is meant.
+        arguments: Those of the call.
+        files: Its files as parts.
+        conversation: What the session has with the peer.
+        context: The call's.
 
     Raises:
         RetryCall: The message is too large, or its task does not wait in this session.
@@ -80,6 +126,7 @@ def make_message(
         parts.append({"data": arguments["data"]})
     if len(encode_json(parts).encode("utf-8", "replace")) > MAX_MESSAGE:
         raise RetryCall(f"`message` and `data` are more than {MAX_MESSAGE} bytes: say it with less")
+    parts += [dict(part) for part in files]
     task_id = arguments.get("task_id", "")
     if task_id and task_id not in conversation.tasks:
         raise RetryCall(

@@ -26,7 +26,7 @@ from . import signatures
 from .cards import Card, Skill, read_card
 from .exchange import CANCEL_SECONDS, Exchange, InvalidAnswer, make_client, parse_card, to_json
 from .http import CARD_SECONDS, RequestRefused, fetch_card, make_http_client, request_failure
-from .messages import get_conversation, make_message
+from .messages import get_conversation, make_message, read_files
 from .peer_approvals import PeerApprovals
 from .results import result_value
 from .spec import A2aPeer, secret_headers
@@ -88,7 +88,8 @@ class PeerClient:
     ) -> Any:
         """Return the value of one call. Raises ToolFailed."""
         conversation = get_conversation(context, self.peer.name)
-        message = make_message(self.peer, skill, arguments, conversation, context)
+        files = await read_files(arguments.get("files", ()), context)
+        message = make_message(self.peer, skill, arguments, files, conversation, context)
         await self._check_unchanged(skill)
         assert self.card is not None
         exchange = self._exchange(self.card, context)

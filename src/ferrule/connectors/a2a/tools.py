@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.tools.define import SchemaArguments
-from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
+from ferrule.tools.definition import READS, Loading, Risk, SideEffect, Tool
 from ferrule.tools.reliability import Reliability
 
 from .cards import Skill
 from .http import CARD_SECONDS
-from .messages import MAX_MESSAGE
+from .messages import MAX_FILES, MAX_MESSAGE
 from .peer_client import PeerClient
 from .spec import A2aPeer, Trust
 
@@ -39,6 +39,14 @@ SCHEMA = {
         "data": {
             "type": "object",
             "description": "Values that go along with the message, as JSON.",
+        },
+        "files": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": MAX_FILES,
+            "description": (
+                "Files that go along: paths in the workspace, or names of artifacts (`art-…`)."
+            ),
         },
         "task_id": {
             "type": "string",
@@ -85,6 +93,7 @@ def _skill_tool(client: PeerClient, skill: Skill) -> Tool:
         handler=call,
         side_effect=SideEffect.EXTERNAL,
         risk=_RISKS[peer.trust],
+        touches={"files": READS},
         reliability=replace(policy, timeout=seconds + CARD_SECONDS + _GRACE_SECONDS),
         is_async=True,
         context_parameter=CONTEXT_PARAMETER,

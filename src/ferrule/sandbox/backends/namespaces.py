@@ -30,7 +30,7 @@ from ferrule.sandbox.inside.mediator.name_rules import MAX_HIDDEN_NAMES
 from ferrule.sandbox.inside.protocol import Launch
 from ferrule.sandbox.inside.session import SandboxRecord
 from ferrule.sandbox.launcher import Launcher
-from ferrule.sandbox.network.allowed_hosts import AllowedHosts
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts, HostRules
 from ferrule.sandbox.network.listener import ProxyListener
 from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, proxy_environment
 from ferrule.sandbox.policy import AppliedProtections, SandboxPolicy
@@ -72,7 +72,9 @@ class NamespaceBackend:
         policy: SandboxPolicy,
         contact: Callable[[ConnectionAttempt], None],
         identity: Identity | None,
+        hosts: HostRules | None = None,
     ) -> None:
+        self._given_hosts = hosts
         self._home = os.path.realpath(Path.home())
         self._use(policy)
         self.identity = identity or _LOCAL_IDENTITY
@@ -91,7 +93,7 @@ class NamespaceBackend:
         readable = tuple(map(os.path.realpath, policy.readable))
         writable = tuple(map(os.path.realpath, policy.writable))
         self.policy = replace(policy, readable=readable, writable=writable)
-        self.hosts = AllowedHosts.parse(policy.network)
+        self.hosts = self._given_hosts or AllowedHosts.parse(policy.network)
         self._scanner = OpenedFolderScanner(self.policy, home=self._home)
         self._scan_seconds = 1.0
         self._seen_places: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ server.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
@@ -47,6 +48,26 @@ class InvalidHost(ValueError):
 
     Its message says why, without repeating what was given.
     """
+
+
+class HostRules(Protocol):
+    """Which hosts may be reached. `AllowedHosts` has the rules of commands."""
+
+    @property
+    def includes_loopback(self) -> bool:
+        """Whether this machine's own loopback may be among them."""
+        ...
+
+    def refusal(self, host: str, port: int) -> str | None:
+        """Return why `host` may not be asked for at all; None if it may. Nothing is resolved."""
+        ...
+
+    def address_refusal(self, host: str, port: int, address: str) -> str | None:
+        """Return why an allowed `host` may not be reached at `address`; None if it may.
+
+        `address` is one that it resolved to.
+        """
+        ...
 
 
 @frozen
@@ -88,7 +109,6 @@ class AllowedHosts:
         return self.refusal(host, port) is None
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Return why `host` may not be asked for at all; None if it may. Nothing is resolved."""
         try:
             host = canonicalize_host(host)
         except InvalidHost as problem:
@@ -102,10 +122,6 @@ class AllowedHosts:
         return f"the `network` setting names `{host}` for port {known}, not {port}"
 
     def address_refusal(self, host: str, port: int, address: str) -> str | None:
-        """Return why an allowed `host` may not be reached at `address`; None if it may.
-
-        `address` is one that it resolved to.
-        """
         found = parse_address(address)
         if found is None:
             return "it does not resolve to an address"
@@ -121,7 +137,6 @@ class AllowedHosts:
 
     @property
     def includes_loopback(self) -> bool:
-        """Whether an entry opens this machine's own loopback."""
         return any(
             is_localhost(entry.host) or _is_loopback(parse_address(entry.host.strip("[]")))
             for entry in self.entries

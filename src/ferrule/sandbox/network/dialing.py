@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ferrule.core.value_class import frozen
 
-from .allowed_hosts import AllowedHosts, is_localhost
+from .allowed_hosts import HostRules, is_localhost
 from .http_heads import MalformedMessage, encode_head, parse_response
 from .ip_addresses import parse_address
 from .proxy_peer import Peer
@@ -75,7 +75,7 @@ def no_upstream(secure: bool, host: str, port: int) -> None:
 class Dialer:
     """Makes connections. `seconds` limits looking up and connecting together."""
 
-    hosts: AllowedHosts
+    hosts: HostRules
     resolve: Resolve = resolve
     upstream: Upstream = no_upstream
     seconds: float = 20.0

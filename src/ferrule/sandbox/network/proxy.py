@@ -33,7 +33,7 @@ from typing import Any
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 
-from .allowed_hosts import AllowedHosts, InvalidHost
+from .allowed_hosts import HostRules, InvalidHost
 from .dialing import Dialer, HostConnection, RequestRefused, Resolve, Upstream, no_upstream, resolve
 from .http_heads import (
     BodyEnd,
@@ -98,7 +98,7 @@ class Proxy:
 
     def __init__(
         self,
-        hosts: AllowedHosts,
+        hosts: HostRules,
         record: Record = lambda contact: None,
         *,
         upstream: Upstream = no_upstream,

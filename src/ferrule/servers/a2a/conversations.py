@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, RunCancelled
-from ferrule.core.media import Content
+from ferrule.core.media import Content, LoadedMedia, load_media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
-from ferrule.engine.session import Session
+from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
@@ -42,12 +42,14 @@ class TaskUpdate:
     """Something that happened to a task.
 
     `done`, `failed` and `canceled` end it; `text` is the answer, or the reason. With `is_value` it
-    is JSON: the value of the agent's `output_type`.
+    is JSON: the value of the agent's `output_type`. `media` are those that the run's tools have
+    returned.
     """
 
     kind: Kind
     text: str
     is_value: bool = False
+    media: tuple[LoadedMedia, ...] = ()
 
 
 class TaskRefused(Exception):
@@ -126,6 +128,12 @@ class Task:
             )
         finally:
             self._question = None
+
+
+def _list_media(result: RunResult[Any], session: Session) -> list[LoadedMedia]:
+    """Return the pictures, sounds and documents of a run's results, each of them once."""
+    found = {one.sha256: one for call in result.results for one in call.media}
+    return [load_media(one, session.read_media) for one in found.values()]
 
 
 def _question_text(request: ApprovalRequest) -> str:
@@ -210,7 +218,8 @@ class Conversations:
             stop_observing = session.observe(show_progress)
             try:
                 result = await session.run(message)
-                end = TaskUpdate("done", result.text, is_value=session.ends_with_value)
+                media = tuple(_list_media(result, session))
+                end = TaskUpdate("done", result.text, session.ends_with_value, media)
             except (asyncio.CancelledError, RunCancelled):
                 end = TaskUpdate("canceled", "it was cancelled")
             except (LimitReached, OutputInvalid) as error:

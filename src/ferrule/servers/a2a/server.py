@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
+from ferrule.core.errors import ProviderError
 from ferrule.core.invisible_characters import escape_invisible
-from ferrule.core.media import Media
+from ferrule.core.media import LoadedMedia, Media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
+from ferrule.engine.threads import run_blocking
 from ferrule.runtime.http.http_security import Application, HttpGuard
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
 from ferrule.tools.media_types import MediaInvalid, detect_type
@@ -43,7 +46,9 @@ MAX_BODY = 48 * 1024 * 1024
 
 _UNREAD = "[a file, which is not read]"
 """What stands in a message in place of a file by address, or of one for a task that runs."""
-_INPUT_FILES = (
+MAX_MEDIA_SENT = 16 * 1024 * 1024
+"""Bytes of the media that follow an answer; what is more is named."""
+_FILES = (
     "image/png",
     "image/jpeg",
     "image/webp",
@@ -163,8 +168,8 @@ def build_card(
         "version": version,
         "supportedInterfaces": interfaces,
         "capabilities": {"streaming": True},
-        "defaultInputModes": ["text/plain", "application/json", *_INPUT_FILES],
-        "defaultOutputModes": ["text/plain"],
+        "defaultInputModes": ["text/plain", "application/json", *_FILES],
+        "defaultOutputModes": ["text/plain", "application/json", *_FILES],
         "skills": listed,
         "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
         "securityRequirements": [{"schemes": {"bearer": {}}}],
@@ -240,7 +245,7 @@ def _executor_class() -> Any:
                 return
             while True:
                 update = await task.updates.get()
-                await _send_update(updater, update)
+                await _send_update(updater, update, _accepted_types(context))
                 if update.kind != "words":
                     break
             if update.kind != "question":
@@ -271,7 +276,13 @@ async def _find_or_start_task(conversations: Conversations, context: Any) -> Tas
     return await conversations.start_task(context.task_id, context.context_id, message)
 
 
-async def _send_update(updater: Any, update: TaskUpdate) -> None:
+def _accepted_types(context: Any) -> Sequence[str]:
+    """Return the media types that the client of a message takes; none: it takes all."""
+    configuration = context.configuration
+    return () if configuration is None else list(configuration.accepted_output_modes)
+
+
+async def _send_update(updater: Any, update: TaskUpdate, accepted: Sequence[str]) -> None:
     """Tell the client what happened to its task."""
     from a2a.types import Part
 
@@ -284,11 +295,36 @@ async def _send_update(updater: Any, update: TaskUpdate) -> None:
         case "done":
             part = _value_part(update.text) if update.is_value else Part(text=update.text)
             await updater.add_artifact([part], name="answer")
+            media = await run_blocking(lambda: _media_parts(update.media, accepted))
+            if media:
+                await updater.add_artifact(media, name="media")
             await updater.complete()
         case "failed":
             await updater.failed(message)
         case "canceled":
             await updater.cancel(message)
+
+
+def _media_parts(media: Sequence[LoadedMedia], accepted: Sequence[str]) -> list[Any]:
+    """Return media as parts: by their bytes, or as a caption where these are too many or gone."""
+    from a2a.types import Part
+
+    parts: list[Any] = []
+    left = MAX_MEDIA_SENT
+    for one in media:
+        if accepted and not any(fnmatchcase(one.mime, kind) for kind in accepted):
+            continue
+        left -= one.size
+        if left < 0:
+            parts.append(Part(text=one.describe()))
+            continue
+        try:
+            data = one.load()
+        except ProviderError:
+            parts.append(Part(text=one.describe()))
+            continue
+        parts.append(Part(raw=data, media_type=one.mime, filename=one.name))
+    return parts
 
 
 def _value_part(text: str) -> Any:

@@ -64,7 +64,7 @@ from .outbox import Update
 _TASK_STATES = ("pending", "in_progress", "completed")
 
 MAX_SHOWN_MEDIA = 4 << 20
-"""Bytes of a picture or sound of a result that an editor is sent."""
+"""Bytes of a medium of a result that an editor is sent."""
 MAX_PROGRESS = 2_000
 """Characters of a running call's progress that are shown; older ones are dropped."""
 _OWN = (*HIDDEN_TOPICS, "mode", "model")
@@ -246,18 +246,16 @@ class SessionUpdates:
         yield from ()
 
     def _show_media(self, result: ToolResult) -> list[Update]:
-        """Return the pictures and sounds of a result that are small enough to be sent."""
+        """Return the media of a result that are small enough to be sent."""
         shown: list[Update] = []
         for one in result.media:
-            kind = one.media_kind
-            if self._read_media is None or kind == "document" or one.size > MAX_SHOWN_MEDIA:
+            if self._read_media is None or one.size > MAX_SHOWN_MEDIA:
                 continue
             try:
                 data = b64encode(self._read_media(one)).decode()
             except ProviderError:
                 continue
-            block = {"type": kind, "mimeType": one.mime, "data": data}
-            shown.append({"type": "content", "content": block})
+            shown.append({"type": "content", "content": _media_block(one, data)})
         return shown
 
     def _end_call(self, shown: _ShownCall, result: ToolResult) -> Iterator[Update]:
@@ -334,3 +332,11 @@ class Plan:
             for content, status in self._tasks.values()
         ]
         return {"sessionUpdate": "plan", "entries": entries}
+
+
+def _media_block(one: MediaReference, data: str) -> Update:
+    """Return a picture or a sound as a block of its own, a document as an embedded resource."""
+    if one.media_kind != "document":
+        return {"type": one.media_kind, "mimeType": one.mime, "data": data}
+    resource = {"uri": f"artifact:{one.reference}", "mimeType": one.mime, "blob": data}
+    return {"type": "resource", "resource": resource}

@@ -65,6 +65,7 @@ class ModelSettings:
     cache_key: str | None = None
     cache_control: str | None = None
     upload_media_from: int | None = None
+    logit_bias: Mapping[str, float] | None = None
 
 
 OPTION_NAMES = frozenset(
@@ -84,6 +85,7 @@ OPTION_NAMES = frozenset(
         "cache_key",
         "cache_control",
         "upload_media_from",
+        "logit_bias",
     }
 )
 """The settings of a model that `model_options` may set."""

@@ -39,6 +39,7 @@ SettingKind = Literal[
     "policy",
     "policies",
     "objects",
+    "numbers",
     "loading",
 ]
 ProjectRight = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
@@ -360,7 +361,8 @@ SETTINGS: tuple[Setting, ...] = (
         short=(
             "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
             "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
-            "tools), `index` (definitions and uses of names in source files)."
+            "tools), `index` (definitions and uses of names in source files), `pictures` (of web "
+            "pages and of pages of PDFs)."
         ),
     ),
     Setting(
@@ -695,8 +697,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         project="narrow",
         short=(
-            "Hosts that scripts of tool files, and pictures from URLs, may reach: `example.com` "
-            "(with its subdomains), `*.example.com`, `*`."
+            "Hosts that scripts of tool files, pictures from URLs and pages of screenshots may "
+            "reach: `example.com` (with its subdomains), `*.example.com`, `*`."
         ),
         long=(
             "By default any host of the public internet; commands have their own `sandbox.network`."
@@ -1056,6 +1058,13 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(key="stop", kind="names", short="Texts that end an answer."),
     Setting(
+        key="logit_bias",
+        kind="numbers",
+        minimum=-100,
+        maximum=100,
+        short="What is added to the odds of tokens, by their numbers: `{50256: -100}`.",
+    ),
+    Setting(
         key="service_tier",
         kind="text",
         short="How urgent requests are, in the provider's words (`flex`, `priority`).",
@@ -1207,6 +1216,7 @@ _VALUE: dict[str, str] = {
     "policy": "map",
     "policies": "map: tool to map",
     "objects": "list of maps",
+    "numbers": "map: number to number",
     "loading": "list of maps",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -167,6 +168,8 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
         return Entry(_plain(node), node.where)
     if setting.kind == "objects":
         return _objects(path, node)
+    if setting.kind == "numbers":
+        return _read_numbers(setting, path, node)
     if setting.kind in ("policy", "policies"):
         return _policy(setting, path, node)
     if setting.kind == "loading":
@@ -185,6 +188,20 @@ def _objects(path: str, node: Node) -> Entry:
                 f"`{path}`: an entry without a `type`", hint="as in `{type: web_search}`"
             )
     return Entry(tuple(_plain(item) for item in node.items), node.where)
+
+
+def _read_numbers(setting: Setting, path: str, node: Node) -> Entry:
+    """Read a map from whole numbers to numbers, as `{50256: -100}`."""
+    found: dict[str, float] = {}
+    for name, (key_node, value) in _require_mapping(node, path).items():
+        if not name.isascii() or not name.isdigit():
+            raise key_node.error(f"`{path}`: found `{name}`; each key is a whole number")
+        number = _accept(replace(setting, kind="number"), value.value, item=False)
+        if number is None:
+            raise value.error(f"`{path}.{name}` = {_format_value(value.value)}: must be a number")
+        _check_range(setting, f"{path}.{name}", number, value.where)
+        found[name] = number
+    return Entry(found, node.where)
 
 
 def _policy(setting: Setting, path: str, node: Node) -> Entry:
@@ -395,6 +412,9 @@ def parse_text(setting: Setting, text: str, where: str) -> Entry:
             return Entry(_entry(setting, setting.key, node).value, where)
         names = tuple(name.strip() for name in text.split(",") if name.strip())
         return Entry(_check_type(setting, setting.key, names, where), where)
+    if setting.kind == "numbers":
+        node = parse_yaml(text.encode("utf-8", "replace"), where)
+        return Entry(_read_numbers(setting, setting.key, node).value, where)
     value: Any = text.strip()
     if setting.kind in ("flag", "integer", "number", "seconds", "thinking"):
         node = parse_yaml(value.encode("utf-8", "replace"), where)

@@ -8,7 +8,7 @@ person's answer is recorded by the `Approver` that asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,8 @@ from ferrule.sandbox.backends.reduced_protection import (
     accept_or_raise,
 )
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
+from ferrule.sandbox.network.allowed_hosts import HostRules
+from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
@@ -34,9 +36,20 @@ from .refused_access import SessionOpenings
 
 
 class SessionSandbox:
-    """At most one sandbox, and what a person said about its missing protection."""
+    """At most one sandbox, and what a person said about its missing protection.
 
-    def __init__(self) -> None:
+    Args:
+        hosts: Decides which hosts are reached; by default the policy does.
+        on_contact: Called for every connection that a command asked for.
+    """
+
+    def __init__(
+        self,
+        hosts: HostRules | None = None,
+        on_contact: Callable[[ConnectionAttempt], None] = lambda contact: None,
+    ) -> None:
+        self._hosts = hosts
+        self._on_contact = on_contact
         self._sandbox: Sandbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._making = asyncio.Lock()
@@ -72,7 +85,13 @@ class SessionSandbox:
             if self._sandbox is None or self._sandbox.policy != policy:
                 backend = await self._choose_backend(policy, on_missing_protection, context)
                 old = self._sandbox
-                self._sandbox = Sandbox(policy, backend=backend, identity=context.identity)
+                self._sandbox = Sandbox(
+                    policy,
+                    backend=backend,
+                    on_contact=self._on_contact,
+                    identity=context.identity,
+                    hosts=self._hosts,
+                )
                 self._note(backend.protections.describe(), context)
                 await _close(old, loop)
             return self._sandbox

@@ -19,9 +19,7 @@ from typing import Annotated, TypedDict
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.session_media import SessionMedia
-from ferrule.engine.threads import run_blocking
-from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.engine.session_media import read_input
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 
@@ -152,14 +150,7 @@ async def ocr(
     confidence.
     """
     language = _language(options or {})
-    workspace = context.resource(Workspace)
-    media = context.resources.get(SessionMedia)
-    if isinstance(media, SessionMedia) and image.startswith("art-"):
-        content = await run_blocking(lambda: media.read_artifact(image))
-        name = image
-    else:
-        content = await run_blocking(lambda: workspace.read(image, limit=READ_LIMIT))
-        name = workspace.name(image)
+    content, name = await read_input(image, context)
     kind = _format(content, image)
     recognized = await _recognizer(context).recognize(content, language, context)
     source = Source(

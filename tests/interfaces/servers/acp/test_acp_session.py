@@ -444,10 +444,18 @@ async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(s
 @pytest.mark.proves("acp.media")
 async def test_pictures_of_a_prompt_go_along_and_pictures_of_results_come_back(served: Any) -> None:
     talk = await served.talk(
-        {"say": "", "call": [{"tool": "read_file", "arguments": {"path": "shot.png"}}]},
+        {
+            "say": "",
+            "call": [
+                {"tool": "read_file", "arguments": {"path": name}}
+                for name in ("shot.png", "paper.pdf", "large.pdf")
+            ],
+        },
         {"say": "seen"},
     )
     (talk.folder / "shot.png").write_bytes(make_png(4, 4))
+    (talk.folder / "paper.pdf").write_bytes(PDF)
+    (talk.folder / "large.pdf").write_bytes(PDF[:9] + b"%" + b"0" * (4 << 20) + b"\n" + PDF[9:])
     encoded = b64encode(make_png()).decode()
     blob = b64encode(PDF).decode()
     blocks = [
@@ -464,6 +472,8 @@ async def test_pictures_of_a_prompt_go_along_and_pictures_of_results_come_back(s
     ]
     (picture,) = [block for block in content if block["type"] == "image"]
     assert b64decode(picture["data"]) == make_png(4, 4)
+    (paper,) = [block["resource"] for block in content if block["type"] == "resource"]
+    assert (b64decode(paper["blob"]), paper["mimeType"]) == (PDF, "application/pdf")
     with SqliteJournal(served.home / "state" / "journal.db") as journal:
         events = [record.event for record in journal.records(talk.id)]
     (started,) = [event for event in events if isinstance(event, RunStarted)]
