@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
 
 from .client import Sink
@@ -38,7 +39,7 @@ STOP_REASONS: dict[str, AnswerStop] = {
 """A provider's finish reason as `ModelAnswered.stop`; anything else counts as `end`."""
 
 
-@dataclass(slots=True)
+@mutable
 class PartialCall:
     """A call that is still arriving.
 
@@ -203,7 +204,7 @@ def _string_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-@dataclass(slots=True)
+@mutable
 class AnswerBuilder:
     """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added."""
 
