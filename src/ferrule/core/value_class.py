@@ -46,7 +46,8 @@ def mutable(cls: type[T]) -> type[T]:
 
 
 def _add_methods(cls: type) -> Any:
-    new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    make_slots: Any = dataclass(init=False, repr=False, eq=False, slots=True)
+    new_class: Any = make_slots(cls)
     new_class.__fields__ = tuple([item.name for item in fields(new_class) if item.compare])
     new_class.__init__ = _LazyInit(new_class)
     new_class.__eq__ = _equal
