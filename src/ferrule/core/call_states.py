@@ -197,6 +197,8 @@ def assign_call_ids(answer: ModelAnswered, taken: Set[str], turn: int) -> ModelA
         taken: The ids of all earlier calls in the session.
         turn: The number of the turn, which made-up ids contain.
     """
+    if len(answer.calls) == 1 and answer.calls[0].id and answer.calls[0].id not in taken:
+        return answer
     calls: list[ToolCall] = []
     new_ids: set[str] = set()
     sent: set[tuple[str, str, str]] = set()
