@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, mutable
 
 
 @frozen
@@ -116,3 +116,25 @@ def test_who_looks_at_a_class_of_values_before_it_was_called_sees_what_it_takes(
 
     assert str(inspect.signature(Fresh)) == "(name, size=3, seen=())"
     assert Fresh("a").size == 3
+
+
+@mutable
+class Basket:
+    """What is changed while it is used."""
+
+    owner: str
+    holds: list[str] = field(default_factory=list[str])
+
+
+@pytest.mark.proves("core.values")
+def test_a_mutable_value_takes_changes_has_no_hash_and_is_made_and_compared_as_any_other() -> None:
+    first, second = Basket("ann"), Basket("ann")
+    first.holds.append("egg")
+    assert first != second and second.holds == []
+    second.holds = ["egg"]
+    assert first == second and repr(first) == "Basket(owner='ann', holds=['egg'])"
+    assert pickle.loads(pickle.dumps(first)) == first and replace(first, owner="bob").owner == "bob"
+    with pytest.raises(AttributeError):
+        first.colour = "red"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(first)

@@ -35,6 +35,21 @@ def test_the_loop_goes_on_while_a_handler_blocks() -> None:
 
 
 @pytest.mark.proves("threads.blocking-handlers")
+def test_a_lone_handler_is_waited_for_in_place_and_one_that_takes_longer_holds_nothing_up() -> None:
+    release = threading.Event()
+
+    async def quick_and_slow() -> tuple[bool, bool, bool]:
+        patient, hasty = Threads(patience=BOUND), Threads(patience=0.001)
+        quick = patient.run(threading.get_ident)
+        slow = hasty.run(lambda: release.wait(BOUND))
+        was_done = slow.done()
+        release.set()
+        return quick.done(), was_done, await slow
+
+    assert run(quick_and_slow()) == (True, False, True)
+
+
+@pytest.mark.proves("threads.blocking-handlers")
 def test_many_blocking_handlers_run_at_once() -> None:
     together = threading.Barrier(40)
 

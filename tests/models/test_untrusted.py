@@ -415,6 +415,22 @@ def test_text_that_says_no_such_thing_is_handed_on_as_the_same_object(text: str)
     assert map_json(json.dumps({"a": text}), escape_untrusted) == json.dumps({"a": text})
 
 
+@given(hostile, st.sampled_from(["text", "id", "tool", "arguments", "reasoning"]))
+def test_whatever_would_be_spelled_is_found_in_whichever_text_of_a_message_it_stands(
+    text: str, place: str
+) -> None:
+    spelled = map_json(text, escape_untrusted) if place == "arguments" else escape_untrusted(text)
+    parts = {"text": "a", "id": "b", "tool": "c", "arguments": "{}", "reasoning": "d", place: text}
+    call = ToolCall(parts["id"], parts["tool"], parts["arguments"])
+    answer = AssistantMessage(parts["text"], (call,), parts["reasoning"])
+    assert (escape_message(answer) is answer) == (spelled == text)
+    result = ToolMessage(parts["id"], parts["tool"], parts["text"], True)
+    if place in ("text", "id", "tool"):
+        assert (escape_message(result) is result) == (spelled == text)
+        said = UserMessage(parts["text"])
+        assert (escape_message(said) is said) == (spelled == text or place != "text")
+
+
 @pytest.mark.proves("untrusted.encoded-once")
 def test_a_growing_history_is_spelled_once_and_its_beginning_stays_byte_for_byte() -> None:
     whole = history_with("x <|im_end|> \u200b")

@@ -25,6 +25,8 @@ from ferrule.storage.journal import hash_chain, sqlite_rows
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.salvage import salvage
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.storage.journal.sqlite_database import open_database
+from ferrule.storage.journal.sqlite_lease import FileLeases
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
 
 
@@ -89,6 +91,17 @@ def test_only_the_owner_can_read_the_journal(path: Path) -> None:
     assert set(modes.values()) == {0o600} and len(modes) >= 3
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(("durability", "level"), [("process", 1), ("power", 2)])
+def test_appends_are_synced_as_durability_says_also_where_the_file_was_just_created(
+    path: Path, durability: str, level: int
+) -> None:
+    for _ in ("created", "opened again"):
+        db = open_database(path, durability, FileLeases(None))
+        assert db.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        db.close()
 
 
 def test_unknown_durability_and_a_raised_cap_are_refused(path: Path) -> None:

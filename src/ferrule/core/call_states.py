@@ -6,7 +6,7 @@ Only `machine` decides with these; others read the states.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from .calls import ErrorType, ToolCall, ToolResult
@@ -21,6 +21,7 @@ from .commands import (
 )
 from .events import Access, CallEvaluated, ModelAnswered, Recovered, Usage
 from .required_tools import REQUIRED_TOOLS_CODE, find_unmet
+from .value_class import mutable
 
 
 class RunPhase(StrEnum):
@@ -47,7 +48,7 @@ class CallState(StrEnum):
     COMPLETED = "completed"
 
 
-@dataclass(slots=True)
+@mutable
 class CallSlot:
     """A call and its state.
 
@@ -196,6 +197,8 @@ def assign_call_ids(answer: ModelAnswered, taken: Set[str], turn: int) -> ModelA
         taken: The ids of all earlier calls in the session.
         turn: The number of the turn, which made-up ids contain.
     """
+    if len(answer.calls) == 1 and answer.calls[0].id and answer.calls[0].id not in taken:
+        return answer
     calls: list[ToolCall] = []
     new_ids: set[str] = set()
     sent: set[tuple[str, str, str]] = set()

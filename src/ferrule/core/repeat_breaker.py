@@ -9,14 +9,15 @@ Counts last for one run.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from .calls import ErrorType, ToolCall, ToolResult
+from .value_class import mutable
 
 _encode_sorted = json.JSONEncoder(sort_keys=True).encode
 
 
-@dataclass(slots=True)
+@mutable
 class RepeatBreaker:
     """Counts identical calls and answers of one run.
 

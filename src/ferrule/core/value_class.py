@@ -1,7 +1,8 @@
-"""The decorator for value classes, whose fields cannot be changed once they are made.
+"""The decorators for value classes: `frozen` and `mutable`.
 
-To a type checker and to its callers it is `dataclass(frozen=True, slots=True)`: a change raises
-`FrozenInstanceError`. What a field refers to is not frozen; use tuples and read-only mappings.
+To a type checker and to its callers `frozen` is `dataclass(frozen=True, slots=True)`: a change
+raises `FrozenInstanceError`. What a field refers to is not frozen; use tuples and read-only
+mappings. `mutable` is `dataclass(slots=True)`.
 
 Start-up is why this exists: `dataclass` compiles each method it generates, which is most of the
 time that these modules would take to load. Here all classes share functions for equality, hash and
@@ -25,14 +26,31 @@ def frozen(cls: type[T]) -> type[T]:
     Two values are equal if they have the same class and equal fields, those declared with
     `compare=False` apart. `order`, `hash` and `eq` are not supported.
     """
-    new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    new_class.__fields__ = tuple([item.name for item in fields(new_class) if item.compare])
-    new_class.__init__ = _LazyInit(new_class)
-    new_class.__eq__ = _equal
+    new_class = _add_methods(cls)
     new_class.__hash__ = _hash
     new_class.__setattr__ = _refuse_change
     new_class.__delattr__ = _refuse_change
     new_class.__setstate__ = _restore
+    return new_class
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(cls: type[T]) -> type[T]:
+    """Make a class with annotated fields that can be changed; it has no hash.
+
+    Else as `frozen`.
+    """
+    new_class = _add_methods(cls)
+    new_class.__hash__ = None
+    return new_class
+
+
+def _add_methods(cls: type) -> Any:
+    make_slots: Any = dataclass(init=False, repr=False, eq=False, slots=True)
+    new_class: Any = make_slots(cls)
+    new_class.__fields__ = tuple([item.name for item in fields(new_class) if item.compare])
+    new_class.__init__ = _LazyInit(new_class)
+    new_class.__eq__ = _equal
     if cls.__repr__ is object.__repr__:
         new_class.__repr__ = _repr
     return new_class

@@ -708,12 +708,19 @@ def _attempt(
     given = {**values, tool.context_parameter: context} if tool.context_parameter else values
     if tool.is_async:
         return lambda: handler(**given)
-    return lambda: _in_thread(handler, given)
+    return lambda: _run_in_thread(handler, given)
 
 
-async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """Run a blocking handler in a thread."""
-    value = await run_blocking(lambda: handler(**values))
+def _run_in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Awaitable[Any]:
+    """Run a blocking handler in a thread. A future that is done is its outcome."""
+    running = run_blocking(lambda: handler(**values))
+    if running.done() and (running.exception() or not asyncio.iscoroutine(running.result())):
+        return running
+    return _await_value(running)
+
+
+async def _await_value(running: asyncio.Future[Any]) -> Any:
+    value = await running
     return await value if asyncio.iscoroutine(value) else value
 
 

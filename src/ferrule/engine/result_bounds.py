@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import mutable
 
 
-@dataclasses.dataclass(slots=True)
+@mutable
 class Bounded:
     """A value that fits the limit.
 

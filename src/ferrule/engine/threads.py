@@ -3,6 +3,10 @@
 Not `concurrent.futures`: its threads are joined when the interpreter ends, so one handler that
 hangs past its timeout would keep the process alive for ever; and asyncio's default pool has only a
 few threads on a small machine. These are daemon threads, started when none is idle and reused.
+
+Most handlers take less time than it takes to wake an event loop for their result. So a call that is
+alone is waited for in place, for as long as that (`WAKE_UP`); a handler that takes longer does not
+hold the loop up.
 """
 
 from __future__ import annotations
@@ -10,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 MAX_THREADS = 128
 """Maximum number of threads; further calls wait for one."""
+WAKE_UP = 0.0001
+"""Seconds that a lone call is waited for in place."""
 
 _Job = tuple["_LoopResults", "asyncio.Future[Any]", Callable[[], Any]]
 
@@ -31,29 +36,51 @@ class _LoopResults:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ready: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._ready: SimpleQueue[tuple[asyncio.Future[Any], Any, BaseException | None]] = (
+            SimpleQueue()
+        )
         self._woken = threading.Lock()
 
     def add(self, future: asyncio.Future[Any], outcome: Any, raised: BaseException | None) -> None:
         """Add a result, from any thread. Raises RuntimeError if the loop is closed."""
-        self._ready.append((future, outcome, raised))
+        self._ready.put((future, outcome, raised))
         if self._woken.acquire(blocking=False):
             self.loop.call_soon_threadsafe(self._settle)
+
+    def hold(self) -> bool:
+        """Have the next results wait for `wait` instead of waking the loop. False: they cannot."""
+        return self._woken.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a result, after `hold`. Called in the event loop."""
+        try:
+            first = self._ready.get(timeout=seconds)
+        except Empty:
+            self._settle()
+        else:
+            _settle(*first)
+            self._settle()
 
     def _settle(self) -> None:
         """Give their results to all futures that have one. Called in the event loop."""
         # Release the lock first: a result that comes in between is settled now, and wakes the loop
         # once more for nothing.
         self._woken.release()
-        while self._ready:
-            _settle(*self._ready.popleft())
+        while not self._ready.empty():
+            _settle(*self._ready.get_nowait())
 
 
 class Threads:
-    """A pool that grows with the number of waiting jobs."""
+    """A pool that grows with the number of waiting jobs.
 
-    def __init__(self, most: int = MAX_THREADS) -> None:
+    Args:
+        most: Maximum number of threads.
+        patience: Seconds that a lone job is waited for in place.
+    """
+
+    def __init__(self, most: int = MAX_THREADS, patience: float = 0.0) -> None:
         self._most = most
+        self._patience = patience
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
@@ -74,11 +101,15 @@ class Threads:
             if answers is None or answers.loop is not loop:
                 answers = self._answers = _LoopResults(loop)
             self._unfinished += 1
+            is_alone = self._unfinished == 1
             grow = self._threads < min(self._unfinished, self._most)
             self._threads += grow
+        waits = is_alone and self._patience > 0 and answers.hold()
         self._jobs.put((answers, future, lambda: context.run(function)))
         if grow:
             threading.Thread(target=self._work, name="ferrule-tool", daemon=True).start()
+        if waits:
+            answers.wait(self._patience)
         return future
 
     def _work(self) -> None:
@@ -116,5 +147,5 @@ def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | No
         future.set_exception(error)
 
 
-run_blocking = Threads().run
+run_blocking = Threads(patience=WAKE_UP).run
 """Run a function in the process's own pool. Creating the pool starts no thread."""

@@ -56,8 +56,12 @@ async def run_with_policy(
         number += 1
         limit = asyncio.timeout(seconds)
         try:
+            work = attempt()
+            if isinstance(work, asyncio.Future) and work.done():
+                # A quick handler in a thread: nothing is left that could take too long.
+                return work.result()
             async with limit:
-                return await attempt()
+                return await work
         except Exception as error:
             failure = _classify(tool, error, clock, seconds if limit.expired() else None)
             if failure is None:

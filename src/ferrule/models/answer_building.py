@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
 
 from .client import Sink
@@ -38,7 +39,7 @@ STOP_REASONS: dict[str, AnswerStop] = {
 """A provider's finish reason as `ModelAnswered.stop`; anything else counts as `end`."""
 
 
-@dataclass(slots=True)
+@mutable
 class PartialCall:
     """A call that is still arriving.
 
@@ -203,7 +204,7 @@ def _string_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-@dataclass(slots=True)
+@mutable
 class AnswerBuilder:
     """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added."""
 
@@ -273,23 +274,34 @@ def drop_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> Mod
     return replace(answer, calls=(), stop="end" if answer.stop == "calls" else answer.stop)
 
 
+_CACHED_TOKENS = ("cached_tokens", "prompt_cache_hit_tokens")
 _WRITTEN_TOKENS = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 """What OpenRouter, LiteLLM and DashScope call the tokens that were written to the cache."""
 
 
 def parse_usage(value: Mapping[str, Any]) -> Usage:
     """Read `usage` of chat completions. Servers name the tokens of their caches differently."""
-    details = {**value, **_read_object(value.get("prompt_tokens_details"))}
-    cached = (details.get(name) for name in ("cached_tokens", "prompt_cache_hit_tokens"))
-    written = (details.get(name) for name in _WRITTEN_TOKENS)
+    details = value
+    if value.get("prompt_tokens_details"):
+        details = {**value, **_read_object(value["prompt_tokens_details"])}
     reasoning = _read_object(value.get("completion_tokens_details")).get("reasoning_tokens")
     return Usage(
         input=token_count(value.get("prompt_tokens")),
         output=token_count(value.get("completion_tokens")),
-        cached=next((count for count in map(token_count, cached) if count), 0),
-        written=next((count for count in map(token_count, written) if count), 0),
+        cached=_find_count(details, _CACHED_TOKENS),
+        written=_find_count(details, _WRITTEN_TOKENS),
         reasoning=token_count(reasoning),
     )
+
+
+def _find_count(details: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    """Return the first count under these names that is not 0."""
+    for name in names:
+        if name in details:
+            count = token_count(details[name])
+            if count:
+                return count
+    return 0
 
 
 def _read_object(value: object) -> dict[str, Any]:

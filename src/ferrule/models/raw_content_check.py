@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
@@ -26,6 +25,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
+from ferrule.core.value_class import mutable
 
 from .client import Exchange, Sink
 
@@ -39,7 +39,7 @@ _NOTICE_START = '\n<notice source="'
 _RESULT_START = '{"success":'
 
 
-@dataclass(slots=True)
+@mutable
 class LeakCheckedExchange:
     """An `Exchange` that raises ContextLeak instead of sending a history that contains a leak.
 

@@ -64,7 +64,7 @@ _BRACKETS = (
 _CONTROL_TOKEN = compile_lazily("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
 """Control tokens of the model families that servers run, as their vocabularies spell them."""
 
-_OPENING_CHARACTERS = frozenset("<[]◁")
+_OPENING_CHARACTERS = ("<", "[", "]", "◁")
 _JSON_ESCAPE = compile_lazily(r"\\[bfru/]")
 _NOTED_KINDS = 6
 """How many different escapes a message's note names."""
@@ -101,7 +101,7 @@ def escape_untrusted(text: str, *, tokens: bool = True, counts: Counter[str] | N
         return escaped
 
     escaped = escape_for_models(text, escape_invisible)
-    if not tokens or _OPENING_CHARACTERS.isdisjoint(escaped):
+    if not tokens or not _may_open(escaped):
         return escaped
     # Escaping a token inside a longer one (`<|<turn|>`) may leave another. Each pass escapes at
     # least one opening mark, so this ends.
@@ -110,6 +110,10 @@ def escape_untrusted(text: str, *, tokens: bool = True, counts: Counter[str] | N
         if again == escaped:
             return escaped
         escaped = again
+
+
+def _may_open(text: str) -> bool:
+    return any(character in text for character in _OPENING_CHARACTERS)
 
 
 def is_control_token(text: str) -> bool:
@@ -259,12 +263,36 @@ def escape_message(message: Message, *, tokens: bool = True) -> Message:
     Tool results and user messages get a note on what was escaped. A model's own messages get none:
     it wrote them.
     """
+    if _has_nothing_to_escape(message):
+        return message
     found: Counter[str] = Counter()
     escaped = map_message(message, partial(escape_untrusted, tokens=tokens, counts=found))
     if escaped is message or isinstance(escaped, AssistantMessage):
         return escaped
     size = len(message.text.encode("utf-8", "replace"))
     return replace(escaped, text=_truncate(escaped.text, size) + _describe_escapes(found))
+
+
+def _has_nothing_to_escape(message: Message) -> bool:
+    """Return whether one look at all texts of a message shows that nothing has to be escaped.
+
+    True of most messages between a model and its tools; False may be said of any.
+    """
+    if isinstance(message, AssistantMessage):
+        texts = [message.text, message.reasoning]
+        for call in message.calls:
+            texts += (call.id, call.tool, call.arguments)
+    elif message.media:
+        return False
+    elif isinstance(message, ToolMessage):
+        texts = [message.text, message.call_id, message.tool]
+    else:
+        texts = [message.text]
+    text = "".join(texts)
+    drawn = text.replace("\n", "").replace("\t", "")
+    # A backslash in arguments may begin an escape of JSON.
+    is_drawn = text.isascii() and drawn.isprintable() and "\\" not in text
+    return is_drawn and not _may_open(text)
 
 
 def _truncate(text: str, before: int) -> str:

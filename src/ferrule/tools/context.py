@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import mutable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -33,7 +34,7 @@ HIDDEN_TOPICS = (PROGRESS_TOPIC, SANDBOX_TOPIC, ANSWER_TOPIC)
 """Topics that are in the journal and are not shown to the person who talks with a model."""
 
 
-@dataclass(slots=True)
+@mutable
 class Context(Generic[DepsT]):
     """The run as a handler sees it; passed to a parameter annotated with this type.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Any, Protocol, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.events import EVERYTHING, EXCLUSIVE, Access
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, mutable
 from ferrule.core.vocabulary import Risk, SideEffect
 
 from .outcome_probe import Probe
@@ -84,7 +84,7 @@ class Arguments(Protocol):
     def check(self, arguments: Mapping[str, Any]) -> CheckedArguments: ...
 
 
-@dataclass(slots=True)
+@mutable
 class CheckedArguments:
     """The result of a check: values for the handler, or problems that a model can act on."""
 

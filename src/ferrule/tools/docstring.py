@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ferrule.core.value_class import mutable
 
 _SECTION = re.compile(
     r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$"
@@ -26,7 +28,7 @@ _LAID_OUT = ("|", "#", ">", "===", "---")
 """Beginnings of lines that stay on their own: tables, headings, quotes and doctest prompts."""
 
 
-@dataclass(slots=True)
+@mutable
 class Documentation:
     """Texts of a docstring.
 

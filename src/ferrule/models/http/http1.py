@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from string import ascii_letters, digits
 
 from ferrule.core.lazy_patterns import compile_lazily
 
@@ -18,10 +19,9 @@ HEAD_LIMIT = 65_536
 LINE_LIMIT = 4_096
 """Most bytes of a chunk-size line or a trailer line."""
 
-_TOKEN = compile_lazily(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE = compile_lazily(r"[\t\x20-\x7e\x80-\xff]*")
-_STATUS = compile_lazily(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
-_DIGITS = compile_lazily(rb"\d+")
+# Bytes and not expressions: every process asks a model, and would first compile four of them.
+_TOKEN = b"!#$%&'*+-.^_`|~" + (ascii_letters + digits).encode()
+_VALUE = bytes([9, *range(0x20, 0x7F), *range(0x80, 0x100)])
 _HEX = compile_lazily(rb"[0-9A-Fa-f]{1,16}")
 
 
@@ -59,7 +59,7 @@ def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, s
     """Return the head without its length: the same for every turn of a session."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     for name, value in headers:
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+        if not _is_token(name.encode()) or not _is_value(value):
             # The value may be a key: it is not shown.
             raise ValueError(f"header {name!r} has characters that HTTP does not allow")
         lines.append(f"{name}: {value}")
@@ -141,16 +141,13 @@ class ResponseParser:
             return -1
         self._searched_bytes = 0
         first, *lines = data[position:end].split(b"\r\n")
-        match = _STATUS.fullmatch(first)
-        if match is None:
-            raise MalformedResponse(f"not an HTTP/1.1 answer: {first[:60]!r}")
-        status = int(match[2])
+        status = _parse_status(first)
         if status == 101:
             raise MalformedResponse("the server wants to switch protocols")
         if status >= 200:
             self.status = status
             self.headers = _parse_headers(lines)
-            self._set_body_framing(keep=match[1] == b"1")
+            self._set_body_framing(keep=first.startswith(b"HTTP/1.1"))
         return end + 4
 
     def _set_body_framing(self, keep: bool) -> None:
@@ -239,14 +236,35 @@ class ResponseParser:
         return -1
 
 
+def _is_token(name: bytes) -> bool:
+    return bool(name) and not name.translate(None, _TOKEN)
+
+
+def _is_value(value: str) -> bool:
+    try:
+        return not value.encode("latin-1").translate(None, _VALUE)
+    except UnicodeEncodeError:
+        return False
+
+
+def _parse_status(line: bytes) -> int:
+    """Return the status of the first line of a response, which has no line break."""
+    version, code, rest = line[:9], line[9:12], line[12:]
+    is_known = version in (b"HTTP/1.1 ", b"HTTP/1.0 ") and len(code) == 3 and code.isdigit()
+    is_clean = rest[:1] in (b"", b" ") and b"\n" not in rest and b"\r" not in rest
+    if not is_known or not is_clean or not b"1" <= code[:1] <= b"5":
+        raise MalformedResponse(f"not an HTTP/1.1 answer: {line[:60]!r}")
+    return int(code)
+
+
 def _parse_headers(lines: list[bytes]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.decode("latin-1").partition(":")
-        if not colon or not _TOKEN.fullmatch(name):
+        start, colon, rest = line.partition(b":")
+        if not colon or not _is_token(start):
             raise MalformedResponse(f"not a header: {line[:60]!r}")
-        name = name.lower()
-        value = value.strip(" \t")
+        name = start.decode().lower()
+        value = rest.decode("latin-1").strip(" \t")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
     return fields
 
@@ -255,7 +273,7 @@ def _parse_content_length(value: str) -> int:
     """Parse a content length. Equal repetitions are tolerated, different values are not."""
     lengths = {part.strip().encode("latin-1") for part in value.split(",")}
     length = lengths.pop()
-    if lengths or not _DIGITS.fullmatch(length):
+    if lengths or not length.isdigit():
         raise MalformedResponse(f"content-length {value!r} is not a number")
     return int(length)
 

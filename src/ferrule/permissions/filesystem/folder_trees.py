@@ -6,8 +6,9 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
+
+from ferrule.core.value_class import mutable
 
 from .entry import Kind
 from .open_beneath import OpenFolder, folder_descriptor
@@ -19,7 +20,7 @@ FoundFile = tuple[tuple[str, ...], os.stat_result]
 """Components below the root as the file system spells them, and a stat that follows no link."""
 
 
-@dataclass(slots=True)
+@mutable
 class FolderListing:
     """The names in a folder as the file system spells them, and what they are.
 
@@ -55,7 +56,7 @@ class FolderListing:
         return len(hidden)
 
 
-@dataclass(slots=True)
+@mutable
 class FolderTree:
     """A root (a descriptor, -1 once it is closed) and a function that opens folders beneath it."""
 

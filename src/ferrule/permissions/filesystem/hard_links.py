@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ferrule.core.value_class import mutable
 from ferrule.permissions.protected_names import ProtectedNames
 
 from .folder_trees import FolderTree
@@ -13,7 +14,7 @@ from .folder_trees import FolderTree
 _Inode = tuple[int, int, int, int]
 
 
-@dataclass(slots=True)
+@mutable
 class HardLinkCheck:
     """Counts the readable names of files that have several.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.value_class import mutable
 
 from . import hash_chain
 from .sqlite_database import SEQ_BITS
@@ -27,7 +27,7 @@ from .sqlite_database import SEQ_BITS
 _WITH_RESULTS = frozenset({ToolAnswered, CallEvaluated})
 
 
-@dataclass(slots=True)
+@mutable
 class WriterState:
     """The end of a session that this journal writes.
 

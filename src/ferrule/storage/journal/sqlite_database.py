@@ -117,12 +117,16 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
             hint="use that version, or another journal",
         )
     check_not_older(db, where)
+    if not tables and durability == "process":
+        # Six syncs of the disk would not outlast what follows: no append is synced before the first
+        # checkpoint, which syncs all of the file.
+        db.execute("PRAGMA synchronous = OFF")
     # A WAL of 4,000 pages: a checkpoint syncs the disk, and it happens inside somebody's append.
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
     db.execute("PRAGMA wal_autocheckpoint = 4000")
     if not tables:
         db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
+    db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
 
 
 def check_not_older(db: sqlite3.Connection, where: str) -> None:
