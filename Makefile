@@ -117,6 +117,9 @@ scale: $(READY) ## 500 runs on four workers and a PostgreSQL: two killed, one fr
 subscribers: $(READY) ## 500 live readers of the console over loopback, ten of them slow
 	$(BIN)/python benchmarks/subscribers.py
 
+chat-painting: $(READY) ## an answer of 10,000 tokens in `ferrule chat`: how many repaints, and their share of a core
+	$(BIN)/pytest -q -s -p no:cacheprovider tests/interfaces/test_chat_markdown.py -k ten_thousand_streamed_tokens
+
 bus: $(READY) ## 500 subscribers, 10,000 events
 	$(BIN)/python benchmarks/bus.py
 

@@ -23,11 +23,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
@@ -73,10 +73,9 @@ class Folder:
         for key in self.settings:
             if key.replace(".", "__") not in SETTING_OPTIONS:
                 known = sorted(name.replace("__", ".") for name in SETTING_OPTIONS)
-                near = get_close_matches(key, known, n=1)
                 raise ConfigError(
                     f"`{key}` is no setting that a `Folder` takes",
-                    hint=f"did you mean `{near[0]}`?" if near else "write it in a settings file",
+                    hint=suggest_names(key, known, "write it in a settings file"),
                 )
 
     def options(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goe
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["tools", "call", "read_fil", "path=x"], 2, "nearest: read_file"),
+        (["tools", "call", "read_fil", "path=x"], 2, "did you mean `read_file`"),
         (["tools", "call", "read_file", "--json", "{"], 2, "--json"),
         (["tools", "call", "read_file", "--json", "[1]"], 2, "must be an object"),
         (["tools", "call", "read_file", "path"], 2, "KEY=VALUE"),

@@ -246,7 +246,7 @@ async def test_the_description_names_the_agents_but_not_those_that_are_denied() 
         ({"agent": ""}, ErrorType.VALIDATION_FAILED, "name an `agent`, or the `tools` of one"),
         ({"task": "  "}, ErrorType.VALIDATION_FAILED, "the task is empty"),
         ({"tools": ["write"]}, ErrorType.PERMISSION_DENIED, "`adder` may not use `write`"),
-        ({"agent": "", "tools": ["wirte"]}, ErrorType.VALIDATION_FAILED, "nearest: `write`"),
+        ({"agent": "", "tools": ["wirte"]}, ErrorType.VALIDATION_FAILED, "did you mean `write`?"),
         (
             {"model": "openai:gpt"},
             ErrorType.PERMISSION_DENIED,

@@ -151,7 +151,7 @@ async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -
     model = Scripted([])
     agent = Agent(model, [read_output], storage=Storage(journal=SqliteJournal(":memory:")))
     with pytest.raises(
-        ConfigError, match=r"(?s)there is no tool `read_outpt`.*nearest: `read_output`"
+        ConfigError, match=r"(?s)there is no tool `read_outpt`.*did you mean `read_output`"
     ):
         await agent.run("go", require_successful_tools=[["read_output", "read_outpt"]])
     assert model.asks == []

@@ -239,7 +239,11 @@ def test_ten_thousand_streamed_tokens_take_less_than_two_percent_of_a_core(
         terminal.end_stream()
         monkeypatch.undo()
     share = terminal.painting_seconds / now
-    print(f"{len(tokens)} tokens in {now:.0f} s: {paints} repaints, {share:.2%} of a core")
+    each = terminal.painting_seconds / paints * 1000
+    print(
+        f"\n{len(tokens):,} tokens in {now:.0f} s, load {os.getloadavg()[0]:.1f}: "
+        f"{paints} repaints of {each:.1f} ms, {share:.2%} of a core"
+    )
     assert share < 0.02
     assert paints > 100, "and what arrives is seen soon"
 

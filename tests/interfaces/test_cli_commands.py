@@ -126,7 +126,7 @@ def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
     ran = ferrule("run", "--modle", "x")
     assert ran.code == 2 and "--model" in ran.err
     ran = ferrule("tools", "show", "raed_file")
-    assert ran.code == 2 and "nearest: read_file" in ran.err
+    assert ran.code == 2 and "did you mean `read_file`" in ran.err
     assert isinstance(root, LazyGroup)
 
 

@@ -265,7 +265,8 @@ def test_settings_may_name_tools_of_other_folders(
     ran = ferrule("run", "-m", script({"say": "ok"}), "go")
     assert ran.code == 0
     assert (
-        "the settings name a tool `writ_file`, and there is none; nearest: `write_file`" in ran.err
+        "the settings name a tool `writ_file`, and there is none; did you mean `write_file`"
+        in ran.err
     )
     file.write_text("permissions: {allow: [reed_file]}\n")
     ran = ferrule("run", "-m", script({"say": "ok"}), "go")

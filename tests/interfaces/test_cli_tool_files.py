@@ -91,7 +91,7 @@ def test_check_says_everything_and_fails(ferrule: Any, folder: Path) -> None:
     assert ran.err == "2 files, 3 errors, 1 warning\n"
     assert [line for line in ferrule("tools", "check", "h").lines if "bad.md" in line] == []
     assert ferrule("tools", "check", "nosuch").code == 2
-    assert "nearest: bad" in ferrule("tools", "check", "bed").err
+    assert "did you mean `bad`?" in ferrule("tools", "check", "bed").err
 
 
 @pytest.mark.proves("tools-check.exit-codes")

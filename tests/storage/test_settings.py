@@ -286,7 +286,7 @@ def test_text_of_flags_and_variables_becomes_values(case: Case) -> None:
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
     notices = case.load(environment={"FERRULE_LIMITS_MAXTURNS": "3", "FERRULE_BENCH": "1"}).notices
     assert notices == (
-        "FERRULE_LIMITS_MAXTURNS is not a setting; did you mean FERRULE_LIMITS_MAX_TURNS?",
+        "FERRULE_LIMITS_MAXTURNS is not a setting; did you mean `FERRULE_LIMITS_MAX_TURNS`?",
     )
 
 

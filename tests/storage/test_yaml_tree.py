@@ -149,3 +149,9 @@ def test_any_bytes_give_a_tree_or_a_config_error(data: bytes) -> None:
 @pytest.mark.parametrize("word", ["E0", ".e1", "-e5", ".", "-.", "+", "e", "1e", "_1"])
 def test_what_only_looks_like_a_number_is_text(word: str) -> None:
     assert parse_yaml(f"a: {word}\n".encode(), "f").pairs["a"][1].value == word
+
+
+@pytest.mark.parametrize("number", [-1000000000000000001, 2**64 - 1, -(2**63), 0xFFFFFFFFFFFFFFFF])
+def test_whole_numbers_of_64_bits_stay_exact(number: int) -> None:
+    value = parse_yaml(f"a: {number}\n".encode(), "f").pairs["a"][1].value
+    assert (type(value), value) == (int, number)

@@ -74,13 +74,6 @@ def test_a_api_name_asked_for_early_does_not_hide_a_tool_added_later() -> None:
     assert catalog.get("x__second") is catalog.get("x::second") is not None
 
 
-@pytest.mark.proves("dispatch.unknown-tool")
-def test_the_nearest_names_are_offered() -> None:
-    catalog = Catalog([named("read_file"), named("write_file"), named("ls")])
-    assert catalog.nearest("readfile")[0] == "read_file"
-    assert catalog.nearest("zzz") == []
-
-
 @pytest.mark.proves("catalog.thread-safe")
 def test_threads_that_add_at_once_lose_nothing() -> None:
     catalog = Catalog()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.similar_names import suggest_names
 from ferrule.storage.settings.settings import load_settings
 
 from .confirmation import confirm
@@ -185,10 +185,9 @@ def _find_peer(workspace: str | None, name: str) -> A2aPeer:
     for peer in peers:
         if peer.name == name:
             return peer
-    near = get_close_matches(name, [peer.name for peer in peers], 2, 0.5)
-    suggestion = "`ferrule a2a list` lists them"
-    if near:
-        suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    suggestion = suggest_names(
+        name, [peer.name for peer in peers], "`ferrule a2a list` lists them", count=2, cutoff=0.5
+    )
     raise click.UsageError(f"there is no A2A agent `{name}`; {suggestion}")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
@@ -476,10 +476,8 @@ def _find_server(settings: Settings, name: str) -> McpServer:
     for server in servers:
         if server.name == name:
             return server
-    near = get_close_matches(name, [server.name for server in servers], 2, 0.5)
-    suggestion = "`ferrule mcp list` lists them"
-    if near:
-        suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    names = [server.name for server in servers]
+    suggestion = suggest_names(name, names, "`ferrule mcp list` lists them", count=2, cutoff=0.5)
     raise click.UsageError(f"there is no MCP server `{name}`; {suggestion}")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.similar_names import suggest_names
 from ferrule.extensions.skills.loading import LoadedSkills, load_skills
 from ferrule.extensions.skills.tool import FoundSkill, render_skill
 from ferrule.permissions.protected_names import DEFAULT_NAMES
@@ -123,10 +123,9 @@ def _describe(found: FoundSkill) -> list[str]:
 
 
 def _describe_unknown_skill(name: str, loaded: LoadedSkills) -> str:
-    near = get_close_matches(name, [skill.name for skill in loaded.skills], 2, 0.5)
-    suggestion = "`ferrule skills check` says why a skill is left out"
-    if near:
-        suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    names = [skill.name for skill in loaded.skills]
+    otherwise = "`ferrule skills check` says why a skill is left out"
+    suggestion = suggest_names(name, names, otherwise, count=2, cutoff=0.5)
     return f"there is no skill `{name}`; {suggestion}"
 
 

@@ -26,6 +26,7 @@ from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFai
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.media import MediaReference, has_media
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.background_launch import Launch
@@ -203,12 +204,9 @@ class Dispatcher:
     def _explain_unknown(self, name: str) -> str:
         # Only what this run may use: an error message must not disclose the rest.
         usable = {tool.full_name for tool in self.catalog if self.is_usable(tool)}
-        near = [found for found in self.catalog.nearest(name, 10) if found in usable][:3]
-        if near:
-            meant = " or ".join(f"`{one}`" for one in near)
-            return f"there is no tool `{name}`; did you mean {meant}?"
-        known = ", ".join(sorted(usable)[:20])
-        return f"there is no tool `{name}`; there are: {known or 'none'}"
+        known = f"there are: {', '.join(sorted(usable)[:20]) or 'none'}"
+        suggestion = suggest_names(name, usable, known, count=3, cutoff=0.5)
+        return f"there is no tool `{name}`; {suggestion}"
 
     def explain_unseen(self, name: str, tool: Tool) -> str:
         """Explain why a model may not call a tool that it has not been shown yet.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from difflib import SequenceMatcher, get_close_matches
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import measure_similarity, suggest_names
 from ferrule.permissions.rules import RULE_FAMILIES, PermissionRule, find_similar_family
 from ferrule.tools.catalog import Catalog
 
@@ -62,8 +62,9 @@ def check_rule_names(
 def find_tool_problem(name: str, known: Iterable[str]) -> tuple[str, str]:
     """Return what is wrong with the name of a tool that there is not, and a hint."""
     everything = sorted(known)
-    near = _nearest(name, everything) or next(iter(get_close_matches(name, everything, 1, 0.6)), "")
-    hint = f"did you mean `{near}`?" if near else "`ferrule tools list` lists the tools"
+    near = _nearest(name, everything)
+    known = [near] if near else everything
+    hint = suggest_names(name, known, "`ferrule tools list` lists the tools")
     return f"there is no tool `{name}`", hint
 
 
@@ -95,7 +96,7 @@ def _is_unknown(rule: PermissionRule, catalog: Catalog) -> bool:
 def _nearest(name: str, known: Iterable[str]) -> str:
     """Return the name that this one most likely misspells, or ""."""
     alike = [one for one in known if _is_misspelled(name, one)]
-    return max(alike, key=lambda one: (_similarity(name, one), one), default="")
+    return max(alike, key=lambda one: (measure_similarity(name, one), one), default="")
 
 
 def _is_misspelled(name: str, known: str) -> bool:
@@ -106,12 +107,8 @@ def _is_misspelled(name: str, known: str) -> bool:
     words = name.split("_")
     others = known.split("_")
     if len(words) != len(others):
-        return _similarity(name, known) >= _MIN_RATIO
+        return measure_similarity(name, known) >= _MIN_RATIO
     return all(
-        _similarity(word, other) >= _MIN_WORD_RATIO
+        measure_similarity(word, other) >= _MIN_WORD_RATIO
         for word, other in zip(words, others, strict=True)
     )
-
-
-def _similarity(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()

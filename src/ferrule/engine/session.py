@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain
 from secrets import token_hex
@@ -37,6 +36,7 @@ from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
+from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, RunStop
 from ferrule.permissions.approvals import Approver
@@ -157,15 +157,12 @@ def parse_run_options(
 
 def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
     """Return what is wrong with options that do not exist, and the nearest that do."""
-    near = [
-        match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)
-    ]
+    near = dict.fromkeys(
+        match for name in unknown for match in find_similar_names(name, options, count=2)
+    )
     named = ", ".join(f"`{name}`" for name in unknown)
-    listed = ", ".join(options)
-    if not near:
-        return f"unexpected {named}; there are: {listed}"
-    meant = " or ".join(f"`{name}`" for name in dict.fromkeys(near))
-    return f"unexpected {named}; did you mean {meant}? there are: {listed}"
+    meant = f"{ask_about(near)} " if near else ""
+    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 class Session(Generic[OutputT]):
@@ -793,10 +790,9 @@ class Session(Generic[OutputT]):
         join, require = parse_run_options(options, started.join, started.require)
         for name in chain.from_iterable(entry.split(ALTERNATIVE_SEPARATOR) for entry in require):
             if name not in self.catalog:
-                near = ", ".join(f"`{one}`" for one in self.catalog.nearest(name))
                 raise ConfigError(
                     f"require_successful_tools: there is no tool `{name}`",
-                    hint=near and f"nearest: {near}",
+                    hint=suggest_names(name, self.catalog.names(), count=3, cutoff=0.5),
                 )
         return replace(started, join=join, require=require)
 

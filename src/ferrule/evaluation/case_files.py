@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import SideEffect
 from ferrule.storage.settings.mistakes import Mistakes
@@ -271,8 +271,7 @@ class _Reading:
         pairs = self._mapping(node, known, "an expected text")
         rubric = self._text(pairs.get("judge"))
         if rubric and rubric not in self._rubrics:
-            near = get_close_matches(rubric, self._rubrics, 1)
-            hint = f"did you mean `{near[0]}`?" if near else "write it under `rubrics`"
+            hint = suggest_names(rubric, self._rubrics, "write it under `rubrics`")
             self._add(pairs["judge"], f"there is no rubric `{rubric}`", hint)
         function = self._text(pairs.get("function"))
         if function and function.count(":") != 1:
@@ -328,8 +327,7 @@ class _Reading:
         found = dict(self._pairs(node))
         for name in found:
             if name not in known:
-                near = get_close_matches(name.lower(), known, 1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+                hint = suggest_names(name, known, f"known: {', '.join(known)}")
                 assert node is not None and node.pairs is not None
                 self._add(node.pairs[name][0], f"`{name}` is no key of {what}", hint)
         return found
@@ -389,9 +387,8 @@ class _Reading:
         if node is None:
             return default
         value = self._text(node)
-        near = get_close_matches(value, words, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(words)}"
         if value not in words:
+            hint = suggest_names(value, words, f"known: {', '.join(words)}")
             self._add(node, f"`{value}` is not known here", hint)
             return default
         return value

@@ -8,10 +8,10 @@ the line and column of every value, counted in the whole file.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml, to_plain
 from ferrule.tools.schema_notation import parse_schema_notation
@@ -96,8 +96,7 @@ def find_unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[Fil
     warnings: list[FileWarning] = []
     for name, (key, _) in (node.pairs or {}).items():
         if name not in known:
-            near = get_close_matches(name.lower(), known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+            hint = suggest_names(name, known, f"known: {', '.join(known)}")
             message = f"`{name}` is no key of {what} and was ignored; {hint}"
             warnings.append(FileWarning(key.where, message))
     return warnings

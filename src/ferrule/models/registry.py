@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
 
 from .client import Exchange, ModelClient, ModelMaker, ModelOptions, ToolModeOpener, ToolSpec
@@ -607,13 +608,10 @@ def list_examples() -> str:
 
 def suggest_provider(provider: str) -> str:
     """Return the providers that a wrong name may mean, and the list of all."""
-    # Imported here: only a misspelled provider needs it.
-    from difflib import get_close_matches
-
     known = f"known providers: {', '.join(f'`{name}`' for name in PROVIDERS)}"
     wanted = provider.lower()
     aliases = {other: name for name, row in PROVIDERS.items() for other in row.also_called}
-    near = get_close_matches(wanted, [*PROVIDERS, *aliases], n=2, cutoff=0.6)
+    near = find_similar_names(wanted, [*PROVIDERS, *aliases], count=2)
     if wanted in aliases:
         near = [wanted]
     matches = dict.fromkeys(aliases.get(name, name) for name in near)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, cast, get_args
@@ -25,6 +24,7 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import Message
+from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import AnswerStop
 
@@ -302,7 +302,7 @@ def _select_script(path: Path, scripts: dict[str, Any], name: str) -> object:
     if name in scripts:
         return scripts[name]
     known = list(map(str, scripts))
-    near = get_close_matches(name, known, 1) or known[:3]
+    near = find_similar_names(name, known) or known[:3]
     named = ", ".join(f"`scripted:{path}#{one}`" for one in near)
     raise ConfigError(
         f"the script `{path}` has no script `{name}`", code="script", hint=f"there is {named}"

@@ -27,6 +27,7 @@ from typing import Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RuleLayer
 from ferrule.tools.definition import BUILTIN_NAMESPACE
@@ -143,13 +144,11 @@ def _check_tool_name(text: str, tool: str) -> None:
     """
     if tool in RULE_FAMILIES or not (tool.isalpha() and tool[0].isupper()):
         return
-    from difflib import get_close_matches
-
-    similar = get_close_matches(tool, RULE_FAMILIES, n=1, cutoff=0.7)
-    if similar:
+    suggestion = suggest_names(tool, RULE_FAMILIES, cutoff=0.7)
+    if suggestion:
         known = ", ".join(f"`{name}`" for name in RULE_FAMILIES)
         found = f"`{tool}`, which is not a kind of access"
-        raise _syntax_error(text, 1, found, f"did you mean `{similar[0]}`? there are {known}")
+        raise _syntax_error(text, 1, found, f"{suggestion} there are {known}")
 
 
 def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:

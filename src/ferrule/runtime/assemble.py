@@ -15,6 +15,7 @@ from ferrule import connectors
 from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.media import MediaOptions
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.vocabulary import ResultForm
 from ferrule.engine import event_bus, hooks
 from ferrule.engine.agent import Agent
@@ -728,9 +729,10 @@ def _refuse_unknown_tools(settings: Settings, catalog: Catalog, missing: Iterabl
 
 
 def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
-    near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-    suggestion = f"; nearest: {near}" if near else ""
-    return f"the settings name a tool `{name}`, and there is none{suggestion}"
+    suggestion = suggest_names(
+        name, catalog.names(), "`ferrule tools list` lists them", count=3, cutoff=0.5
+    )
+    return f"the settings name a tool `{name}`, and there is none; {suggestion}"
 
 
 def _tool_mode(for_model: ModelSettings) -> ToolModeOption:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
@@ -30,11 +31,12 @@ def set_loading_modes(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
     names = {tool.full_name for tool in given}
     for name in modes:
         if name not in names and _SERVER_MARK not in name:
-            near = ", ".join(f"`{one}`" for one in Catalog(given).nearest(name))
             where = settings.origin("tools.entries").where
             raise ConfigError(
                 f"{where}: `tools.entries` names a tool `{name}`, and there is none",
-                hint=f"nearest: {near}" if near else "`ferrule tools list` lists them",
+                hint=suggest_names(
+                    name, names, "`ferrule tools list` lists them", count=3, cutoff=0.5
+                ),
             )
     result: list[Tool] = []
     for tool in given:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
+
+from ferrule.core.similar_names import suggest_names
 
 
 def drop_output() -> None:
@@ -53,8 +54,6 @@ class LazyGroup(click.Group):
             return 0
 
     def _describe_unknown(self, name: str) -> str:
-        near = get_close_matches(name, self._table, 2, 0.5)
-        suggestion = "`--help` lists the commands"
-        if near:
-            suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+        otherwise = "`--help` lists the commands"
+        suggestion = suggest_names(name, self._table, otherwise, count=2, cutoff=0.5)
         return f"there is no command `{name}`; {suggestion}"

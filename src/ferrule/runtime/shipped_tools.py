@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.extensions.skills.tool import NAME
@@ -266,8 +266,7 @@ def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
 
             return PICTURE_TOOLS
         case _:
-            near = get_close_matches(pack, PACKS, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"choose from: {', '.join(PACKS)}"
+            hint = suggest_names(pack, PACKS, f"choose from: {', '.join(PACKS)}")
             raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=hint)
 
 

@@ -90,11 +90,9 @@ class Catalog:
             found = self._tools.get(self._name_table().get(name, ""))
         return found
 
-    def nearest(self, name: str, count: int = 3) -> list[str]:
-        """Return similar names, best first, for the message about an unknown tool."""
-        from difflib import get_close_matches
-
-        return get_close_matches(name, self._tools, n=count, cutoff=0.5)
+    def names(self) -> list[str]:
+        """Return the full names of all tools, for the message about an unknown one."""
+        return list(self._tools)
 
     def api_name(self, tool: Tool) -> str:
         """Return the name under which providers see this tool."""

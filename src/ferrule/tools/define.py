@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.similar_names import suggest_names
 
 from .decorator import tool_from_function
 from .definition import COMMAND, READS, URL, VARIABLES, WRITES, CheckedArguments, Tool
@@ -109,8 +109,7 @@ def _check_config(name: str, config: Mapping[str, Any]) -> None:
         if key in _ALIASES:
             raise ToolDefinitionError(f"tool `{name}`: the key is `{_ALIASES[key]}`, not `{key}`")
         if key not in _CONFIG:
-            near = get_close_matches(key, _CONFIG, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(_CONFIG)}"
+            hint = suggest_names(key, _CONFIG, f"known: {', '.join(_CONFIG)}")
             raise ToolDefinitionError(f"tool `{name}`: unknown key `{key}`", hint=hint)
 
 

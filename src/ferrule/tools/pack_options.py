@@ -9,10 +9,10 @@ Tools are named by logical key, so an option means the same tool whatever the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypedDict, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 
 from . import toolset
 from .definition import Tool
@@ -107,6 +107,5 @@ def check_options(options: Mapping[str, Any], kind: type) -> None:
     known = list(kind.__annotations__)
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}"
+            hint = suggest_names(name, known, f"there are: {', '.join(known)}")
             raise ConfigError(f"there is no option `{name}` here", hint=hint)

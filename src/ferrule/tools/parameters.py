@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 from .context import find_deps_type, is_context
@@ -219,16 +220,10 @@ def _find_touch(hint: Any) -> Touch | None:
 
 def unknown_arguments(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return a problem for each undeclared argument, with the nearest name."""
-    from difflib import get_close_matches
-
     problems: list[str] = []
     for key in arguments:
         if key in names:
             continue
-        near = get_close_matches(key, names, n=1)
-        if near:
-            advice = f"did you mean `{near[0]}`?"
-        else:
-            advice = f"it takes: {', '.join(names) or 'no arguments'}"
+        advice = suggest_names(key, names, f"it takes: {', '.join(names) or 'no arguments'}")
         problems.append(f"`{key}` is not an argument of this tool; {advice}")
     return problems

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 
 from .definition import Loading, Risk, SideEffect, Tool
 from .description_names import rename_mentions
@@ -167,12 +167,8 @@ def _check_list(names: Iterable[str], setting: str) -> list[str]:
 
 
 def _unknown_name(setting: str, name: object, known: Sequence[str]) -> ConfigError:
-    near = get_close_matches(str(name), known, n=1)
-    if near:
-        hint = f"did you mean `{near[0]}`?"
-    else:
-        listed = ", ".join(f"`{other}`" for other in sorted(set(known)))
-        hint = f"there are: {listed or 'none'}"
+    listed = ", ".join(f"`{other}`" for other in sorted(set(known)))
+    hint = suggest_names(str(name), known, f"there are: {listed or 'none'}")
     return ConfigError(f"{setting}: nothing here is called `{name}`", hint=hint)
 
 

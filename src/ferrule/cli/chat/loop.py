@@ -17,6 +17,7 @@ from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
 from ferrule.core.events import JournalRecord
 from ferrule.core.media import Content, Media
+from ferrule.core.similar_names import suggest_names
 from ferrule.models.prices import find_price
 from ferrule.runtime.assemble import current_user, find_session_model
 from ferrule.storage.export.steps import (
@@ -35,7 +36,7 @@ from .file_references import find_references, possible_paths
 from .hot_reload import ChatReloader
 from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
-from .slash_commands import COMMANDS, complete_argument, next_mode, suggest_command
+from .slash_commands import COMMANDS, complete_argument, next_mode
 from .status import SEPARATOR
 
 MAX_RESULT_LINE = 200
@@ -219,9 +220,9 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
         return False
     command = COMMANDS.get(name)
     if command is None:
-        chat.assembly.terminal.write_message(
-            f"there is no command `/{name}`{suggest_command(name)} /help lists the commands"
-        )
+        commands = [f"/{one}" for one in COMMANDS]
+        suggestion = suggest_names(f"/{name}", commands, "`/help` lists the commands", cutoff=0.5)
+        chat.assembly.terminal.write_message(f"there is no command `/{name}`; {suggestion}")
         return True
     await _interruptible(chat, command.run(chat, rest.strip()))
     if chat.next_message:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable
-from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core.calls import ToolResult
@@ -39,12 +38,6 @@ class SlashCommand:
     usage: str
     help: str
     run: Callable[[Chat, str], Awaitable[None]]
-
-
-def suggest_command(name: str) -> str:
-    """Suggest a command for an unknown name: `, did you mean ...`."""
-    near = get_close_matches(name, COMMANDS, 1, 0.5)
-    return f", did you mean `/{near[0]}`?" if near else ";"
 
 
 def _call_tool(

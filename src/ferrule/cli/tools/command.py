@@ -12,6 +12,7 @@ import click
 
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
+from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.shared_options import common_options, yes_to_option
 
 from .files import check, new, test
@@ -145,8 +146,10 @@ def find_tool(catalog: Any, name: str) -> Any:
     """Return a tool, or raise a usage error with the nearest names."""
     tool = catalog.get(name)
     if tool is None:
-        near = ", ".join(catalog.nearest(name)) or "`ferrule tools list` shows them all"
-        raise click.UsageError(f"there is no tool `{name}`; nearest: {near}")
+        suggestion = suggest_names(
+            name, catalog.names(), "`ferrule tools list` shows them all", count=3, cutoff=0.5
+        )
+        raise click.UsageError(f"there is no tool `{name}`; {suggestion}")
     return tool
 
 

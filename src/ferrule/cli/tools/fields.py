@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 SYNTAX = "name:type[?][=default][,description]"
@@ -143,9 +143,9 @@ def _kind(text: str, written: str) -> FieldType:
             raise _wrong(text, f"`{written}` must be different words with `|` between them")
         return FieldType("string", words)
     if written not in TYPES:
-        near = get_close_matches(written, [*TYPES, "list[string]"], 1, 0.4)
-        meant = f"; did you mean `{near[0]}`?" if near else ""
-        raise _wrong(text, f"there is no type `{written}`{meant}")
+        known = [*TYPES, "list[string]"]
+        meant = suggest_names(written, known, f"known: {', '.join(known)}", cutoff=0.4)
+        raise _wrong(text, f"there is no type `{written}`; {meant}")
     return FieldType(TYPES[written])
 
 

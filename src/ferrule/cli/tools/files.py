@@ -8,7 +8,6 @@ named files, each in its own empty folder, behind the gate and in the sandbox
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import click
 
 from ferrule.cli.new_files import write_new_files as write_files
 from ferrule.cli.validation_report import format_count, print_report
+from ferrule.core.similar_names import suggest_names
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.names import check_name
@@ -212,9 +212,10 @@ def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
 
 
 def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
-    near = get_close_matches(name, map(_stem, known), 2, 0.5)
-    meant = f"; nearest: {', '.join(near)}" if near else ""
-    return f"there is no tool or file `{name}`{meant}"
+    names = [_stem(one) for one in known]
+    otherwise = f"there are: {', '.join(names) or 'none'}"
+    suggestion = suggest_names(name, names, otherwise, count=2, cutoff=0.5)
+    return f"there is no tool or file `{name}`; {suggestion}"
 
 
 # ---- runs

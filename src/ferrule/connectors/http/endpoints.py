@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.core.similar_names import suggest_names
 from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.storage.settings.yaml_tree import Node, to_plain
 
@@ -149,10 +149,8 @@ def _read_auth_ref(fields: Fields, auths: Mapping[str, Auth], problems: Problems
     for reference in node.items or [node]:
         entry = auths.get(reference.value) if isinstance(reference.value, str) else None
         if entry is None:
-            close = get_close_matches(str(reference.value), auths, 1)
-            hint = f"there are: {', '.join(auths) or 'none'}"
-            if close:
-                hint = f"did you mean `{close[0]}`?"
+            wrong = str(reference.value)
+            hint = suggest_names(wrong, auths, f"there are: {', '.join(auths) or 'none'}")
             problems.add(
                 reference, f"auth_ref `{reference.value}` names no entry of `auth`; {hint}"
             )
@@ -384,8 +382,8 @@ def _is_declared(path: tuple[str, ...], schema: Schema) -> bool:
 
 def _suggestion(name: str, schema: Schema) -> str:
     names = [str(argument) for argument in mapping_or_empty(schema.get("properties"))]
-    close = get_close_matches(name, names, 1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    suggestion = suggest_names(name, names)
+    return suggestion and f"; {suggestion}"
 
 
 def _derive_schema(endpoint: Endpoint) -> Schema:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.storage.settings.yaml_tree import Node
 
 from .templates import TemplateError
@@ -67,8 +67,7 @@ class Fields:
             problems.add(node, f"{what} must hold `key: value` pairs")
         for name, (key, _) in self._pairs.items():
             if name not in known:
-                close = get_close_matches(name, known, 1)
-                hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
+                hint = suggest_names(name, known, f"known: {', '.join(known)}")
                 problems.add(key, f"`{name}` is not a key of {what}; {hint}")
 
     def is_given(self, name: str) -> bool:

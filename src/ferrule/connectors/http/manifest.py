@@ -26,13 +26,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, cast
 
 from ferrule.connectors.bounded_schemas import MAX_DEPTH, nesting_depth
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml, to_plain
 from ferrule.tools.definition import Loading, Risk, SideEffect
@@ -350,10 +350,9 @@ class _Reader:
                 continue
             for name in cast("dict[str, Any]", example["arguments"]):
                 if name not in known:
-                    close = get_close_matches(name, known, 1)
-                    suggestion = f"; did you mean `{close[0]}`?" if close else ""
+                    hint = suggest_names(name, known, f"there are: {', '.join(known) or 'none'}")
                     self._problems.add(
-                        node, f"an example has `{name}`, which is not an argument{suggestion}"
+                        node, f"an example has `{name}`, which is not an argument; {hint}"
                     )
             examples.append(
                 {"request": str(example.get("request", "")), "arguments": example["arguments"]}

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.reliability import POLICY_ERROR, read_policies
@@ -235,8 +235,7 @@ def read_server(
         remarks += said
     for key in given:
         if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1, 0.6)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
+            hint = suggest_names(key, KEYS, f"known: {', '.join(KEYS)}")
             raise ConfigError(f"{where}: unknown key `{key}`", hint=hint)
         if origin == "repository" and key in _PERSON_ONLY_KEYS:
             raise ConfigError(f"{where}: `{key}` cannot be set by a repository")

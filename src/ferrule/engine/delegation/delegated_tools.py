@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.similar_names import suggest_names
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.engine.session_log import SessionLog
 from ferrule.tools.catalog import Catalog
@@ -72,8 +73,8 @@ def _check_named(definition: SubAgent, request: DelegationRequest, catalog: Cata
     for name in request.tools or ():
         tool = catalog.get(name)
         if tool is None or tool.loading is Loading.INTERNAL:
-            near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-            raise _invalid(f"there is no tool `{name}`" + (f"; nearest: {near}" if near else ""))
+            suggestion = suggest_names(name, catalog.names(), count=3, cutoff=0.5)
+            raise _invalid(f"there is no tool `{name}`" + (suggestion and f"; {suggestion}"))
         if not definition.may_use(tool.full_name):
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,

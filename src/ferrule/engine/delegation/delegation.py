@@ -27,12 +27,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from secrets import token_hex
 from typing import Any, cast
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.similar_names import suggest_names
 from ferrule.engine.hooks.events import DelegationPre
 from ferrule.tools.background_launch import Launch
 from ferrule.tools.context import Context
@@ -144,11 +144,9 @@ class Delegation:
             found = agents.get(request.agent)
             if found is not None:
                 return found
-            near = get_close_matches(request.agent, agents, 1)
             known = f"there are: {', '.join(sorted(agents)) or 'none'}"
-            if near:
-                known = f"did you mean `{near[0]}`?"
-            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {known}")
+            hint = suggest_names(request.agent, agents, known)
+            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {hint}")
         if request.tools is None:
             raise _invalid(
                 "name an `agent`, or the `tools` of one; agents: "

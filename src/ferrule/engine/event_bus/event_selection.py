@@ -7,13 +7,13 @@ operator's is a type of its own, so that nobody becomes one by leaving something
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import fields
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 from .events import CLOSED, DROPPED, KINDS, REDACTION_FAILED
@@ -122,10 +122,8 @@ class Kinds:
         self._known: dict[str, bool] = {}
         for pattern in self._patterns or ():
             if not any(_matches(kind, pattern) for kind in KINDS):
-                near = difflib.get_close_matches(pattern, KINDS, 1)
                 raise ConfigError(
-                    f"no event is of the kind `{pattern}`",
-                    hint=f"did you mean `{near[0]}`?" if near else "",
+                    f"no event is of the kind `{pattern}`", hint=suggest_names(pattern, KINDS)
                 )
 
     def __contains__(self, kind: str) -> bool:

@@ -33,11 +33,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import KW_ONLY, field, fields, replace
-from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, Self
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import AnswerStop, PermissionMode, RunStop
 from ferrule.tools.definition import Tool
@@ -491,8 +491,7 @@ def check_event(event: str, who: str) -> None:
     """Raise ConfigError, naming `who` and the nearest event, if there is no such event."""
     if event in PAYLOADS or _CUSTOM.fullmatch(event):
         return
-    near = get_close_matches(event, PAYLOADS, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(PAYLOADS)}"
+    hint = suggest_names(event, PAYLOADS, f"there are: {', '.join(PAYLOADS)}")
     raise ConfigError(f"{who} is on `{event}`, and there is no such event", hint=hint)
 
 

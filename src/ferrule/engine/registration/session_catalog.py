@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.models.client import ToolSpec
@@ -113,9 +112,9 @@ class SessionCatalog(Catalog):
             return found
         return next((tool for tool, api_name in self._added.values() if api_name == name), None)
 
-    def nearest(self, name: str, count: int = 3) -> list[str]:
-        """See `Catalog.nearest`."""
-        return get_close_matches(name, [tool.full_name for tool in self], n=count, cutoff=0.5)
+    def names(self) -> list[str]:
+        """See `Catalog.names`."""
+        return [tool.full_name for tool in self]
 
     def api_name(self, tool: Tool) -> str:
         """See `Catalog.api_name`."""

@@ -11,7 +11,6 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core import events
@@ -22,6 +21,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.media import MediaReference
 from ferrule.core.messages import Message
 from ferrule.core.output import OutputRequest
+from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.call_hooks import Answer
 from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
@@ -285,7 +285,7 @@ class RecordedTools:
             found = recorded.popleft() if len(recorded) > 1 else recorded[0]
             return replace(found, call_id=result.call_id)
         self.unmatched.append((name, arguments))
-        near = get_close_matches(arguments, known, n=3, cutoff=0.0)
+        near = find_similar_names(arguments, known, count=3, cutoff=0.0)
         others = f"; it has it for {', '.join(near)}" if near else ""
         said = f"the recording has no answer of `{name}` for {arguments[:500]}{others[:1000]}"
         call = ToolCall(result.call_id, name)

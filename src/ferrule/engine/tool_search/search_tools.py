@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.core.similar_names import find_similar_names
 from ferrule.engine.artifacts.tools import TOOLS
 from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.tools.catalog import Catalog
@@ -83,9 +84,13 @@ async def tool_get(context: Context, name: Annotated[str, "The name of the tool.
     catalog = here.catalog
     found = catalog.get(name)
     if found is None or not here.usable(found):
-        usable = {one.full_name for one in catalog if here.usable(one)}
-        near = [catalog.api_names()[one] for one in catalog.nearest(name, 10) if one in usable][:3]
-        return {"found": False, "name": name, "nearest": near}
+        usable = [one.full_name for one in catalog if here.usable(one)]
+        near = find_similar_names(name, usable, count=3, cutoff=0.5)
+        return {
+            "found": False,
+            "name": name,
+            "nearest": [catalog.api_names()[one] for one in near],
+        }
     return {
         "found": True,
         "name": catalog.api_name(found),

@@ -8,10 +8,10 @@ asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.engine.hooks.events import PAYLOADS, EventHook
 from ferrule.extensions.front_matter import get_field, get_text, locate_text, parse_document
 from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
@@ -107,7 +107,6 @@ def _check_keys(script: Script, hook: EventHook) -> Iterator[Problem]:
     for name, line in use.read.items():
         if name in known:
             continue
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
+        hint = suggest_names(name, known, f"there are: {', '.join(sorted(known))}")
         where = f"{script.file}:{script.line + line - 1}"
         yield make_problem(where, f"the payload of {events} has no `{name}`", hint)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
+from ferrule.core.similar_names import suggest_names
 from ferrule.extensions.starlark.inside.names import list_namespaces
 
 Function = ast.FunctionDef | ast.Lambda
@@ -105,9 +105,13 @@ class ScriptText:
             space = node.value.id
             members = known.get(space)
             if members is not None and node.attr not in members:
-                near = get_close_matches(node.attr, members, 1)
-                suggestion = f"{space}.{near[0]}" if near else ""
-                yield node.lineno, f"{space}.{node.attr}", suggestion
+                written = f"{space}.{node.attr}"
+                offered = [f"{space}.{member}" for member in members]
+                yield (
+                    node.lineno,
+                    written,
+                    suggest_names(written, offered, f"there are: {', '.join(offered)}", cutoff=0.7),
+                )
 
     def _find_all_bound(self) -> set[str]:
         bound: set[str] = set()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import FileWarning, get_field, get_text, parse_document
 from ferrule.extensions.starlark.pool import WorkerPool, shared_pool
@@ -169,8 +169,7 @@ async def check_script(
     if entry_problem is not None:
         line, message = entry_problem
         found.append(make_problem(_place_in(script, line), message))
-    for line, written, near in text.find_unknown_builtins():
-        hint = f"did you mean `{near}`?" if near else ""
+    for line, written, hint in text.find_unknown_builtins():
         found.append(
             make_problem(_place_in(script, line), f"there is no built-in `{written}`", hint)
         )
@@ -188,8 +187,7 @@ def _check_parameters(tool: ToolFile, script: Script, node: Node) -> Iterator[Pr
             continue
         # Undeclared arguments are accepted unless the file is strict, so a script may test for one.
         optional = not tool.strict and (name not in use.required or name in use.tested)
-        near = get_close_matches(name, declared, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"declare it: `{name}: {{ type: string }}`"
+        hint = suggest_names(name, declared, f"declare it: `{name}: {{ type: string }}`")
         message = f"the script reads `{name}`, which is no parameter"
         level = "warning" if optional else "error"
         yield make_problem(_place_in(script, line), message, hint, level=level)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import FOLDERS, load_agents
 from ferrule.extensions.front_matter import get_field
@@ -163,8 +163,7 @@ def _check_tool_names(seen: ConfigurationSnapshot, tools: Sequence[str]) -> Iter
                 name = alternative.strip()
                 if name in tools or any(part in name for part in _OF_OTHERS):
                     continue
-                near = get_close_matches(name, tools, 1)
-                hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
+                hint = suggest_names(name, tools, "`ferrule tools list` lists them")
                 message = f"`tools.{key}` names a tool `{name}`, and there is none"
                 yield make_problem(node.where, message, hint)
 

@@ -34,10 +34,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import PAYLOADS, Custom, Occasion
 from ferrule.tools.safe_patterns import compile_regex, matches_glob
@@ -206,9 +206,8 @@ def _check_names(tree: ast.expr, events: tuple[str, ...]) -> None:
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known and id(node) not in called:
-            near = get_close_matches(node.id, known, 1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise _Refused(node, f"{', '.join(events)} has no `{node.id}`{hint}")
+            hint = suggest_names(node.id, known, f"there are: {', '.join(sorted(known))}")
+            raise _Refused(node, f"{', '.join(events)} has no `{node.id}`; {hint}")
 
 
 def _check_call(node: ast.expr, name: str, arguments: list[ast.expr]) -> None:

@@ -32,6 +32,7 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.similar_names import find_similar_names
 from ferrule.permissions.path_denials import NamesAndDenyRules, PathDenials
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
@@ -456,13 +457,9 @@ class Workspace:
             found = self._tree.list_folder(tuple(above))
         except OSError:
             return []  # the folder is missing, too
-        readable = {
-            below[-1].lower(): below for below, _ in found[:2000] if self._is_readable(below)
-        }
-        from difflib import get_close_matches
-
-        similar = get_close_matches(last.lower(), readable, n=2)
-        return ["/".join(readable[key]) for key in similar]
+        readable = {below[-1]: below for below, _ in found[:2000] if self._is_readable(below)}
+        similar = find_similar_names(last, readable, count=2)
+        return ["/".join(readable[name]) for name in similar]
 
     def _is_readable(self, below: tuple[str, ...]) -> bool:
         return self.names.check("/".join(below), write=False) is None

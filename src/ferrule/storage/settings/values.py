@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.tools.reliability import read_policies, read_policy
 
@@ -373,9 +373,9 @@ def read_environment(
             with mistakes.collect():
                 entries[setting.key] = parse_text(setting, text, name)
             continue
-        near = get_close_matches(name, by_variable, 1, 0.8)
-        if near:
-            notices.append(f"{name} is not a setting; did you mean {near[0]}?")
+        suggestion = suggest_names(name, by_variable, cutoff=0.8)
+        if suggestion:
+            notices.append(f"{name} is not a setting; {suggestion}")
     return entries, notices
 
 
@@ -433,13 +433,12 @@ def parse_model_options(given: Iterable[str], table: Iterable[Setting]) -> dict[
         name, equals, text = one.partition("=")
         setting = known.get(name.strip())
         if setting is None or not equals:
-            near = get_close_matches(name.strip(), known, 1, 0.5)
+            write = f"write NAME=VALUE; the names are {', '.join(known)}"
+            examples = [f"{key}=VALUE" for key in known]
             raise ConfigError(
                 f"--option: found `{one}`",
                 code="setting_unknown",
-                hint=f"did you mean `{near[0]}=VALUE`?"
-                if near
-                else f"write NAME=VALUE; the names are {', '.join(known)}",
+                hint=suggest_names(f"{name.strip()}=VALUE", examples, write, cutoff=0.7),
             )
         found[setting.key] = parse_text(setting, text, "--option").value
     return found
@@ -453,11 +452,10 @@ def unknown_setting_error(where: str, path: str, known: Iterable[str] = ()) -> C
     candidates = [*known] or [*BY_KEY, *ALIASES]
     last = path.rpartition(".")[2]
     same_last = [key for key in candidates if key.rpartition(".")[2] == last]
-    near = same_last or get_close_matches(path, candidates, 1, 0.5)
+    near = same_last[:1] or find_similar_names(path, candidates, cutoff=0.5)
+    hint = "`ferrule init` writes a file that lists them all"
     if near:
-        hint = f"did you mean `{ALIASES.get(near[0], near[0])}`?"
-    else:
-        hint = "`ferrule init` writes a file that lists them all"
+        hint = ask_about([ALIASES.get(near[0], near[0])])
     return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)
 
 

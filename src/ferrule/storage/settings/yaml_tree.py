@@ -211,8 +211,10 @@ class _Builder:
 def _scalar(text: str) -> Any:
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
-    if _INTEGER.fullmatch(text) and len(text) < 20:
-        return int(text.replace("_", ""), 16 if "x" in text else 10)
+    if _INTEGER.fullmatch(text) and len(text) < 40:
+        integer = int(text.replace("_", ""), 16 if "x" in text else 10)
+        if integer.bit_length() <= 64:
+            return integer
     if _NUMBER.fullmatch(text) and len(text) < 40:
         return float(text.replace("_", ""))
     return text

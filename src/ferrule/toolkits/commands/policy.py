@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, fields
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
@@ -97,8 +97,7 @@ class Behavior:
         known = [f.name for f in fields(Behavior)]
         for key in given:
             if key not in known:
-                near = get_close_matches(key, known, n=1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+                hint = suggest_names(key, known, f"known: {', '.join(known)}")
                 raise ConfigError(f"command_behavior: unknown key `{key}`", hint=hint)
         return Behavior(**given)
 

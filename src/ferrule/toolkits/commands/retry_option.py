@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 Backoff = Literal["constant", "linear", "exponential"]
@@ -67,8 +67,7 @@ class Retry:
                     hint="a step is repeatable; choose `delay_ms` and `backoff`",
                 )
             if key not in known:
-                near = get_close_matches(key, known, n=1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+                hint = suggest_names(key, known, f"known: {', '.join(known)}")
                 raise ConfigError(f"retry: unknown key `{key}`", hint=hint)
         return Retry(**given)
 

@@ -12,10 +12,10 @@ beginning of a long option; here only whole names count. Source: the manual page
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Literal
 
 from ferrule.core.errors import RetryCall
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 Subcommand = Literal["status", "diff", "log", "show", "blame"]
@@ -223,9 +223,6 @@ def _describe_unknown(subcommand: str, argument: str, known: dict[str, Option]) 
     is_bundle = re.fullmatch(r"-[A-Za-z]{2,}", argument) is not None
     if is_bundle and all(letter in known for letter in letters):
         return f"`git {subcommand}`: write `{argument}` as {' '.join(letters)}"
-    near = get_close_matches(argument.partition("=")[0], known, n=3, cutoff=0.5)
-    step = "leave it out"
-    if near:
-        quoted = [f"`{name}`" for name in near]
-        step = f"did you mean {' or '.join(quoted)}?"
+    name = argument.partition("=")[0]
+    step = suggest_names(name, known, "leave it out", count=3, cutoff=0.5)
     return f"`git {subcommand}`: `{argument[:100]}` is not an option that may be used here; {step}"

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Annotated, Any, Unpack, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.core.similar_names import ask_about, find_similar_names
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.subfolder import FolderPath, open_subfolder
 from ferrule.tools import toolset
@@ -266,13 +266,10 @@ def _find_operation(operations: Mapping[str, Operation], name: str) -> Operation
             f"the operation `{plain}` is switched off here, since it changes something; "
             f"there are: {', '.join(operations)}",
         )
-    near = get_close_matches(plain, operations, n=3, cutoff=0.4)
+    near = find_similar_names(plain, operations, count=3, cutoff=0.4)
     if not near:
         near = [match.operation.name for match in find_operations(name, operations.values(), 3)]
-    step = f"there are: {', '.join(operations)}"
-    if near:
-        quoted = [f"`{one}`" for one in near]
-        step = f"did you mean {' or '.join(quoted)}?"
+    step = ask_about(near) if near else f"there are: {', '.join(operations)}"
     raise ToolFailed(ErrorType.NOT_FOUND, f"there is no git operation `{name[:100]}`; {step}")
 
 

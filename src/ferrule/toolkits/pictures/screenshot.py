@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Image, MediaOptions
-from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.threads import run_blocking
+from ferrule.engine.usable_tools import UsableTools
 from ferrule.engine.web.domains import AllowedDomains, parse_url
 from ferrule.models.http.dialing import Target
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -116,10 +116,10 @@ async def screenshot(
 def _page_hosts(context: Context, target: Target) -> PageHosts:
     options = context.resources.get(MediaOptions)
     domains = options.domains if isinstance(options, MediaOptions) else ()
-    usable = context.resources.get(AvailableTools)
+    usable = context.resources.get(UsableTools)
 
     def find_denial(url: str) -> str:
-        if not isinstance(usable, AvailableTools):
+        if not isinstance(usable, UsableTools):
             return ""
         decision = usable.decide(screenshot, {"url": url})
         return decision.reason if decision.verdict == "deny" else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, TypedDict
 
 from ferrule.core.errors import RetryCall
+from ferrule.core.similar_names import suggest_names
 
 from .numerals import check_size, read_number, round_number, write_number
 from .typed import typed_tool
@@ -68,10 +68,7 @@ async def convert(
 def _look_up(name: str, where: str) -> Unit:
     found = find_unit(name[:60])
     if found is None:
-        near = get_close_matches(name[:60], list_units(), n=3, cutoff=0.6)
-        step = "use a symbol such as `km` or `lb`"
-        if near:
-            quoted = [f"`{one}`" for one in near]
-            step = f"did you mean {', '.join(quoted)}?"
+        example = "use a symbol such as `km` or `lb`"
+        step = suggest_names(name[:60], list_units(), example, count=3)
         raise RetryCall(f"`{where}` = `{name[:60]}` is not a unit known here; {step}")
     return found

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, fields
-from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
@@ -151,8 +151,7 @@ def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
     known = tuple(field.name for field in fields(ToolSearch))
     for key in given:
         if key not in known:
-            near = get_close_matches(str(key), known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+            hint = suggest_names(str(key), known, f"known: {', '.join(known)}")
             raise ConfigError(f"tool_search: unknown field `{key}`", hint=hint)
     values: dict[str, Any] = {str(key): value for key, value in given.items() if value is not None}
     return ToolSearch(**values)

@@ -1,0 +1,54 @@
+"""Similar names: what a misspelled name may mean, and the question that suggests it.
+
+`difflib` is imported inside the functions: only a misspelled name needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_MAX_NAME_LENGTH = 200
+"""Longer names are compared by their beginning: comparing takes the product of the lengths."""
+
+
+def find_similar_names(
+    name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6
+) -> list[str]:
+    """Return the known names that are most like this one, best first, whatever their case.
+
+    Args:
+        name: The name that is not known, from whoever wrote it.
+        known: The names that there are.
+        count: How many to return at the most.
+        cutoff: How alike they must be, from 0 to 1.
+    """
+    from difflib import get_close_matches
+
+    spellings: dict[str, str] = {}
+    for one in known:
+        spellings.setdefault(one.casefold(), one)
+    near = get_close_matches(name[:_MAX_NAME_LENGTH].casefold(), spellings, count, cutoff)
+    return [spellings[one] for one in near]
+
+
+def suggest_names(
+    name: str, known: Iterable[str], otherwise: str = "", *, count: int = 1, cutoff: float = 0.6
+) -> str:
+    """Return "did you mean `…`?" with the names most like this one; `otherwise` if none is.
+
+    For the arguments see `find_similar_names`.
+    """
+    near = find_similar_names(name, known, count=count, cutoff=cutoff)
+    return ask_about(near) if near else otherwise
+
+
+def ask_about(names: Iterable[str]) -> str:
+    """Return the question whether one of these names was meant."""
+    return f"did you mean {' or '.join(f'`{name}`' for name in names)}?"
+
+
+def measure_similarity(one: str, other: str) -> float:
+    """Return how alike two names are, from 0 to 1."""
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, one, other).ratio()
