@@ -14,11 +14,10 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import pytest
 from source import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -165,20 +164,56 @@ def evaluate(node: ast.AST) -> float | None:
     return None
 
 
+@dataclass
+class TestFile:
+    """A test file: its functions and classes by name, and the statements that give names a value."""
+
+    __test__ = False
+
+    tree: ast.Module
+    definitions: dict[str, ast.stmt] = field(default_factory=dict[str, ast.stmt])
+    parts: dict[str, list[ast.stmt]] = field(default_factory=dict[str, list[ast.stmt]])
+    _read: dict[int, tuple[frozenset[float], frozenset[str]]] = field(default_factory=dict)
+
+    def find_written(self, test: str) -> frozenset[float]:
+        """Return the numbers of a test: its own, and those of what it uses of the file, in turn.
+        `""`: all of the file.
+        """
+        found: set[float] = set()
+        seen: set[int] = set()
+        waiting: list[ast.AST] = [self.definitions[test] if test else self.tree]
+        while waiting:
+            part = waiting.pop()
+            if id(part) not in seen:
+                seen.add(id(part))
+                values, names = self._read_part(part)
+                found |= values
+                waiting += [other for name in names for other in self.parts.get(name, ())]
+        return frozenset(found)
+
+    def _read_part(self, part: ast.AST) -> tuple[frozenset[float], frozenset[str]]:
+        """Return the numbers in a statement, and the names it uses. Arguments name fixtures."""
+        if id(part) not in self._read:
+            names: set[str] = set()
+            for node in ast.walk(part):
+                if isinstance(node, ast.Name):
+                    names.add(node.id)
+                elif isinstance(node, ast.arg):
+                    names.add(node.arg)
+            self._read[id(part)] = frozenset(numbers(part)), frozenset(names)
+        return self._read[id(part)]
+
+
 @cache
-def written(file: str) -> dict[str, frozenset[float]]:
-    """The numbers of each test of a file: its own, and those of what it uses of the file. `""`: all
-    of the file.
-    """
-    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    parts: dict[str, list[ast.stmt]] = {}
-    for statement in tree.body:
-        for name in defined(statement):
-            parts.setdefault(name, []).append(statement)
-    found = {"": frozenset(numbers(tree))}
-    for node in ast.walk(tree):
+def read_test_file(file: str) -> TestFile:
+    """Read a test file, by its name from `tests/`."""
+    found = TestFile(ast.parse((TESTS / file).read_text(encoding="utf-8")))
+    for node in ast.walk(found.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = frozenset(reach(node, parts))
+            found.definitions[node.name] = node
+    for statement in found.tree.body:
+        for name in defined(statement):
+            found.parts.setdefault(name, []).append(statement)
     return found
 
 
@@ -194,56 +229,32 @@ def defined(statement: ast.stmt) -> list[str]:
     return []
 
 
-def reach(node: ast.AST, parts: dict[str, list[ast.stmt]]) -> Iterator[float]:
-    """The numbers of a node and of the parts of its file that it names, in turn. Arguments name
-    fixtures.
-    """
-    seen: set[int] = set()
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield from numbers(part)
-        for inner in ast.walk(part):
-            name = (
-                inner.id
-                if isinstance(inner, ast.Name)
-                else inner.arg
-                if isinstance(inner, ast.arg)
-                else ""
-            )
-            waiting += parts.get(name, ())
-
-
 @cache
 def proved() -> dict[str, frozenset[float]]:
     """The numbers that the tests of each promise write."""
     found: dict[str, frozenset[float]] = {}
     for claim in claims():
-        found[claim.promise] = (
-            found.get(claim.promise, frozenset()) | written(claim.file)[claim.test]
-        )
+        written = read_test_file(claim.file).find_written(claim.test)
+        found[claim.promise] = found.get(claim.promise, frozenset()) | written
     return found
 
 
-@pytest.mark.parametrize("sentence", sentences(), ids=lambda one: one.name[:60])
-def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it(
-    sentence: Sentence,
-) -> None:
-    there = frozenset[float]().union(
-        *(proved().get(name, frozenset()) for name in sentence.promises)
-    )
-    missing = [figure for figure, values in sentence.figures.items() if not values & there]
-    excepted = any(sentence.name.startswith(beginning) for beginning in EXCEPTIONS)
-    if excepted:
-        assert missing, f"`{sentence.name}` is proved: take it out of the exceptions"
-    else:
-        assert not missing, (
-            f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: "
-            f"{sentence.text}"
+def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it() -> None:
+    wrong: list[str] = []
+    for sentence in sentences():
+        there = frozenset[float]().union(
+            *(proved().get(name, frozenset()) for name in sentence.promises)
         )
+        missing = [figure for figure, values in sentence.figures.items() if not values & there]
+        excepted = any(sentence.name.startswith(beginning) for beginning in EXCEPTIONS)
+        if excepted and not missing:
+            wrong.append(f"`{sentence.name}` is proved: take it out of the exceptions")
+        elif missing and not excepted:
+            wrong.append(
+                f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: "
+                f"{sentence.text}"
+            )
+    assert not wrong, "\n".join(wrong)
 
 
 def test_an_exception_is_about_a_sentence_and_has_a_reason() -> None:
