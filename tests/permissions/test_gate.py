@@ -624,9 +624,14 @@ def test_safe_mode_refuses_programs_that_are_not_listed(
         "$X",
         "ls $(id)",
         "timeout 5 ls",
+        "ls #\\\nmake",
+        "ls \\\n#\\\nmake",
+        "cat <<E\n`make`\nE",
+        "cat <<-E\n\t$(make)\n\tE",
+        "ls ${PATH#`make`}",
     ):
         assert decided.decide(tools.run, {"command": command}).verdict != "allow", command
-    for command in ("ls", "cat a | grep b"):
+    for command in ("ls", "cat a | grep b", "ls # make", "cat <<'E'\n`make`\nE"):
         assert decided.decide(tools.run, {"command": command}).verdict == "allow", command
     assert gate(safe_mode=SafeMode()).decide(tools.run, {"command": "ls"}).verdict == "ask"
     assert (

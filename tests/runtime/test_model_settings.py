@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,24 @@ def test_odds_of_tokens_come_from_the_settings_of_a_model_and_from_flags(
 
 
 @pytest.mark.proves("settings.model-options")
+def test_members_in_the_providers_own_words_reach_its_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact = [{"type": "compaction", "compact_threshold": 200_000}]
+    given = {"models": {"openai:gpt-x": {"extra": {"context_management": compact}}}}
+    own = tmp_path / "config"
+    own.mkdir()
+    (own / "ferrule.yaml").write_text(json.dumps(given))
+    monkeypatch.setenv("FERRULE_CONFIG", str(own))
+    work = tmp_path / "work"
+    work.mkdir()
+    assert make_agent(work).connection.options.extra == {"context_management": compact}
+    one = 'extra={"context_management": [{"type": "compaction"}]}'
+    agent = make_agent(work, model_options=(one,))
+    assert agent.connection.options.extra == {"context_management": [{"type": "compaction"}]}
+
+
+@pytest.mark.proves("settings.model-options")
 def test_odds_of_tokens_for_a_provider_that_knows_none_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +91,7 @@ def test_odds_of_tokens_for_a_provider_that_knows_none_are_an_error(
         ("logit_bias={7: much}", "must be a number"),
         ("logit_bias={7: 101}", "at most 100"),
         ("logit_bias=7", "key: value"),
+        ("extra=[compaction]", "key: value"),
     ],
 )
 def test_an_unknown_option_or_a_wrong_value_is_named(tmp_path: Path, given: str, said: str) -> None:

@@ -119,7 +119,7 @@ class DenyingApprover:
         step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
         note = (
             f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
-            "`approver=` in a program"
+            "`permissions=Permissions(approver=...)` in a program"
         )
         return ApprovalAnswer("deny", by="no-terminal", note=note)
 

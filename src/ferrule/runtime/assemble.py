@@ -764,6 +764,7 @@ def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> M
         stop=for_model.stop or (),
         top_k=for_model.top_k,
         logit_bias=for_model.logit_bias or {},
+        extra=for_model.extra or {},
         service_tier=for_model.service_tier or "",
         cache_key=for_model.cache_key or "",
         cache_control=for_model.cache_control or "",

@@ -66,6 +66,7 @@ class ModelSettings:
     cache_control: str | None = None
     upload_media_from: int | None = None
     logit_bias: Mapping[str, float] | None = None
+    extra: Mapping[str, Any] | None = None
 
 
 OPTION_NAMES = frozenset(
@@ -86,6 +87,7 @@ OPTION_NAMES = frozenset(
         "cache_control",
         "upload_media_from",
         "logit_bias",
+        "extra",
     }
 )
 """The settings of a model that `model_options` may set."""

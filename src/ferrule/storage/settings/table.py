@@ -40,6 +40,7 @@ SettingKind = Literal[
     "policies",
     "objects",
     "numbers",
+    "members",
     "loading",
 ]
 ProjectRight = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
@@ -1065,6 +1066,12 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         short="What is added to the odds of tokens, by their numbers: `{50256: -100}`.",
     ),
     Setting(
+        key="extra",
+        kind="members",
+        project="never",
+        short="More members of each request, in the provider's own words and unchanged.",
+    ),
+    Setting(
         key="service_tier",
         kind="text",
         short="How urgent requests are, in the provider's words (`flex`, `priority`).",
@@ -1217,6 +1224,7 @@ _VALUE: dict[str, str] = {
     "policies": "map: tool to map",
     "objects": "list of maps",
     "numbers": "map: number to number",
+    "members": "map",
     "loading": "list of maps",
 }
 

@@ -170,6 +170,9 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
         return _objects(path, node)
     if setting.kind == "numbers":
         return _read_numbers(setting, path, node)
+    if setting.kind == "members":
+        _require_mapping(node, path)
+        return Entry(_plain(node), node.where)
     if setting.kind in ("policy", "policies"):
         return _policy(setting, path, node)
     if setting.kind == "loading":
@@ -412,9 +415,9 @@ def parse_text(setting: Setting, text: str, where: str) -> Entry:
             return Entry(_entry(setting, setting.key, node).value, where)
         names = tuple(name.strip() for name in text.split(",") if name.strip())
         return Entry(_check_type(setting, setting.key, names, where), where)
-    if setting.kind == "numbers":
+    if setting.kind in ("numbers", "members"):
         node = parse_yaml(text.encode("utf-8", "replace"), where)
-        return Entry(_read_numbers(setting, setting.key, node).value, where)
+        return Entry(_entry(setting, setting.key, node).value, where)
     value: Any = text.strip()
     if setting.kind in ("flag", "integer", "number", "seconds", "thinking"):
         node = parse_yaml(value.encode("utf-8", "replace"), where)
@@ -434,11 +437,11 @@ def parse_model_options(given: Iterable[str], table: Iterable[Setting]) -> dict[
         setting = known.get(name.strip())
         if setting is None or not equals:
             write = f"write NAME=VALUE; the names are {', '.join(known)}"
-            examples = [f"{key}=VALUE" for key in known]
+            near = [f"{key}=VALUE" for key in find_similar_names(name.strip(), known)]
             raise ConfigError(
                 f"--option: found `{one}`",
                 code="setting_unknown",
-                hint=suggest_names(f"{name.strip()}=VALUE", examples, write, cutoff=0.7),
+                hint=ask_about(near) if near else write,
             )
         found[setting.key] = parse_text(setting, text, "--option").value
     return found
