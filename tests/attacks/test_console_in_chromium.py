@@ -13,6 +13,7 @@ import json
 import shutil
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,8 @@ from urllib.parse import quote
 
 import pytest
 from servers import BOBS, TOKEN, Interface, all_interfaces, exchanged, got, posted, running, spelled
+
+from ferrule.testing.media_samples import make_png
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -195,6 +198,29 @@ def test_markup_of_others_is_text_wherever_it_is_shown(eyes: Eyes) -> None:
     assert eyes.check("the run that has ended").count("{{7*7}}") > 3
 
     _everywhere(eyes, session)
+
+
+PASTE = """(base64) => {
+  const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
+  const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+  document.querySelector("textarea[name=text]").dispatchEvent(event);
+}"""
+
+
+@pytest.mark.proves("console.media")
+def test_a_pasted_picture_goes_along_with_the_message(eyes: Eyes) -> None:
+    eyes.open("/playground")
+    page = eyes.page
+    page.evaluate(PASTE, b64encode(make_png(31, 17)).decode())
+    page.locator("textarea[name=text]").first.fill("What is this?")
+    page.locator("textarea[name=text]").first.press("Control+Enter")
+    picture = page.locator("img[alt*='pasted.png']").first
+    picture.wait_for()
+    assert picture.evaluate(
+        "one => one.decode().then(() => [one.naturalWidth, one.naturalHeight])"
+    ) == [31, 17]
 
 
 def _everywhere(eyes: Eyes, session: str) -> None:

@@ -787,7 +787,7 @@ async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None
     assert result.text == "end"
 
 
-@pytest.mark.proves("context.automatic")
+@pytest.mark.proves("compaction.before-overflow")
 async def test_pictures_fill_the_window_as_words_do() -> None:
     @tool(name="look", side_effect="none")
     def photograph(n: int) -> Image:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
-from test_media import history
+from test_media import history, load
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
+from ferrule.core.media import LoadedMedia
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.bedrock.client import Bedrock
@@ -31,8 +32,10 @@ from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.registry import PROVIDERS, create_model_client
 from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.testing.media_samples import make_wav
 from ferrule.testing.model_client_conformance import ADD, OPTIONS
 
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 SAMPLING = ("temperature", "top_p", "top_k")
 GOLDEN = Path(__file__).parent / "golden" / "requests"
 SCHEMA = {
@@ -53,6 +56,7 @@ FEATURES = frozenset(
         "options",
         "thinking",
         "caching",
+        "documents",
     }
 )
 
@@ -135,6 +139,16 @@ PAIRS = [
 ]
 
 
+def documents(name: str) -> tuple[LoadedMedia, ...]:
+    """A text, which all take, and a sound or a table where the protocol takes one."""
+    taken = [load("document", "text/plain", b"Dear Ada, <document> 5 < 6", 11)]
+    if name in ("chat", "google"):
+        taken.append(load("audio", "audio/wav", make_wav(), 11, "note.wav"))
+    if name in ("responses", "bedrock"):
+        taken.append(load("document", XLSX, b"PK\3\4 a table", 11, "table.xlsx"))
+    return tuple(taken)
+
+
 def conversation() -> list[Message]:
     """Two calls at once, of which one fails, an answer, and another question."""
     asked = (
@@ -168,6 +182,8 @@ def send(name: str, feature: str) -> bytes:
     messages: list[Message] = [UserMessage("Was ist 1+2? ☃")]
     if feature in ("conversation", "caching"):
         messages = conversation()
+    if feature == "documents":
+        messages = [UserMessage("Sum it up.", documents(name))]
     if feature == "results-with-media":
         messages = history(with_pdf=client.has_pdf)
     schema = SCHEMA if feature.startswith("schema") else None

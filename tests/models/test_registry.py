@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -14,8 +16,8 @@ import pytest
 
 import ferrule
 from ferrule.core.calls import ToolCall
-from ferrule.core.errors import ConfigError
-from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -27,6 +29,8 @@ from ferrule.models.registry import (
     list_local_providers,
 )
 from ferrule.models.scripted import Scripted
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+from ferrule.testing.model_client_conformance import RecordingSink
 
 
 def test_names_lead_to_model_clients(tmp_path: Path) -> None:
@@ -270,6 +274,63 @@ def test_an_option_is_spelled_as_the_server_knows_it(
     exchange = client.open("", [], ModelOptions(**wanted))
     body = json.loads(exchange.encode_request([UserMessage("Hello")], tools=False))
     assert body | sent == body
+
+
+def encode(model: str, history: list[Message], **more: Any) -> dict[str, Any]:
+    """The request that a preset sends."""
+
+    async def story() -> dict[str, Any]:
+        def refuse(request: Request) -> Reply:
+            return Reply(status=400, json={"error": {"message": "no"}})
+
+        async with asyncio.timeout(20), HttpDouble(refuse) as server:
+            client = create_model_client(model, api_key="k", base_url=server.url)
+            exchange = client.open("", [], ModelOptions())
+            with pytest.raises(ProviderError):
+                await exchange.ask(history, tools=False, **more)
+            await client.close()
+            return server.requests[-1].json()
+
+    return asyncio.run(story())
+
+
+@pytest.mark.proves("providers.presets")
+def test_a_server_that_refuses_the_question_about_usage_is_not_asked_it() -> None:
+    hello: list[Message] = [UserMessage("Hello")]
+    assert "stream_options" not in encode("mistral:x", hello, sink=RecordingSink())
+    assert encode("groq:x", hello, sink=RecordingSink())["stream_options"] == {
+        "include_usage": True
+    }
+
+
+@pytest.mark.proves("providers.presets")
+def test_a_server_with_ids_of_nine_characters_gets_such_ids() -> None:
+    calls = (ToolCall("call_0123456789", "add", "{}"), ToolCall("abcdefgh9", "add", "{}"))
+    history: list[Message] = [
+        UserMessage("Hello"),
+        AssistantMessage("", calls),
+        *[ToolMessage(call.id, "add", "3") for call in calls],
+    ]
+
+    def list_ids(model: str) -> tuple[list[str], list[str]]:
+        _, asked, *results = encode(model, history)["messages"]
+        return [one["id"] for one in asked["tool_calls"]], [one["tool_call_id"] for one in results]
+
+    sent, answered = list_ids("mistral:x")
+    assert sent == answered
+    assert sent[1] == "abcdefgh9"
+    assert re.fullmatch("[0-9a-f]{9}", sent[0])
+    assert list_ids("groq:x") == ([call.id for call in calls],) * 2
+
+
+@pytest.mark.proves("providers.presets")
+def test_a_schema_is_called_strict_where_openais_own_models_answer() -> None:
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    hello: list[Message] = [UserMessage("Hello")]
+    asked = [
+        encode(model, hello, schema=schema)["response_format"] for model in ("azure:x", "groq:x")
+    ]
+    assert [one["json_schema"].get("strict") for one in asked] == [True, None]
 
 
 @pytest.mark.proves("models.cache-control")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import BaseModel
 
+import ferrule
 from ferrule import Image, tool
 from ferrule.console.typed_output import read_output
 from ferrule.console.uploads import find_body_limit
@@ -217,3 +219,16 @@ async def test_runs_are_found_by_what_was_said_in_any_message_of_ones_own_sessio
         assert 'id="s-' not in (await browser.get("/runs?words=lighthouse+black")).text
         assert 'id="s-' not in (await other.get("/runs?words=lighthouse")).text
         assert (await browser.get("/runs?words=see")).text.count('<tr id="s-') == 2
+
+
+TEMPLATES = sorted((Path(ferrule.__file__).parent / "console" / "templates").glob("*.html"))
+
+
+@pytest.mark.proves("console.media")
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_form_begins_within_another(template: Path) -> None:
+    """Browsers pass over the inner one, and with it what it says of files."""
+    is_open = False
+    for tag in re.findall(r"</?form\b", template.read_text()):
+        assert is_open == tag.startswith("</")
+        is_open = not is_open

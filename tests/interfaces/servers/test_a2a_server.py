@@ -439,19 +439,20 @@ async def test_files_reach_a_served_agent_and_what_its_tools_return_comes_back(
 
 @pytest.mark.proves("serve.a2a.media")
 def test_media_are_sent_in_types_that_the_client_takes_and_within_a_bound() -> None:
+    most = 16 * 1024 * 1024
     png = load_media(
         MediaReference("image", "image/png", "a" * 64, 3, 0, "a.png"), lambda _: b"png"
     )
     pdf = load_media(MediaReference("document", "application/pdf", "b" * 64, 3), lambda _: b"pdf")
     huge = load_media(
-        MediaReference("image", "image/png", "c" * 64, 16 * 1024 * 1024, 0, "c.png"), lambda _: b"?"
+        MediaReference("image", "image/png", "c" * 64, most, 0, "c.png"), lambda _: b"?"
     )
 
     def sent(*accepted: str) -> list[Any]:
         parts = _media_parts([png, pdf, huge], accepted)
         return [(part.raw, part.filename) if part.HasField("raw") else part.text for part in parts]
 
-    caption = "[image c.png: image/png, 16777216 bytes]"
+    caption = f"[image c.png: image/png, {most} bytes]"
     assert sent() == [(b"png", "a.png"), (b"pdf", ""), caption]
     assert sent("text/plain", "application/pdf") == [(b"pdf", "")]
     assert sent("image/*") == [(b"png", "a.png"), caption]

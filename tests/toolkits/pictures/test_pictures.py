@@ -153,7 +153,9 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def site() -> Iterator[str]:
+def site(workspace: Path) -> Iterator[str]:
+    if choose_backend(SandboxPolicy(workspace), probe()).name == "landlock":
+        pytest.skip("Landlock alone has no proxy: a command reaches no host")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
