@@ -10,6 +10,7 @@ as `Unknown` too. Writers are strict. `FORMAT` counts incompatible changes.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import field, fields
 from enum import StrEnum
@@ -27,7 +28,6 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from .calls import ToolCall, ToolResult, encode_json
@@ -630,10 +630,12 @@ class _Codecs(dict[type, _Codec]):
     """
 
     def __missing__(self, cls: type) -> _Codec:
-        hints = get_type_hints(cls)
         known = fields(cast("Any", cls))
         names = [item.name for item in known]
-        coders = [_choose_coders(hints[name]) for name in names]
+        # `get_type_hints` would compile each hint anew, and most are the same few words.
+        scope = vars(sys.modules[cls.__module__])
+        hints = [_BASIC_HINTS.get(item.type) or eval(item.type, scope) for item in known]
+        coders = [_choose_coders(hint) for hint in hints]
         members = ",".join(
             [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
         )
@@ -719,6 +721,14 @@ _BASIC_CODERS: dict[object, tuple[Callable[[Any], str], Callable[[Any], Any]]] =
     float: (_encode_any, _make_check(float, int)),
     NoneType: (_encode_any, _make_check(NoneType)),
     Any: (_encode_any, lambda item: item),
+}
+
+
+_BASIC_HINTS: dict[object, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "tuple[str, ...]": tuple[str, ...],
 }
 
 

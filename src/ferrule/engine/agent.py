@@ -28,8 +28,8 @@ from ferrule.core.machine import Machine
 from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
+from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver, DenyingApprover
-from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
@@ -129,7 +129,7 @@ class Agent(Generic[DepsT, OutputT]):
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
         instructions: Instructions = ...,
-        workspace: str | Path | Workspace | None = ...,
+        workspace: str | Path | filesystem.Workspace | None = ...,
         permissions: Permissions | None = ...,
         limits: Limits | None = ...,
         storage: Storage | None = ...,
@@ -182,7 +182,7 @@ class Agent(Generic[DepsT, OutputT]):
         tools: Iterable[ToolLike] | Catalog = (),
         *,
         instructions: Instructions = "",
-        workspace: str | Path | Workspace | None = None,
+        workspace: str | Path | filesystem.Workspace | None = None,
         permissions: Permissions | None = None,
         limits: Limits | None = None,
         storage: Storage | None = None,
@@ -222,8 +222,8 @@ class Agent(Generic[DepsT, OutputT]):
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
         check_tools(catalog, deps_type)
-        if workspace is not None and not isinstance(workspace, Workspace):
-            workspace = Workspace(workspace)
+        if workspace is not None and not isinstance(workspace, filesystem.Workspace):
+            workspace = filesystem.Workspace(workspace)
         gate = permissions.gate or build_gate(permissions, catalog, workspace)
         self.visible_tools = VisibleTools(
             catalog, gate, frozenset(permissions.scopes), tool_calling.search
@@ -242,14 +242,14 @@ class Agent(Generic[DepsT, OutputT]):
             for name, wanted in self.output.type.list_wanted_deps():
                 check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
         self.resources: dict[type, object] = {type(item): item for item in resources}
-        self.workspace: Workspace | None = None
+        self.workspace: filesystem.Workspace | None = None
         if workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it
             # opens files.
             self.workspace = workspace.restrict(
                 gate.find_refusal, gate.path_denials, lists=gate.only_lists
             )
-            self.resources[Workspace] = self.workspace
+            self.resources[filesystem.Workspace] = self.workspace
         self.registration = registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None

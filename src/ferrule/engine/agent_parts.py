@@ -9,7 +9,7 @@ from typing import Any
 
 from ferrule.core.output import OUTPUT_RETRIES
 from ferrule.models.client import OutputModeOption
-from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions import filesystem
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
 from ferrule.tools.catalog import Catalog
@@ -33,7 +33,7 @@ by the gate, not by this sentence.
 
 
 def build_gate(
-    permissions: Permissions, catalog: Catalog, workspace: Workspace | None
+    permissions: Permissions, catalog: Catalog, workspace: filesystem.Workspace | None
 ) -> PermissionGate:
     """Return the gate of these rules. Raises ConfigError for one that names no tool."""
     root = workspace.root if workspace else None

@@ -13,8 +13,8 @@ from ferrule.core.media import MediaOptions
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
+from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
@@ -49,7 +49,7 @@ class SessionSource(Protocol):
     fallback: bool
     parallel: bool
     limits: Limits
-    workspace: Workspace | None
+    workspace: filesystem.Workspace | None
     approver: Approver
     resources: dict[type, object]
     hooks: tuple[Hook | hooks.EventHook | hooks.Hooks, ...]

@@ -429,7 +429,6 @@ def _is_invisible(character: str) -> bool:
     return unicodedata.category(character) in ("Cf", "Cc") or "\ufe00" <= character <= "\ufe0f"
 
 
-@dataclass(frozen=True, slots=True)
 class _PatternIndex:
     """Patterns sorted by how fast they can be checked.
 
@@ -444,12 +443,21 @@ class _PatternIndex:
         openings: The first components of those.
     """
 
-    names: frozenset[str]
-    prefixes: tuple[str, ...]
-    suffixes: tuple[str, ...]
-    first_components: frozenset[str] | None
-    rest: re.Pattern[str]
-    openings: re.Pattern[str]
+    def __init__(
+        self,
+        names: frozenset[str],
+        prefixes: tuple[str, ...],
+        suffixes: tuple[str, ...],
+        first_components: frozenset[str] | None,
+        rest: re.Pattern[str],
+        openings: re.Pattern[str],
+    ) -> None:
+        self.names = names
+        self.prefixes = prefixes
+        self.suffixes = suffixes
+        self.first_components = first_components
+        self.rest = rest
+        self.openings = openings
 
     def may_begin_with(self, part: str) -> bool:
         """Return whether a component matches a pattern, or the first component of one."""

@@ -13,3 +13,16 @@ Modules:
     gitignore        reads ignore files of git
     ignore_rules     applies ignore files of git to the names of a walk
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .workspace import Workspace
+
+__all__ = ["Workspace"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".workspace": ("Workspace",)})
