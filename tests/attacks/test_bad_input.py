@@ -159,7 +159,10 @@ async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goe
         (["tools", "call", "list_files", "--allow", "Bash("], 2, "parenthesis"),
         (["run"], 2, "no prompt given"),
         (["nothing"], 2, "nothing"),
-        (["sessions", "show", "nope"], 2, "nope"),
+        (["sessions", "show", "nope"], 2, "`ferrule sessions list` shows them"),
+        (["run", "-m", "local:smolm2", "x"], 2, "did you mean `smollm2`?"),
+        (["run", "-m", "local:none.gguf", "x"], 6, "hint: check the path"),
+        (["mcp", "add", "x"], 2, "`ferrule mcp add x -- COMMAND ...`"),
     ],
     ids=lambda value: " ".join(value[:4]) if isinstance(value, list) else None,
 )

@@ -14,6 +14,7 @@ def test_the_most_similar_names_come_first_in_their_own_spelling() -> None:
     assert find_similar_names("readfile", KNOWN, count=2) == ["read_file", "write_file"]
     assert find_similar_names("BASH", KNOWN) == ["Bash"]
     assert find_similar_names("zzz", KNOWN) == []
+    assert find_similar_names("modle", ["mode", "model"]) == ["model"], "two letters swapped"
 
 
 def test_a_suggestion_is_a_question_and_else_what_the_caller_says() -> None:

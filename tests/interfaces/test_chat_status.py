@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from ferrule import ArgumentsDelta, TextDelta
 from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
-from ferrule.cli.chat.prompt import wants_completion
+from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
 from ferrule.cli.tool_cards import describe_partial_call, describe_rest
@@ -107,3 +111,20 @@ def test_shift_tab_goes_through_the_usual_modes() -> None:
         modes.append(next_mode(modes[-1]))
     assert modes == ["default", "acceptEdits", "plan", "default"]
     assert next_mode("bypassPermissions") == "default"
+
+
+@pytest.mark.proves("chat.completion")
+async def test_tab_completes_the_only_path_even_where_keys_come_at_once() -> None:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        prompt = ChatPrompt(
+            commands=dict[str, str],
+            complete=lambda command, beginning: (),
+            list_folder=lambda folder: ["calc.py", "notes.md"],
+            status=str,
+            next_mode=lambda: None,
+            colour=False,
+            plain=False,
+        )
+        keys.send_text("see @cal\t now\r")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == "see @calc.py now"

@@ -156,6 +156,17 @@ def test_a_server_that_does_not_start_says_its_last_words_and_the_others_are_app
     assert ran.code == 1 and "✓ plain" in ran.err and "no such licence" in ran.err
 
 
+def test_adding_to_a_file_that_is_broken_names_the_place_and_changes_nothing(
+    ferrule: Any, server: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "config/mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('{"mcpServers": {,}}')
+    ran = ferrule("mcp", "add", "git", "--", "mcp-server-git")
+    assert ran.code == 2 and "mcp.json:1:17: not JSON: " in ran.err
+    assert file.read_text() == '{"mcpServers": {,}}'
+
+
 @pytest.mark.proves("mcp.last-words")
 def test_a_server_that_keeps_silent_is_given_up_with_its_last_words(
     ferrule: Any, server: Path, tmp_path: Path

@@ -123,6 +123,22 @@ def test_a_tool_within_a_bundle_is_found_by_its_name(ferrule: Any, folder: Path)
     assert ferrule("tools", "test", "inner").out == "ok   inner: test b.md:9:13\n"
 
 
+def test_a_tool_of_a_folder_that_is_not_trusted_is_named_as_such(
+    ferrule: Any, folder: Path
+) -> None:
+    put(folder, ".ferrule/tools/t.md", "---\nscript: |\n  def run(args): return 1\n---\nx\n")
+    ran = ferrule("tools", "call", "t")
+    assert ran.code == 2 and "have not trusted yet: `ferrule trust` shows it" in ran.err
+
+
+def test_broken_json_is_named_by_its_line_in_words_of_json(ferrule: Any, folder: Path) -> None:
+    put(folder, ".mcp.json", '{"mcpServers":\n  {"a": 1,}}')
+    put(folder, ".ferrule/hooks.json", '{"hooks" []}')
+    ran = ferrule("validate")
+    assert ".mcp.json:2:11: error: not JSON: " in ran.out
+    assert ".ferrule/hooks.json:1:10: error: not JSON: expecting ':' delimiter" in ran.out
+
+
 @pytest.mark.proves("tools-test.needs-no-trust")
 def test_tests_of_files_that_nobody_trusts_run_in_a_folder_of_their_own_and_nothing_else_does(
     ferrule: Any, folder: Path
@@ -160,7 +176,7 @@ def test_validate_says_everything_at_once_and_fails(ferrule: Any, folder: Path) 
         "model: 3\njournal: { path: x }\npermissions: { deny: [NoSuchTool] }\n",
     )
     put(folder, ".ferrule/tools/bad.md", BAD)
-    put(folder, ".mcp.json", "{}")
+    put(folder, ".mcp.json", '{"mcpServers": {"a": {"command": "a", "agrs": []}, "b": {}}}')
     ran = ferrule("validate")
     assert ran.code == 1
     for words in (
@@ -168,7 +184,8 @@ def test_validate_says_everything_at_once_and_fails(ferrule: Any, folder: Path) 
         "cannot be set by a repository",
         "can never match",
         "fs.raed",
-        "there is no `mcpServers`",
+        ".mcp.json: error: `a`: unknown key `agrs`; did you mean `args`?",
+        ".mcp.json: error: server `b` has neither `command` nor `url`; name one of them",
     ):
         assert words in ran.out
     assert ferrule("validate", str(folder.parent)).code == 0

@@ -190,9 +190,10 @@ async def test_a_real_virtual_environment_runs_pytest(
         ),
         (
             "go",
-            "go run . 2>&1",
+            "go test . 2>&1 && go run . 2>&1",
             {
                 "go.mod": "module a\n",
+                "main_test.go": 'package main\n\nimport "testing"\n\nfunc TestA(t *testing.T) {}\n',
                 "main.go": "package main\n\nfunc main() { println(6 * 7) }\n",
             },
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -12,6 +12,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.settings.yaml_tree import parse_json
 
 from .confirmation import confirm
 from .terminal import escape_invisible
@@ -291,12 +292,20 @@ def write_entries(entries: dict[str, Any]) -> Path:
     from ferrule.connectors.mcp.configuration import PERSONAL_FILE
 
     file = paths.config() / PERSONAL_FILE
-    content: dict[str, Any] = {}
-    if file.exists():
-        content = json.loads(file.read_text(encoding="utf-8"))
+    content = _read_own_file(file)
     content.setdefault("mcpServers", {}).update(entries)
     paths.write_private(file, json.dumps(content, indent=2) + "\n")
     return file
+
+
+def _read_own_file(file: Path) -> dict[str, Any]:
+    """Return what the person's own file holds. Raises ConfigError if that is no JSON object."""
+    if not file.exists():
+        return {}
+    content = parse_json(file.read_bytes(), str(file))
+    if not isinstance(content, dict):
+        raise ConfigError(f"{file}: found no object", hint='write `{"mcpServers": {}}`')
+    return cast("dict[str, Any]", content)
 
 
 @mcp.command()
@@ -366,12 +375,17 @@ def add(
     """
     from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
 
+    if bool(command) == bool(url):
+        raise click.UsageError(
+            f"name what starts `{name}`, or where it is: `ferrule mcp add {name} -- COMMAND ...` "
+            f"or `ferrule mcp add {name} --url URL`"
+        )
     entry = _make_entry(command, url, env, header)
     opened = {"network": network, "readable": readable, "writable": writable}
     entry |= {key: list(value) for key, value in opened.items() if value}
     read_server(name, entry, f"`{name}`")
     file = paths.config() / PERSONAL_FILE
-    if file.exists() and name in json.loads(file.read_text(encoding="utf-8")).get("mcpServers", {}):
+    if name in _read_own_file(file).get("mcpServers", {}):
         raise ConfigError(
             f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
         )

@@ -34,7 +34,7 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
     from .terminal_agent import assemble_at_terminal
 
     agent = assemble_at_terminal(options, needs_model=False).agent
-    tool = find_tool(agent.catalog, name)
+    tool = find_tool(agent, name)
     checked = tool.arguments.check(parse_arguments(tool.arguments.schema, arguments, as_json))
     if checked.problems:
         raise click.UsageError("; ".join(checked.problems))
@@ -82,7 +82,7 @@ def _test_case(agent: Agent, words: list[str]) -> str:
     if len(words) < 2 or words[0] not in ("allow", "ask", "deny"):
         raise click.UsageError("cannot read this line; write `allow|ask|deny TOOL KEY=VALUE...`")
     expected, name, *arguments = words
-    tool = find_tool(agent.catalog, name)
+    tool = find_tool(agent, name)
     checked = tool.arguments.check(parse_arguments(tool.arguments.schema, tuple(arguments), None))
     if checked.problems:
         return f"expected {expected}, got {'; '.join(checked.problems)}"

@@ -39,8 +39,24 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     names = [*(tool.full_name for tool in load_shipped_tools()), *names_added_by_runs()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
     checked.problems += _check_http_manifests(folder)
+    checked.problems += _check_mcp_servers(folder)
     checked.problems.sort(key=lambda one: (one.file, one.line, one.column))
     return print_report(checked.files, checked.problems, as_json=as_json, strict=strict)
+
+
+def _check_mcp_servers(folder: str) -> list[Problem]:
+    """Check the servers of `.mcp.json`, which `extensions` does not know."""
+    from ferrule.connectors.mcp.configuration import REPOSITORY_FILE, load_servers
+    from ferrule.extensions.checks.tool_file import make_problem
+
+    loaded = load_servers(TrustStore().read(folder), as_trusted=True)
+    return [
+        make_problem(
+            REPOSITORY_FILE,
+            problem.removeprefix(f"{REPOSITORY_FILE}: ").replace("; hint: ", "; "),
+        )
+        for problem in loaded.problems
+    ]
 
 
 def _check_http_manifests(folder: str) -> list[Problem]:

@@ -16,6 +16,8 @@ def find_similar_names(
 ) -> list[str]:
     """Return the known names that are most like this one, best first, whatever their case.
 
+    Those with the same letters in another order, as in `modle`, come before all others.
+
     Args:
         name: The name that is not known, from whoever wrote it.
         known: The names that there are.
@@ -27,8 +29,10 @@ def find_similar_names(
     spellings: dict[str, str] = {}
     for one in known:
         spellings.setdefault(one.casefold(), one)
-    near = get_close_matches(name[:_MAX_NAME_LENGTH].casefold(), spellings, count, cutoff)
-    return [spellings[one] for one in near]
+    wrong = name[:_MAX_NAME_LENGTH].casefold()
+    swapped = [one for one in spellings if sorted(one) == sorted(wrong)]
+    near = dict.fromkeys([*swapped, *get_close_matches(wrong, spellings, count, cutoff)])
+    return [spellings[one] for one in near][:count]
 
 
 def suggest_names(

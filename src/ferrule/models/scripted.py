@@ -281,8 +281,9 @@ def _load_steps(path: Path, name: str = "") -> list[Step]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", "") or problem
         raise ConfigError(
-            f"the script `{path}` cannot be read: {problem}", code="script"
+            f"the script `{path}` cannot be read: {reason}", code="script", hint="check the path"
         ) from problem
     listed = _parse_yaml(path, text)
     if isinstance(listed, dict) and name:

@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-from ferrule.core.similar_names import suggest_names
-
 
 def drop_output() -> None:
     """Send further output to nowhere, also at exit, since nobody reads standard output any more."""
@@ -38,7 +36,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self._table and args[0][:1] != "-":
-            raise click.UsageError(self._describe_unknown(args[0]), ctx=ctx)
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self._table, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -52,8 +50,3 @@ class LazyGroup(click.Group):
             # The reader went away (`| head`), which click would report as a failure.
             drop_output()
             return 0
-
-    def _describe_unknown(self, name: str) -> str:
-        otherwise = "`--help` lists the commands"
-        suggestion = suggest_names(name, self._table, otherwise, count=2, cutoff=0.5)
-        return f"there is no command `{name}`; {suggestion}"

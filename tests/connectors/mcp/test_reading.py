@@ -108,8 +108,8 @@ def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_oth
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({}, "needs a `command` or a `url`"),
-        ({"command": "x", "url": "https://a/b"}, "not both"),
+        ({}, "has neither `command` nor `url`"),
+        ({"command": "x", "url": "https://a/b"}, "has both `command` and `url`"),
         ({"type": "http", "command": "x"}, "needs a `url`"),
         ({"url": "http://example.com/mcp"}, "in the clear"),
         ({"url": "https://me:secret@example.com/mcp"}, "is not a valid URL"),

@@ -215,7 +215,8 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
     if not line.startswith("/"):
         await _send(chat, line)
         return True
-    name, _, rest = line[1:].partition(" ")
+    name, *following = line[1:].split(maxsplit=1) or [""]
+    rest = "".join(following)
     if name in ("exit", "quit"):
         return False
     command = COMMANDS.get(name)

@@ -151,6 +151,20 @@ def _make_keys(next_mode: Callable[[], None]) -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
+    @keys.add("tab")
+    def complete(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.complete_next()
+            return
+        # By itself, Tab does nothing while the list that opens by itself is still looked for.
+        asked = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, asked))
+        if len(found) == 1:
+            buffer.apply_completion(found[0])
+        else:
+            buffer.start_completion(insert_common_part=True)
+
     @keys.add("escape", "enter")
     @keys.add("c-j")
     def begin_line(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key

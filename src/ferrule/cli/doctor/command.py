@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from ferrule.cli.terminal import fit_encoding
 from ferrule.core.errors import FerruleError
 from ferrule.permissions.filesystem.open_beneath import (
     PORTABLE,
@@ -67,7 +68,8 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool) -> int:
     else:
         for finding in findings:
             mark = {"ok": "✓", "note": "·", "bad": "✗"}[finding.level]
-            click.echo(f"{mark} {finding.name:20} {finding.detail}")
+            detail = finding.detail.replace("\n", f"\n{'':23}")
+            click.echo(fit_encoding(f"{mark} {finding.name:20} {detail}", sys.stdout))
     _check_required(require)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
@@ -198,7 +200,7 @@ def _check_sandbox() -> Iterable[Finding]:
             report_sandbox(make_sandbox_policy(settings), probes.probe(), settings["sandbox.mode"])
         )
     except FerruleError as error:
-        return [Finding("settings", "bad", f"{error.detail}; commands cannot run")]
+        return [Finding("settings", "bad", f"commands cannot run, until this is mended:\n{error}")]
 
 
 def _check_required(require: tuple[str, ...]) -> None:

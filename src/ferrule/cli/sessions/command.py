@@ -65,8 +65,9 @@ def list_sessions(number: int, as_json: bool) -> None:
     for row in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
         question = " ".join(row.question.split())[:60]
+        runs = "run " if row.runs == 1 else "runs"
         line = (
-            f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  "
+            f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} {runs}  {row.model:24}  "
             f"{question}"
         )
         click.echo(escape_invisible(line))

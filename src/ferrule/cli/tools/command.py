@@ -6,6 +6,7 @@ The commands on tool files are in `files`, `openapi_import` and `promote`.
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.shared_options import common_options, yes_to_option
+from ferrule.storage.trust import TrustStore
 
 from .files import check, new, test
 from .openapi_import import import_
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
+    from ferrule.engine.agent import Agent
     from ferrule.tools.definition import Tool
 
 
@@ -89,7 +92,7 @@ def show(name: str, **options: Any) -> None:
     from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.models.openai.strict_schema import compile_strict
 
-    tool = find_tool(assemble_at_terminal(options, needs_model=False).agent.catalog, name)
+    tool = find_tool(assemble_at_terminal(options, needs_model=False).agent, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
     )
@@ -122,7 +125,7 @@ def call(
     from ferrule.cli.terminal_agent import assemble_at_terminal
 
     assembly = assemble_at_terminal(options, needs_model=False)
-    tool = find_tool(assembly.agent.catalog, name)
+    tool = find_tool(assembly.agent, name)
     values = parse_arguments(tool.arguments.schema, arguments, as_json)
     result = asyncio.run(_call(assembly, tool, values))
     if result.success or envelope:
@@ -142,15 +145,22 @@ async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) 
         assembly.agent.journal.close()
 
 
-def find_tool(catalog: Any, name: str) -> Any:
-    """Return a tool, or raise a usage error with the nearest names."""
-    tool = catalog.get(name)
+def find_tool(agent: Agent, name: str) -> Tool:
+    """Return a tool of an agent, or raise a usage error that says what may help."""
+    tool = agent.catalog.get(name)
     if tool is None:
-        suggestion = suggest_names(
-            name, catalog.names(), "`ferrule tools list` shows them all", count=3, cutoff=0.5
-        )
-        raise click.UsageError(f"there is no tool `{name}`; {suggestion}")
+        raise click.UsageError(f"there is no tool `{name}`; {_suggest_step(agent, name)}")
     return tool
+
+
+def _suggest_step(agent: Agent, name: str) -> str:
+    root = agent.workspace.root if agent.workspace else "."
+    folder = TrustStore().read(root)
+    is_trusted = folder.state in ("trusted", "absent")
+    if not is_trusted and any(PurePath(file).stem == name for file in folder.files):
+        return "this folder has one that you have not trusted yet: `ferrule trust` shows it"
+    names = agent.catalog.names()
+    return suggest_names(name, names, "`ferrule tools list` shows them all", count=3, cutoff=0.5)
 
 
 def parse_arguments(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:

@@ -28,7 +28,6 @@ still waits for its own approval.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +36,7 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
+from ferrule.storage.settings.yaml_tree import parse_json
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.reliability import POLICY_ERROR, read_policies
 
@@ -188,11 +188,7 @@ def parse_file(data: bytes, where: str) -> list[tuple[str, Any]]:
     """Return the names and entries of a file in the shape of `.mcp.json`. Raises ConfigError."""
     if len(data) > _MAX_FILE_BYTES:
         raise ConfigError(f"{where}: more than {_MAX_FILE_BYTES} bytes")
-    try:
-        content: Any = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: it is not JSON: {error}") from error
-    listed = mapping_or_empty(content).get("mcpServers")
+    listed = mapping_or_empty(parse_json(data, where)).get("mcpServers")
     if listed is None:
         raise ConfigError(
             f"{where}: there is no `mcpServers`", hint='write `{"mcpServers": {"name": {…}}}`'

@@ -126,7 +126,11 @@ class McpServer:
             )
             raise ConfigError(f"`{self.name}` cannot be the name of a server", hint=hint)
         if bool(self.command) == bool(self.url):
-            raise ConfigError(f"server `{self.name}` needs a `command` or a `url`, not both")
+            found = "both `command` and `url`" if self.url else "neither `command` nor `url`"
+            raise ConfigError(
+                f"server `{self.name}` has {found}",
+                hint="name one of them: what starts the server, or where it is",
+            )
         if self.url and self.transport == "stdio":
             object.__setattr__(self, "transport", "http")
         if self.url:

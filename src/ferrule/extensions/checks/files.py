@@ -7,7 +7,7 @@ tool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.front_matter import Document, FileWarning, get_field, parse_document
@@ -29,7 +29,6 @@ from .tool_file import (
     make_problem,
 )
 
-SERVERS = ".mcp.json"
 _TABLES = ("hooks.json", "hooks.yaml")
 
 
@@ -108,8 +107,6 @@ async def check_file(
     """
     if _hook_kind(name) == "table":
         return check_hook_table(data, name, hosts=hosts)
-    if name == SERVERS:
-        return list(_check_servers(data))
     if not _is_source(name):
         if _hook_kind(name) or _is_hook(name, data):
             return await check_hook(data, name, hosts=hosts, pool=pool)
@@ -173,25 +170,3 @@ def _is_hook(name: str, data: bytes) -> bool:
     except ConfigError:
         return False
     return any(get_field(fields, key) is not None for key in EVENT_KEYS)
-
-
-def _check_servers(data: bytes) -> Iterator[Problem]:
-    """Check the shape of `.mcp.json`. No server is started or asked.
-
-    It is `{"mcpServers": {name: {command, args, env} or {url, headers}}}`.
-    """
-    try:
-        tree = parse_yaml(data, SERVERS)
-    except ConfigError as error:
-        yield from convert_error(error, SERVERS)
-        return
-    servers = get_field(tree, "mcpServers")
-    if servers is None or servers.pairs is None:
-        yield make_problem(tree.where, "there is no `mcpServers`, a mapping of names to servers")
-        return
-    for name, (key, server) in servers.pairs.items():
-        keys = server.pairs or {}
-        if ("command" in keys) == ("url" in keys):
-            yield make_problem(
-                key.where, f"the server `{name}` needs a `command` or a `url`, one of them"
-            )

@@ -1,4 +1,4 @@
-"""Check everything in a workspace: settings, rules, tools, bundles, hooks, servers, agents, skills.
+"""Check everything in a workspace: settings, rules, tools, bundles, hooks, agents, skills.
 
 It is read as a person's trust would let it take effect, whether they trust it or not, since nothing
 of it takes effect here. Each file is checked separately, so that an unreadable one hides no other;
@@ -33,7 +33,7 @@ from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 
-from .files import SERVERS, check_file, is_checkable, parse_tools
+from .files import check_file, is_checkable, parse_tools
 from .tool_file import Problem, convert_error, convert_warnings, make_problem
 
 _OF_OTHERS = ("__", "::")
@@ -81,7 +81,7 @@ async def check_workspace(
     found += _check_settings(seen, rules)
     hosts = load_hook_hosts()
     for name, data in sorted(seen.files.items()):
-        if is_checkable(name) or name == SERVERS:
+        if is_checkable(name):
             found += await check_file(name, data, hosts=hosts, pool=pool)
             checked.tools += parse_tools(name, data)
     found += _check_together(seen.files, found)
@@ -186,6 +186,9 @@ def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set
     data = seen.files.get(PROJECT_FILE)
     try:
         entry = read_tree(parse_yaml(data, PROJECT_FILE)).get(PYTHON) if data else None
+    except ConfigError:
+        return set(), set()  # `_check_settings` reports it
+    try:
         check_python_names(entry)
     except ConfigError as error:
         known = {earlier.message for earlier in found}

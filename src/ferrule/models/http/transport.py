@@ -311,7 +311,11 @@ _UNREACHABLE_HINT = "check the address, and whether the server is running"
 def _split_url(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"`{url}` is not an http or https address", code="base_url")
+        raise ConfigError(
+            f"`{url}` is not an http or https address",
+            code="base_url",
+            hint="correct `base_url`, or the variable that it was taken from: `https://host/v1`",
+        )
     if parts.username is not None:
         raise ConfigError("a model server's address must not have a user name", code="base_url")
     try:

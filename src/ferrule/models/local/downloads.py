@@ -76,7 +76,9 @@ def record_file(path: Path, name: str = "", sha256: str = "") -> ModelRecord:
     place = path.expanduser().resolve()
     chosen = choose_name(str(place), name)
     if not place.is_file():
-        raise ProviderError(f"the model file {place} does not exist", code="model_missing")
+        raise ProviderError(
+            f"the model file `{place}` does not exist", code="model_missing", hint="check the path"
+        )
     check_is_model(place)
     return _write(ModelRecord(chosen, str(place), place.stat().st_size, "", str(path)), sha256)
 
@@ -211,7 +213,14 @@ class _PartialFile:
     def write(self, data: bytes) -> None:
         """Add bytes."""
         assert self._file is not None, "begin() was not called"
-        self._file.write(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise ProviderError(
+                f"`{self.place}` could not be written: {error.strerror}",
+                code="disk",
+                hint="free some space and pull again: what has arrived is kept",
+            ) from error
 
     def close(self) -> None:
         """Bring everything to the disk."""

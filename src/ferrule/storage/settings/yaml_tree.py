@@ -12,6 +12,7 @@ fractions and exponents. Everything else is text, also dates, and numbers with a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -98,16 +99,32 @@ def parse_yaml(data: bytes, file: str) -> Node:
         parse = cast(Callable[..., Iterator[Any]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
         return _Builder(file).build(parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
-        form = "JSON" if file.endswith(".json") else "YAML"
+        if file.endswith(".json"):
+            parse_json(data, file)
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        hint = "look there and in the line above: a comma, a quote, a colon or a bracket"
-        if form == "YAML":
-            hint = "look there and in the line above: indentation, a colon, a quote or a bracket"
-        detail = f"{place}: not {form}: {error.problem or error.context}"
+        detail = f"{place}: not YAML: {error.problem or error.context}"
+        hint = "look there and in the line above: indentation, a colon, a quote or a bracket"
         raise ConfigError(detail, hint=hint) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from error
+
+
+def parse_json(data: bytes, file: str) -> Any:
+    """Parse the bytes of a JSON file.
+
+    Raises:
+        ConfigError: They are not JSON. The message names file, line and column.
+    """
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        place = f"{file}:{error.lineno}:{error.colno}"
+        reason = error.msg[:1].lower() + error.msg[1:]
+        hint = "look there and in the line above: a comma, a quote, a colon or a bracket"
+        raise ConfigError(f"{place}: not JSON: {reason}", hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: not JSON: {error}") from error
 
 
 _FRAME_EVENTS = (

@@ -8,7 +8,6 @@ the document, in a circle or to nothing is a problem of the operation that has i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
@@ -16,7 +15,7 @@ from urllib.parse import unquote
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.storage.settings.yaml_tree import parse_yaml, to_plain
+from ferrule.storage.settings.yaml_tree import parse_json, parse_yaml, to_plain
 
 from .swagger2 import convert_swagger
 
@@ -128,7 +127,7 @@ def parse_document(data: bytes, file: str) -> Document:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
-    value = _parse_json(data, file) if is_json else to_plain(parse_yaml(data, file))
+    value = parse_json(data, file) if is_json else to_plain(parse_yaml(data, file))
     if not isinstance(value, dict):
         raise ConfigError(f"{file}: it is not an OpenAPI document: a mapping is expected")
     _check_size(value, file)
@@ -148,13 +147,6 @@ def parse_document(data: bytes, file: str) -> Document:
     if not isinstance(root.get("paths"), Mapping):
         raise ConfigError(f"{file}: there are no `paths`")
     return Document(file, convert_swagger(root) if is_swagger else root)
-
-
-def _parse_json(data: bytes, file: str) -> Any:
-    try:
-        return json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: it is not JSON: {str(error)[:200]}") from error
 
 
 def _check_size(root: Any, file: str) -> None:
