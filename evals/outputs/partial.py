@@ -141,8 +141,8 @@ def _measure_taking(pieces: list[str]) -> float:
 
 
 def _measure_type(text: str, asked: Any) -> dict[str, float]:
-    from ferrule.engine.output.growing_values import NOTHING
     from ferrule.engine.output.output_type import parse_output_type
+    from ferrule.engine.output.partial_conversion import NOTHING
     from ferrule.engine.output.partial_values import PartialValues
 
     adapter: TypeAdapter[Any] = TypeAdapter(asked)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from ferrule import Agent, OutputInvalid, PartialOutput, Scripted, Storage
-from ferrule.engine.output import growing_values, partial_values
-from ferrule.engine.output.growing_values import NOTHING
+from ferrule.engine.output import partial_conversion, partial_values
 from ferrule.engine.output.output_type import parse_output_type
+from ferrule.engine.output.partial_conversion import NOTHING
 from ferrule.engine.output.partial_values import PartialValues
 from ferrule.models.client import Capabilities
 from ferrule.models.scripted import says
@@ -226,7 +226,7 @@ def test_the_work_is_linear_in_the_bytes(
     parsed: list[int] = []
     converted: list[int] = []
     from_json = partial_values.from_json
-    convert, validate = growing_values._convert_text, growing_values._validate  # pyright: ignore[reportPrivateUsage]
+    convert, validate = partial_conversion._convert_text, partial_conversion._validate  # pyright: ignore[reportPrivateUsage]
 
     def count_parsed(text: bytes, **options: Any) -> Any:
         parsed.append(len(text))
@@ -241,8 +241,8 @@ def test_the_work_is_linear_in_the_bytes(
         return validate(hint, value)
 
     monkeypatch.setattr(partial_values, "from_json", count_parsed)
-    monkeypatch.setattr(growing_values, "_convert_text", count_converted)
-    monkeypatch.setattr(growing_values, "_validate", count_values)
+    monkeypatch.setattr(partial_conversion, "_convert_text", count_converted)
+    monkeypatch.setattr(partial_conversion, "_validate", count_values)
     rows = [{"name": f"item {number}", "price": number} for number in range(6_000)]
     value = {"rows": rows, "by_name": {row["name"]: row for row in rows}, "places": [7] * 70_000}
     shelf = {"title": "many", many: value[many], "end": "1"}
@@ -282,7 +282,7 @@ def test_a_text_whose_items_cannot_be_told_apart_is_parsed_as_it_doubles(
 ) -> None:
     parsed: list[int] = []
     tried: list[int] = []
-    from_json, convert = partial_values.from_json, growing_values._convert_text  # pyright: ignore[reportPrivateUsage]
+    from_json, convert = partial_values.from_json, partial_conversion._convert_text  # pyright: ignore[reportPrivateUsage]
 
     def count_parsed(text: bytes, **options: Any) -> Any:
         parsed.append(len(text))
@@ -293,7 +293,7 @@ def test_a_text_whose_items_cannot_be_told_apart_is_parsed_as_it_doubles(
         return convert(hint, text)
 
     monkeypatch.setattr(partial_values, "from_json", count_parsed)
-    monkeypatch.setattr(growing_values, "_convert_text", count_tried)
+    monkeypatch.setattr(partial_conversion, "_convert_text", count_tried)
     inner = [{"name": f"item {number}", "rows": []} for number in range(6_000)]
     text = json.dumps({"title": "x", "rows": [{"name": "all", "rows": inner}]})
     output = parse_output_type(Shelf)

@@ -111,7 +111,7 @@ HEAVY = {
         "tools.pydantic_schemas",
         "tools.context",
         "engine.type_variables",
-        "engine.output.growing_values",
+        "engine.output.partial_conversion",
     },
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},

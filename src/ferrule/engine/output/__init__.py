@@ -1,7 +1,7 @@
 """Typed answers: runs that end with a value of the agent's `output_type`.
 
 Modules: `output_type` (what an output type is, its schema and its check), `json_answer` (the one
-JSON value in an answer), `output_check` (the driver's part), `partial_values`, `growing_values` and
+JSON value in an answer), `output_check` (the driver's part), `partial_values`, `partial_conversion` and
 `output_stream` (values while they arrive).
 """
 

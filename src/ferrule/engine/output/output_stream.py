@@ -7,8 +7,8 @@ from typing import Any
 from ferrule.core.events import ModelAnswered, OutputChecked
 from ferrule.engine.live_events import Live, PartialOutput, TextDelta
 
-from .growing_values import NOTHING
 from .output_check import OutputCheck
+from .partial_conversion import NOTHING
 from .partial_values import PartialValues
 
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from .growing_values import NOTHING, GrowingList, GrowingMap, GrowingObject, make_growing
 from .output_type import VALUE, OutputType
+from .partial_conversion import NOTHING, GrowingList, GrowingMap, GrowingObject, make_growing
 
 FIRST_STEP = 32
 """Characters that must arrive before the text is parsed the first time, and between two times."""
