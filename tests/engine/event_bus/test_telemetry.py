@@ -278,6 +278,23 @@ async def test_a_tool_s_time_is_measured_in_seconds() -> None:
     assert called.sum == 2.5
 
 
+@pytest.mark.proves("telemetry.spans")
+async def test_a_run_with_another_model_than_its_session_is_named_after_its_own() -> None:
+    seen = Collected()
+    feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
+    feed.publish(SessionOpened(model="openai:gpt-test"))
+    feed.publish(RunStarted("go"))
+    feed.publish(ModelAnswered("", stop="end"))
+    feed.publish(RunStarted("go on", model="anthropic:claude-test"))
+    feed.publish(ModelAnswered("", stop="end"))
+    asked = [
+        (span.attributes["gen_ai.provider.name"], span.attributes["gen_ai.request.model"])
+        for span in seen.exporter.get_finished_spans()
+        if span.attributes and span.name.startswith("chat ")
+    ]
+    assert asked == [("openai", "gpt-test"), ("anthropic", "claude-test")]
+
+
 @pytest.mark.proves("telemetry.opt-in")
 async def test_the_newest_names_come_only_where_somebody_opted_in() -> None:
     seen = Collected({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"})
