@@ -18,6 +18,7 @@ from ferrule.extensions.checks.script_text import ScriptText
 from ferrule.extensions.checks.tool_file import Problem, check_tool, make_problem
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.starlark.script import ScriptLimits
 from ferrule.extensions.tool_files.loading import MAIN_FILES
 from ferrule.storage.trust import COVERED_NAMES, TrustStore
 
@@ -169,6 +170,29 @@ def test_what_a_script_reads_of_its_arguments_is_seen(
     looked = ScriptText(script).trace_argument("run", 0)
     assert looked is not None
     assert (set(looked.read), looked.escapes) == (read, hidden)
+
+
+@pytest.mark.proves("tools-check.everything-at-once")
+@pytest.mark.parametrize(
+    ("top", "problem"),
+    [
+        ("x = 1 +", "the script ends here"),
+        ("x = 1 // 0", "division by zero"),
+        ("fail('not here')", "not here"),
+        ("for i in range(1 << 30): pass", "stopped after 50 ms"),
+        ("x = 'a' * (1 << 30)", "more than 256 MiB of memory"),
+        (f"x = {'[' * 5000}{']' * 5000}", "nests too deeply"),
+    ],
+    ids=["compile", "error", "fail", "timeout", "memory", "depth"],
+)
+async def test_whatever_ends_a_script_before_it_is_called_is_a_problem(
+    top: str, problem: str, shared_workers: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = ScriptLimits(seconds=0.05 if "ms" in problem else 5.0)
+    monkeypatch.setattr("ferrule.extensions.checks.tool_file._BOUNDS", limits)
+    script = f"script: |\n  {top}\n  def run(args):\n      return 1"
+    (one,) = await check_tool(front(script), "t.md", pool=shared_workers)
+    assert one.level == "error" and problem in one.message
 
 
 @pytest.mark.proves("tools-check.runs-nothing")

@@ -11,7 +11,7 @@ import pytest
 
 from ferrule import WRITES, Agent, Context, ErrorType, ProviderError, Scripted, TextDelta, tool
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
+from ferrule.core.events import ModelAnswered, Noticed, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
@@ -309,8 +309,11 @@ async def test_results_are_changed_withheld_and_commented_on() -> None:
     async def redact(result: ToolPost) -> Action:
         return modify({"result": "[five]"})
 
-    result = (await one_call([look, redact]).run("go")).results[0]
+    ours = one_call([look, redact])
+    result = (await ours.run("go")).results[0]
     assert (result.data, result.notes) == ("[five]", ("[hook look] check the sign",))
+    (notice,) = events_of(ours, Noticed)
+    assert notice.text == "`redact` changed `result` of `tool.post`"
     assert (told[0].name, told[0].arguments, told[0].result) == ("add", {"a": 2, "b": 3}, 5)
     withheld = (
         await one_call([hook("tool.post", name="h")(lambda r: block("secret"))]).run("go")
