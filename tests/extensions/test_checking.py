@@ -336,6 +336,11 @@ async def test_a_file_outside_its_place_is_what_its_front_matter_says(
     assert "this hook" in str((await check_file("drafts/h.md", hook, pool=shared_workers))[0])
     assert [one.name for one in parse_tools("drafts/count.md", front("script: x = 1"))] == ["count"]
     assert parse_tools("drafts/h.md", hook) == []
+    # Below a folder of hooks it is a hook, even one that names no event.
+    count = front("script: x = 1")
+    (problem,) = await check_file("drafts/hooks/h.md", count, pool=shared_workers)
+    assert "a hook needs `events`" in problem.message
+    assert parse_tools("drafts/hooks/h.md", count) == []
     assert is_checkable(".ferrule/hooks.json") and not is_checkable(
         ".ferrule/hooks.json", hooks=False
     )
