@@ -276,6 +276,23 @@ async def test_where_nobody_knows_the_window_the_providers_refusal_makes_room_on
         await worked(small)
 
 
+@pytest.mark.proves("compaction.overflow")
+async def test_a_request_that_is_refused_again_after_room_was_made_is_an_error() -> None:
+    class Full(Worker):
+        refused = 0
+
+        async def next_step(self, ask: RecordedAsk) -> Step:
+            if self.done == 20 and not ask.history[-1].text.startswith(ASKED):
+                self.refused += 1
+                raise ProviderError("it does not fit", code="context_overflow", retryable=False)
+            return await super().next_step(ask)
+
+    model_client = Full(20, window=100_000, known=False)
+    with pytest.raises(ProviderError, match="does not fit"):
+        await worked(model_client)
+    assert model_client.refused == 2
+
+
 @pytest.mark.proves("compaction.off")
 async def test_turned_off_it_only_says_that_the_window_is_nearly_full() -> None:
     model_client = Worker(7, window=WINDOW)

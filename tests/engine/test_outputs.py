@@ -413,6 +413,18 @@ def test_a_mode_that_the_provider_refuses_falls_to_the_next_and_says_so() -> Non
 
 
 @pytest.mark.proves("outputs.modes")
+def test_the_last_mode_is_fallen_to_as_well_and_its_refusal_is_the_error() -> None:
+    no = fails(ProviderError("no tools", code="http_400"))
+    two = Capabilities(True, True, structured_with_tools=False)
+    assert list_output_modes(two, has_tools=True) == ["tool", "prompt"]
+    model = Scripted([no, says('{"name":"Ada","age":36}')], capabilities=two)
+    assert agent_of(model, Person, [look_up]).run_sync("go").output == Person(name="Ada", age=36)
+    model = Scripted([no, fails(ProviderError("nothing", code="http_400"))], capabilities=two)
+    with pytest.raises(ProviderError, match="nothing"):
+        agent_of(model, Person, [look_up]).run_sync("go")
+
+
+@pytest.mark.proves("outputs.modes")
 def test_a_mode_that_is_set_does_not_fall_and_one_that_worked_neither() -> None:
     no = fails(ProviderError("bad", code="http_400"))
     with pytest.raises(ProviderError):

@@ -274,6 +274,17 @@ def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
 
 
 @pytest.mark.proves("scale.waits-for-the-journal")
+def test_an_error_of_the_journal_that_waiting_does_not_mend_is_raised_at_once(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "RETRY_SECONDS", 0)
+    passing = Passing(journal, "journal_damaged", 3)
+    with pytest.raises(JournalError, match="not now"):
+        bounded(run_job(JOB, passing, make))
+    assert passing.left == 2
+
+
+@pytest.mark.proves("scale.waits-for-the-journal")
 def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

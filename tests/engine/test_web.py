@@ -76,7 +76,11 @@ def test_a_star_is_every_host_and_an_address_only_itself() -> None:
     assert allowed("https://anything.test", "*")
     assert allowed("http://127.0.0.1:8080", "127.0.0.1")
     assert not allowed("http://127.0.0.2", "127.0.0.1")
-    assert not allowed("http://1.127.0.0.1.example", "127.0.0.1")
+    for host in ("1.127.0.0.1.example", "1.127.0.0.1", "127.0.0.1.", "[::127.0.0.1]"):
+        assert allowed(f"http://{host}", "127.0.0.1") is (host == "127.0.0.1.")
+    for entry in ("0.1", "1", "*.0.1", "*.127.0.0.1", ":1"):
+        with pytest.raises(ConfigError):
+            AllowedDomains.parse((entry,))
 
 
 @pytest.mark.proves("starlark.domains")

@@ -18,6 +18,7 @@ from ferrule.extensions.checks.script_text import ScriptText
 from ferrule.extensions.checks.tool_file import Problem, check_tool, make_problem
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.starlark.script import ScriptLimits
 from ferrule.extensions.tool_files.loading import MAIN_FILES
 from ferrule.storage.trust import COVERED_NAMES, TrustStore
 
@@ -171,6 +172,29 @@ def test_what_a_script_reads_of_its_arguments_is_seen(
     assert (set(looked.read), looked.escapes) == (read, hidden)
 
 
+@pytest.mark.proves("tools-check.everything-at-once")
+@pytest.mark.parametrize(
+    ("top", "problem"),
+    [
+        ("x = 1 +", "the script ends here"),
+        ("x = 1 // 0", "division by zero"),
+        ("fail('not here')", "not here"),
+        ("for i in range(1 << 30): pass", "stopped after 50 ms"),
+        ("x = 'a' * (1 << 30)", "more than 256 MiB of memory"),
+        (f"x = {'[' * 5000}{']' * 5000}", "nests too deeply"),
+    ],
+    ids=["compile", "error", "fail", "timeout", "memory", "depth"],
+)
+async def test_whatever_ends_a_script_before_it_is_called_is_a_problem(
+    top: str, problem: str, shared_workers: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = ScriptLimits(seconds=0.05 if "ms" in problem else 5.0)
+    monkeypatch.setattr("ferrule.extensions.checks.tool_file._BOUNDS", limits)
+    script = f"script: |\n  {top}\n  def run(args):\n      return 1"
+    (one,) = await check_tool(front(script), "t.md", pool=shared_workers)
+    assert one.level == "error" and problem in one.message
+
+
 @pytest.mark.proves("tools-check.runs-nothing")
 async def test_checking_runs_no_built_in_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +336,11 @@ async def test_a_file_outside_its_place_is_what_its_front_matter_says(
     assert "this hook" in str((await check_file("drafts/h.md", hook, pool=shared_workers))[0])
     assert [one.name for one in parse_tools("drafts/count.md", front("script: x = 1"))] == ["count"]
     assert parse_tools("drafts/h.md", hook) == []
+    # Below a folder of hooks it is a hook, even one that names no event.
+    count = front("script: x = 1")
+    (problem,) = await check_file("drafts/hooks/h.md", count, pool=shared_workers)
+    assert "a hook needs `events`" in problem.message
+    assert parse_tools("drafts/hooks/h.md", count) == []
     assert is_checkable(".ferrule/hooks.json") and not is_checkable(
         ".ferrule/hooks.json", hooks=False
     )

@@ -253,20 +253,27 @@ async def test_a_join_gives_all_outcomes_in_the_order_of_the_calls_and_stops_wha
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
     body = "parallel.wait_all([parallel.launch('read_text', {'path': 'nowhere.txt'})])\n" + LAUNCH
-    said = (
-        "[(one['id'][-1], one['ok'], one['error_type'], one['error']) for one in parallel.join(%s)]"
-    )
-    call = begin(body + f"return {said % repr('first_success')}")
+    call = begin(body + "return parallel.join('first_success')")
     await gates.until(3)
     gates.open("b")
     data = (await call).data
-    assert [one[:3] for one in data] == [
-        ["1", False, "not_found"],
-        ["2", False, "cancelled"],
-        ["3", True, "none"],
-        ["4", False, "cancelled"],
+    assert [(one["id"], one["tool"], one["ok"], one["error_type"]) for one in data] == [
+        ("async_tool_1", "read_text", False, "not_found"),
+        ("async_tool_2", "pass_through", False, "cancelled"),
+        ("async_tool_3", "pass_through", True, "none"),
+        ("async_tool_4", "pass_through", False, "cancelled"),
     ]
-    assert data[1][3] == "stopped: enough calls succeeded (1)"
+    assert data[1]["error"] == "stopped: enough calls succeeded (1)"
+    assert data[2] == {
+        "id": "async_tool_3",
+        "tool": "pass_through",
+        "ok": True,
+        "is_error": False,
+        "result": "through b",
+        "error": None,
+        "error_type": "none",
+        "partial": False,
+    }
     assert sorted(gates.stopped) == ["a", "c"]
 
 

@@ -406,6 +406,8 @@ def test_init_writes_once_and_never_through_a_link(
     assert ferrule("init", "--settings-only").code == 0 and file.read_text() == render_settings(
         project=True
     )
+    assert "A project can only tighten" in file.read_text()
+    assert "A project" not in render_settings(project=False)
     file.write_text("mine")
     assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
     assert ferrule(

@@ -140,6 +140,19 @@ async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
     ]
 
 
+@pytest.mark.proves("cli.prompt")
+async def test_a_difference_is_coloured_by_what_its_lines_begin_with(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    await answered("1", preview="@@ -1 +1 @@\n-old\n+new\n same")
+    err = capsys.readouterr().err
+    for row in ("\x1b[36m  @@ -1 +1 @@", "\x1b[31m  -old", "\x1b[32m  +new", "\x1b[0m   same"):
+        assert row in err, err
+
+
 @pytest.mark.proves("cli.prompt-grants-what-it-showed")
 @pytest.mark.parametrize(
     ("typed", "choice", "rule"),

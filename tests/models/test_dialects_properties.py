@@ -299,6 +299,26 @@ def test_prose_is_given_out_before_the_call_is_complete() -> None:
 
 
 @pytest.mark.proves("dialects.streams-prose")
+@pytest.mark.parametrize(
+    ("piece", "shown"),
+    [
+        ("<|channel|>final<|message|>It is 4.", "It is 4."),
+        ("<|start|>assistant<|channel|>final<|message|>It is 4.", "It is 4."),
+        ("I weigh it.</think>It is 4.", "It is 4."),
+        ("<think>I weigh it.</think>It is 4.", "It is 4."),
+        ("<|START_RESPONSE|>It is 4.", "It is 4."),
+        ("<|open|>response<|sep|>It is 4.", "It is 4."),
+        ("It `is` 4.", "It `is` 4."),
+        ("~~~\nIt is\n~~~\n4.", "~~~\nIt is\n~~~\n4."),
+    ],
+)
+def test_what_follows_a_mark_is_given_out_with_the_piece_that_holds_both(
+    piece: str, shown: str
+) -> None:
+    assert ReplyReader(tools=("read_file",)).feed(piece) == shown
+
+
+@pytest.mark.proves("dialects.streams-prose")
 def test_code_that_is_no_call_is_given_out_while_it_arrives() -> None:
     reader = ReplyReader(tools=("read_file",))
     assert reader.feed("```python\nimport os\n") == "```python\nimport os"

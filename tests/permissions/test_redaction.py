@@ -169,6 +169,11 @@ def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> 
         own.redact_text("one\ncase 12 of 30 is here\ntwo")
         == f"one\n{make_mark('case 12 of 30 is here')}\ntwo"
     )
+    # A line that still matches without its words that do, or around a mark, goes as a whole.
+    both = "EMP-123456 has case 12 of 30"
+    assert own.redact_text(both) == make_mark(both)
+    around = "case [redacted] of 30"
+    assert Redactor((), [r"case \S+ of \d+"]).redact_text(around) == make_mark(around)
     for wrong in ("(", "a*", "x" * 5000):
         with pytest.raises(ConfigError, match="redaction pattern"):
             Redactor((), [wrong])

@@ -331,6 +331,22 @@ def test_names_alone_are_those_of_the_entries_with_the_same_kinds(
     assert ".hidden" not in listing.names
 
 
+@pytest.mark.proves("reserved.protected")
+def test_a_folder_that_may_not_be_written_is_listed_like_others(
+    workspace: Workspace, root: Path
+) -> None:
+    (root / ".vscode").mkdir()
+    (root / ".vscode/settings.json").write_text("{}")
+    names = ["settings.json"]
+    assert list(workspace.list_names(".vscode").names) == names
+    assert [name for name, _ in workspace.stat_names(".vscode", names)] == names
+    assert [name for name, _ in workspace.scan(".vscode")] == names
+    assert [entry.path for entry in workspace.entries(".vscode")] == [".vscode/settings.json"]
+    assert [entry.path for entry in workspace.walk(".vscode")] == [".vscode/settings.json"]
+    assert workspace.stat(".vscode/settings.json").size == 2
+    assert workspace.read(".vscode/settings.json") == b"{}"
+
+
 @pytest.mark.proves("workspace.listing-hides")
 def test_names_of_a_folder_are_looked_at_only_there_and_never_those_on_the_lists(
     workspace: Workspace, root: Path

@@ -249,6 +249,28 @@ def test_a_project_that_is_an_environment_shows_its_programs_alone(home: Path, r
     assert found == tuple(str(project / name) for name in ("bin", "lib", "pyvenv.cfg"))
 
 
+@pytest.mark.proves("sandbox.environments-only")
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["bin/go"],
+        ["VERSION"],
+        ["bin/java"],
+        ["release"],
+        ["bin/python3"],
+        ["lib/python3.12/os.py"],
+        ["bin/VERSION", "bin/release", "lib/node_modules"],
+    ],
+)
+def test_a_project_with_half_of_what_makes_an_installation_shows_its_programs_alone(
+    files: list[str], home: Path, root: Path
+) -> None:
+    for name in (*files, "bin/tool", "plan.txt"):
+        write(home / "project" / name, "x")
+    found = find_environments({"PATH": f"{home}/project/bin"}, str(home), str(root))
+    assert found == (f"{home}/project/bin",)
+
+
 @pytest.mark.proves("sandbox.unseen-programs")
 def test_what_is_out_of_sight_is_named_with_the_line_that_opens_it(
     home: Path, tmp_path: Path

@@ -110,6 +110,11 @@ def test_a_search_that_takes_too_long_says_where_it_stopped_and_goes_on_from_the
 
 
 @pytest.mark.proves("artifacts.grep")
+def test_a_match_is_looked_for_in_the_beginning_of_a_line() -> None:
+    lines = b"".join(b"x" * before + b"!\n" for before in (65_534, 65_535, 65_536, 70_000))
+    assert [number for number, _ in search_lines([lines], "!", 1, most(9)).found] == [1, 2]
+
+
 def test_a_broken_pattern_is_said() -> None:
     with pytest.raises(UnreadableArtifact, match="not a regular expression"):
         search_lines([b"x\n"], "(", 1, most(1))

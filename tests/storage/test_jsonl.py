@@ -65,6 +65,13 @@ def test_an_import_can_belong_to_the_one_who_imports() -> None:
         assert [record.event for record in journal.records("s1")] == kept
 
 
+def test_an_imported_session_is_free_for_another_writer(tmp_path: Path) -> None:
+    with SqliteJournal(tmp_path / "j.db") as importer, SqliteJournal(tmp_path / "j.db") as other:
+        import_jsonl(importer, exported())
+        other.append("s1", "r3", [RunStarted("go on")], identity=ME)
+        other.verify("s1")
+
+
 def test_a_session_that_is_there_is_not_overwritten() -> None:
     with SqliteJournal(":memory:") as journal:
         journal.append("s1", "r1", [Noticed("n", "mine")], identity=ME)

@@ -359,13 +359,17 @@ def test_a_flag_is_stronger_than_a_models_entry_in_a_file(case: Case) -> None:
 
 
 def test_a_provider_is_where_the_person_says(case: Case) -> None:
-    case.user("providers: {openai: {base_url: 'https://gate.example/v1', api_key_env: GATE_KEY}}")
+    case.user(
+        "providers: {openai: {base_url: 'https://gate.example/v1', api_key_env: GATE_KEY}, "
+        "anthropic: {ca_bundle: ~/our.pem}}"
+    )
     provider = case.load().provider("openai")
     assert (provider.base_url, provider.api_key_env, provider.ca_bundle) == (
         "https://gate.example/v1",
         "GATE_KEY",
         None,
     )
+    assert case.load().provider("anthropic").ca_bundle == Path.home() / "our.pem"
     assert case.load().provider("other").base_url == ""
 
 

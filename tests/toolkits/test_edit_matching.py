@@ -14,6 +14,7 @@ from ferrule.models.untrusted_text import escape_untrusted
 from ferrule.toolkits.files import lines
 from ferrule.toolkits.files.edit_application import Applied, apply_edits
 from ferrule.toolkits.files.edit_matching import Edit, find_matches
+from ferrule.toolkits.files.edit_refusals import describe_grade
 
 
 def apply(text: str, *edits: tuple[str, str]) -> Applied:
@@ -104,6 +105,7 @@ def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_sta
 ) -> None:
     applied = apply(text, (old, new))
     assert (applied.replacements[0][0].grade, applied.text) == (grade, after)
+    assert (describe_grade(grade) == "fits exactly") is (grade == "exact")
 
 
 @pytest.mark.proves("edits.grades")

@@ -391,6 +391,9 @@ def test_names_of_files_are_listed_apart(tmp_path: Path) -> None:
     put(tmp_path, ".env.config", "nothing\n")
     assert "file names that match:\nsrc/Config.py\n" in call(tmp_path, "config", kind="wildcard")
     assert "file names" not in call(tmp_path, "config+")
+    for number in range(20):
+        put(tmp_path, f"config{number:02}", "nothing\n")
+    assert "\nconfig19\n(and 1 more)\n" in call(tmp_path, "config", kind="wildcard")
 
 
 def test_a_row_stays_one_row_whatever_the_line_holds(tree: Path) -> None:

@@ -348,8 +348,7 @@ class Dispatcher:
         if isinstance(answer, Block):
             context.record(CallHooked(call.id, _hook_name(hook), "block", answer.reason))
             message = f"`{call.tool}` was not run: {answer.reason}"
-            timestamp = int(self._clock.now() * 1000)
-            return ToolResult.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=timestamp)
+            return self._fail(call, ErrorType.PERMISSION_DENIED, message)
         if isinstance(answer, Answer):
             context.record(CallHooked(call.id, _hook_name(hook), "answer"))
         return answer
@@ -357,7 +356,7 @@ class Dispatcher:
     async def _answer_by_hook(self, answer: Answer, call: ToolCall, started: float) -> ToolResult:
         """Return the result that a hook has somebody else produce, instead of the tool."""
         try:
-            given = ToolResult(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
+            given = ToolResult(call.id, call.tool, True, timestamp=self._read_clock())
             return self._bound_hook_result(replace(given, data=await answer.produce()), given)
         except ToolFailed as error:
             return self._fail(
@@ -420,7 +419,7 @@ class Dispatcher:
             kept.data,
             duration_ms=int((self._clock.monotonic() - started) * 1000),
             size=kept.size,
-            timestamp=int(self._clock.now() * 1000),
+            timestamp=self._read_clock(),
             partial=kept.partial,
             notes=(*kept.notes, *notes),
             media=media,
@@ -562,14 +561,13 @@ class Dispatcher:
         """
         kept = bound_text(value, self._cap)
         call = prepared.call
-        timestamp = int(self._clock.now() * 1000)
         return ToolResult(
             call.id,
             call.tool,
             True,
             kept.data,
             size=kept.size,
-            timestamp=timestamp,
+            timestamp=self._read_clock(),
             partial=kept.partial,
             notes=(*kept.notes, note),
         )
@@ -585,11 +583,14 @@ class Dispatcher:
     def _fail(
         self, call: ToolCall, error: ErrorType, message: str, started: float | None = None
     ) -> ToolResult:
-        timestamp = int(self._clock.now() * 1000)
-        result = ToolResult.error(call, error, self._cut(message), timestamp=timestamp)
+        result = ToolResult.error(call, error, self._cut(message), timestamp=self._read_clock())
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
+
+    def _read_clock(self) -> int:
+        """Return the time in milliseconds, as results have it."""
+        return int(self._clock.now() * 1000)
 
     def _cut(self, message: str) -> str:
         kept = bound_text(message, self._cap)

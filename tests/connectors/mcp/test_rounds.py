@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest_mcp import Place
 
-from ferrule.connectors.mcp import Form, FormFiller
+from ferrule.connectors.mcp import Form, FormFiller, multi_round_requests
 from ferrule.core.calls import ErrorType
 from ferrule.permissions.approvals import (
     AllowlistApprover,
@@ -18,6 +18,7 @@ from ferrule.permissions.approvals import (
     ApprovalRequest,
     DenyingApprover,
 )
+from ferrule.tools.reliability import Policies, Reliability
 
 BOTH = pytest.mark.parametrize("era", ["old", "new"])
 
@@ -40,8 +41,9 @@ class Person:
 @pytest.mark.proves("mcp.elicitation")
 @pytest.mark.parametrize("choice", ["once", "deny"])
 async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
-    place: Place, era: str, choice: str
+    place: Place, era: str, choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(multi_round_requests, "_RETRY_SECONDS", 3600)  # An answer does not wait.
     person = Person(choice)
     session = place.session(await place.servers(place.plain(era, "good")), approver=person)
     place.behave("asks")
@@ -107,13 +109,28 @@ async def test_values_are_asked_for_where_something_can_take_them(place: Place, 
 
 
 @pytest.mark.proves("mcp.rounds-bounded")
-async def test_a_server_that_wants_another_round_forever_gets_an_error(place: Place) -> None:
+async def test_a_server_that_wants_another_round_forever_gets_an_error(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_round_requests, "_RETRY_SECONDS", 0.01)
     session = place.session(await place.servers(place.plain("new")))
     place.behave("asks-forever")
     result = await session.call("plain__echo", text="x")
     assert result.error_type is ErrorType.TOOL_ERROR and "more than 10 times" in (
         result.error_message or ""
     )
+
+
+@pytest.mark.proves("mcp.rounds-bounded")
+async def test_a_server_that_asks_nothing_is_not_sent_the_request_again_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_round_requests, "_RETRY_SECONDS", 3600)
+    spec = place.plain("new", policies=Policies(Reliability(timeout=0.5)))
+    session = place.session(await place.servers(spec))
+    place.behave("asks-forever")
+    assert (await session.call("plain__echo", text="x")).error_type is ErrorType.TIMEOUT
+    assert len(place.sent("tools/call")) <= 1
 
 
 @pytest.mark.proves("mcp.tasks")

@@ -22,7 +22,19 @@ from ferrule import (
     tool,
 )
 from ferrule.core.calls import ToolCall, ToolResult
-from ferrule.core.events import ModelAnswered, RunStarted, SessionOpened, ToolAnswered, Usage
+from ferrule.core.events import (
+    CallEvaluated,
+    CallStarted,
+    DirectCall,
+    Event,
+    ModelAnswered,
+    PersonAnswered,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    ToolAnswered,
+    Usage,
+)
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.telemetry.names import CONTENT, LATEST, Attribute, Metric, provider_and_model
@@ -186,6 +198,32 @@ async def test_times_of_spans_are_those_of_the_events() -> None:
     assert (second.start_time, second.end_time) == (at["call.answered"][0], at["model.answered"][1])
 
 
+@pytest.mark.proves("telemetry.times")
+@pytest.mark.parametrize(
+    "decided",
+    [
+        [CallEvaluated("c1", "allow")],
+        [CallEvaluated("c1", "ask"), PersonAnswered("c1", "once")],
+        [CallEvaluated("c1", "allow"), CallStarted("c1", "d1")],
+    ],
+)
+async def test_a_span_that_is_needed_early_begins_when_the_call_was_allowed(
+    decided: list[Event],
+) -> None:
+    seen = Collected()
+    times: list[int] = []
+    seen.bus.tap(lambda event: times.append(int(event.time * 1e9)))
+    who = Identity("local", "ada", "s1", "r1")
+    feed = seen.bus.feed(who)
+    call = ModelAnswered("", (ToolCall("c1", "add", "{}"),), stop="calls")
+    for event in (SessionOpened(model="openai:gpt-test"), RunStarted("go"), call, *decided):
+        feed.publish(event)
+    allowed = times[-1]
+    assert seen.telemetry.carrier(who, "c1")
+    feed.publish(ToolAnswered(ToolResult("c1", "add", True, 5)))
+    assert seen.spans["execute_tool add"].start_time == allowed
+
+
 @pytest.mark.proves("telemetry.errors")
 async def test_what_went_wrong_has_its_type() -> None:
     seen = Collected()
@@ -272,10 +310,36 @@ async def test_a_tool_s_time_is_measured_in_seconds() -> None:
     feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
     feed.publish(SessionOpened(model="openai:gpt-test"))
     feed.publish(RunStarted("go"))
-    feed.publish(ModelAnswered("", (ToolCall("c1", "add", "{}"),), stop="calls"))
+    asked = (ToolCall("c1", "add", "{}"), ToolCall("c3", "wait", "{}"))
+    feed.publish(ModelAnswered("", asked, stop="calls"))
     feed.publish(ToolAnswered(ToolResult("c1", "add", True, 5, duration_ms=2500)))
-    (called,) = seen.metrics()[Metric.TOOL_DURATION]
-    assert called.sum == 2.5
+    # What the model called ends with the run at the latest, what a person called does not.
+    feed.publish(DirectCall(ToolCall("c2", "fail", "{}")))
+    feed.publish(RunFinished("done"))
+    feed.publish(ToolAnswered(ToolResult("c2", "fail", True, 5, duration_ms=1500)))
+    called = seen.metrics()[Metric.TOOL_DURATION]
+    assert {(one.attributes["gen_ai.tool.name"], one.count, one.sum) for one in called} == {
+        ("add", 1, 2.5),
+        ("wait", 1, 0),
+        ("fail", 1, 1.5),
+    }
+
+
+@pytest.mark.proves("telemetry.spans")
+async def test_a_run_with_another_model_than_its_session_is_named_after_its_own() -> None:
+    seen = Collected()
+    feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
+    feed.publish(SessionOpened(model="openai:gpt-test"))
+    feed.publish(RunStarted("go"))
+    feed.publish(ModelAnswered("", stop="end"))
+    feed.publish(RunStarted("go on", model="anthropic:claude-test"))
+    feed.publish(ModelAnswered("", stop="end"))
+    asked = [
+        (span.attributes["gen_ai.provider.name"], span.attributes["gen_ai.request.model"])
+        for span in seen.exporter.get_finished_spans()
+        if span.attributes and span.name.startswith("chat ")
+    ]
+    assert asked == [("openai", "gpt-test"), ("anthropic", "claude-test")]
 
 
 @pytest.mark.proves("telemetry.opt-in")

@@ -11,7 +11,7 @@ import pytest
 
 from ferrule import WRITES, Agent, Context, ErrorType, ProviderError, Scripted, TextDelta, tool
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
+from ferrule.core.events import ModelAnswered, Noticed, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
@@ -192,6 +192,34 @@ BROKEN: list[Any] = [
 ]
 
 
+@pytest.mark.proves("hook.definition")
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (lambda payload: RAN.append(1), 1),
+        (lambda payload, occasion: RAN.append(2), 2),
+        (lambda payload, occasion=None: RAN.append(1 + (occasion is not None)), 2),
+        (lambda payload, occasion, more=3, **names: RAN.append(more - 1), 2),
+        (lambda payload, *, more=1: RAN.append(more), 1),
+        (lambda *values: RAN.append(len(values)), 2),
+    ],
+)
+async def test_a_hook_is_given_the_payload_and_the_occasion_if_it_takes_it(
+    function: Any, given: int
+) -> None:
+    await agent([says("done")], [hook("turn.start", name="odd")(function)]).run("go")
+    assert [given] == RAN
+
+
+@pytest.mark.proves("hook.definition")
+@pytest.mark.parametrize(
+    "function", [lambda: None, lambda a, b, c: None, lambda a, *, b: None, lambda **names: None]
+)
+def test_a_hook_that_could_not_be_called_is_refused_where_it_is_made(function: Any) -> None:
+    with pytest.raises(ConfigError, match="the hook `odd` takes"):
+        hook("turn.start", name="odd")(function)
+
+
 @pytest.mark.proves("hook.fail-closed")
 @pytest.mark.parametrize("function", BROKEN)
 async def test_a_hook_that_cannot_be_asked_blocks(function: Any) -> None:
@@ -281,8 +309,11 @@ async def test_results_are_changed_withheld_and_commented_on() -> None:
     async def redact(result: ToolPost) -> Action:
         return modify({"result": "[five]"})
 
-    result = (await one_call([look, redact]).run("go")).results[0]
+    ours = one_call([look, redact])
+    result = (await ours.run("go")).results[0]
     assert (result.data, result.notes) == ("[five]", ("[hook look] check the sign",))
+    (notice,) = events_of(ours, Noticed)
+    assert notice.text == "`redact` changed `result` of `tool.post`"
     assert (told[0].name, told[0].arguments, told[0].result) == ("add", {"a": 2, "b": 3}, 5)
     withheld = (
         await one_call([hook("tool.post", name="h")(lambda r: block("secret"))]).run("go")

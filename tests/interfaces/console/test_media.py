@@ -197,6 +197,9 @@ def test_a_tree_is_bounded_in_depth_and_size() -> None:
     assert table is not None
     assert (table.form, len(table.rows) + table.left_out) == ("table", 1000)
     assert len(table.rows) < 400
+    uneven = read_output('[{"a": 1}, {"b": "x"}]')
+    assert uneven is not None and uneven.columns == ("a", "b")
+    assert [[cell.text for cell in row] for row in uneven.rows] == [["1", ""], ["", "x"]]
     assert read_output('"text"') is None
     assert read_output("[1") is None
 

@@ -88,7 +88,10 @@ async def test_lines_are_numbered_paged_found_and_escaped(served: Any) -> None:
         found = await opened(browser, f"{query}&find=line 77[0-9]")
         assert re.findall(r'id="L(\d+)"', found) == [str(number) for number in range(770, 780)]
         assert "line=777#L777" in found
-        assert "No such line" in await opened(browser, f"{query}&from=5000")
+        for number in (1001, 999_999_999_999_999):
+            assert "No such line" in await opened(browser, f"{query}&from={number}")
+        for number in ("0", "-5", "9" * 16, "x"):
+            assert 'id="L1"' in await opened(browser, f"{query}&from={number}")
         assert 'role="alert"' in await opened(browser, f"{query}&find=(")
 
 

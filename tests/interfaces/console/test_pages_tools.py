@@ -129,6 +129,7 @@ async def test_a_tried_tool_runs_in_a_session_of_its_own_through_the_gate(served
         text = await settled(browser, page, "success")
         (info,) = serving.journal.sessions()
         (call,) = audited(serving.journal.records(info.session))
+        assert serving.console.open_sessions.find(info.session) is None
     assert "8! &lt;script&gt;" in text and "<script>alert" not in text
     assert "allowed by the gate" in text and "no program started" in text
     assert (call.tool, call.by, call.outcome) == ("double", "a person trying a tool", "success")
@@ -142,6 +143,8 @@ async def test_a_tried_tool_that_needs_a_yes_asks_in_the_browser_and_names_who_s
     async with served({"scripted:a": []}, tools=[note]) as serving, serving.browser() as browser:
         page = await tried(browser, "note", **{"arg.text": "milk"})
         text = await settled(browser, page, "Allow once")
+        (info,) = serving.journal.sessions()
+        assert serving.console.open_sessions.find(info.session) is not None
         asked = re.search(r'action="(/questions/\w+)"', text)
         digest = re.search(r'name="digest" value="(\w+)"', text)
         assert asked and digest

@@ -195,12 +195,15 @@ def test_a_rule_that_comes_later_hides_at_once_even_while_the_index_is_not_compa
 def test_large_files_and_long_lines_are_left_out_and_the_number_of_files_is_bounded(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked.put("large.py", "def large(): ...\n" + "# x\n" * 300_000)
-    asked.put("wide.js", "function wide() {}\n" + "x" * 30_000)
     asked.put("a.py", "def small(): ...\n")
-    assert "a.py" in asked.call(find_symbol, name="small")
-    for name in ("large", "wide"):
-        assert "no definition" in asked.call(find_symbol, name=name)
+    largest = ("def large(): ...\n".ljust(16_383) + "\n") * 64
+    for more, answer in (("", ":1-1: function"), ("#", "no definition of")):
+        asked.put("large.py", largest + more)
+        assert len(largest) == 1_048_576
+        asked.put("wide.js", "function wide() {}\n//".ljust(19 + 20_000, "x") + more)
+        assert "a.py" in asked.call(find_symbol, name="small")
+        for name in ("large", "wide"):
+            assert answer in asked.call(find_symbol, name=name)
     monkeypatch.setattr(index_module, "MAX_FILES", 2)
     assert "[1 source files beyond the first" in asked.call(find_symbol, name="small")
 

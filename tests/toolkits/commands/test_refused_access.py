@@ -206,6 +206,20 @@ async def test_what_is_said_of_a_text_does_not_depend_on_what_exists(held: World
 
 
 @pytest.mark.proves("sandbox.refusals.said")
+async def test_what_a_command_sees_or_has_to_itself_is_not_said_to_be_unseen(
+    held: World, outside: Path
+) -> None:
+    held.set(
+        CommandPolicy(
+            shell_allowed=True, confine=SandboxPolicy(held.folder, readable=(str(outside),))
+        )
+    )
+    for path in (f"{outside}/gone", "/usr/gone", "/tmp/gone", f"{held.folder}/gone"):
+        record = await held.run(f"echo 'cat: {path}: No such file'; exit 1")
+        assert "commands do not see" not in notes(record)
+
+
+@pytest.mark.proves("sandbox.refusals.said")
 async def test_a_covered_name_of_the_workspace_is_said(held: World) -> None:
     (held.folder / ".env").write_text("TOKEN=private")
     record = await held.run("cat .env")

@@ -620,7 +620,7 @@ async def test_a_cancelled_operation_gives_the_lock_back(
 @pytest.mark.proves("git.no-half-work")
 def test_a_refused_operation_leaves_no_lock_behind(world: Any) -> None:
     world.refused("git_switch", branch="nothing")
-    world.refused("git_commit", message="x")
+    assert "use `git_add` first" in world.refused("git_commit", message="x")[1]
     world.write("a.txt", "x\n")
     world.do("git_add", all=True)
     sound(world)

@@ -266,11 +266,16 @@ def test_ssh_is_the_persons_program_without_anybodys_settings(
     assert world.refused("git_fetch")[0] is ErrorType.IO_ERROR
     said = (world.root / "said").read_text().splitlines()
     assert said[:2] == ["-F", "none"]
-    assert (
-        "ProxyCommand=none" in said
-        and "BatchMode=yes" in said
-        and "StrictHostKeyChecking=yes" in said
-    )
+    options = {said[at + 1] for at, word in enumerate(said) if word == "-o"}
+    assert options >= {
+        "BatchMode=yes",
+        "StrictHostKeyChecking=yes",
+        "ProxyCommand=none",
+        "PermitLocalCommand=no",
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "ClearAllForwardings=yes",
+    }
     assert said[-4:-1] == ["-p", "2200", "git@example.invalid"]
     assert "hunter2" not in (world.root / "env").read_text()
 

@@ -147,6 +147,8 @@ def test_status_tells_what_is_staged_changed_untracked_and_renamed(world: Any) -
     assert world.do("git_status")["clean"] is True
     world.write("a.txt", "changed\n")
     world.write("new file.txt", "x\n")
+    world.write(".git/info/exclude", "left out\n")
+    world.write("left out", "x\n")
     world.git("mv", "b.txt", "c.txt")
     answer = world.do("git_status")
     assert (answer["branch"], answer["detached"], answer["clean"]) == ("main", False, False)

@@ -107,7 +107,7 @@ class Card:
 
     head: Mapping[str, Any] = field(default_factory=dict[str, Any])
     skills: tuple[Skill, ...] = ()
-    left_out: tuple[str, ...] = field(default=(), compare=False)
+    left_out: tuple[str, ...] = ()
     """Sentences about skills that are not offered."""
 
     @cached_property

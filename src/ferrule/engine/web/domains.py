@@ -90,8 +90,7 @@ def _matches(entry: str, host: str) -> bool:
         return True
     if entry.startswith("*."):
         return host.endswith(entry[1:])
-    if parse_address(entry) is not None or parse_address(host) is not None:
-        return entry == host
+    # In canonical spelling no name ends like an address, so an address is below nothing.
     return host == entry or host.endswith(f".{entry}")
 
 

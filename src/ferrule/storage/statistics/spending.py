@@ -72,13 +72,13 @@ class SpendingTotal:
         self.last = max(self.last, other.last)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SessionSpending(SpendingTotal):
-    """The sum of a session, and its owner."""
+    """The sum of a session, its owner, and the model of its last answer."""
 
-    session: str = ""
-    owner: Owner = ("", "")
-    model: str = ""
+    session: str
+    owner: Owner
+    model: str
 
 
 class Spending:
@@ -118,7 +118,7 @@ class Spending:
             spent
         )
         session = self._sessions.pop(record.session, None) or SessionSpending(
-            session=record.session, owner=owner
+            session=record.session, owner=owner, model=model
         )
         session.model = model
         session.add(spent)

@@ -220,6 +220,8 @@ def test_mistakes_are_said_before_anything_is_served(
     assert "in the clear" in capsys.readouterr().err
     assert run(["serve", "mcp", "--http", "--token-file", str(folder / "none"), "--port", "0"]) == 2
     assert "cannot read the token" in capsys.readouterr().err
+    assert run(["serve", "mcp", "--http", "--token-file", str(folder), "--port", "0"]) == 2
+    assert "is a directory" in capsys.readouterr().err
     assert run(["serve", "mcp", "--yes-to", "Bash(*)"]) == 2
     assert "--yes-to" in capsys.readouterr().err
     assert run(["serve", "mcp", "--port", "99999"]) == 2
