@@ -634,7 +634,9 @@ class _Codecs(dict[type, _Codec]):
         names = [item.name for item in known]
         # `get_type_hints` would compile each hint anew, and most are the same few words.
         scope = vars(sys.modules[cls.__module__])
-        hints = [_BASIC_HINTS.get(item.type) or eval(item.type, scope) for item in known]
+        hints = [
+            _BASIC_HINTS.get(item.type) or eval(cast("str", item.type), scope) for item in known
+        ]
         coders = [_choose_coders(hint) for hint in hints]
         members = ",".join(
             [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
