@@ -427,8 +427,11 @@ def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) 
 def test_an_address_that_is_taken_is_an_error_that_says_so() -> None:
     with server.listen("127.0.0.1", 0) as listening:
         port = server.bound_port(listening)
-        with pytest.raises(ConfigError, match="cannot serve on"):
+        with pytest.raises(ConfigError, match="cannot serve on") as taken:
             server.listen("127.0.0.1", port)
+    assert "port" in taken.value.hint
+    with pytest.raises(ConfigError, match="this machine has no such address"):
+        server.listen("192.0.2.1", 0)
     if socket.has_dualstack_ipv6():
         with server.listen("::1", 0) as listening:
             assert listening.getsockname()[0] == "::1"

@@ -16,6 +16,7 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
+from ferrule.tools.definition import Loading
 
 from .files import check, new, test
 from .openapi_import import import_
@@ -48,7 +49,6 @@ def list_tools(as_json: bool, **options: Any) -> None:
     Those that the model does not get come last: people, scripts and agent files can use them.
     """
     from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.tools.definition import Loading
 
     catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:

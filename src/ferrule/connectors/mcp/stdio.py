@@ -346,7 +346,10 @@ def _find_program(name: str, path: str) -> str:
     folders = os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
     found = shutil.which(name, path=folders)
     if found is None:
-        message = f"{shlex.quote(name)} was not started: there is no such program on the PATH"
+        message = (
+            f"{shlex.quote(name)} was not started: there is no such program on the PATH; "
+            "correct `command`, or install it"
+        )
         raise ToolFailed(ErrorType.NOT_FOUND, message)
     return found
 

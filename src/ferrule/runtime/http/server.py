@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import signal
@@ -109,9 +110,15 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
+        number = getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else str(error)
+        hint = "choose another port; 0 takes a free one"
+        # Negative numbers are those of names that do not resolve.
+        if number < 0 or number == errno.EADDRNOTAVAIL:
+            reason = "this machine has no such address"
+            hint = "`127.0.0.1` is this machine alone, `0.0.0.0` every network it is in"
         raise ConfigError(
-            f"cannot serve on `{_url_host(host)}:{port}`: {error}",
-            hint="choose another port; 0 takes a free one",
+            f"cannot serve on `{_url_host(host)}:{port}`: {reason}", hint=hint
         ) from error
 
 
