@@ -24,7 +24,7 @@ import pytest
 from hostile_calls import BY_NAME, FOREIGN, REFUSED, SIX, TOOLS, Attack, attacks, six
 from hostile_world import COMMANDS, GIT, PATHS, PERMISSIVE, UNSEEN, World
 
-from ferrule.cli import root as command_line
+from ferrule.cli import exit_codes as command_line
 from ferrule.cli.chat.slash_commands import COMMANDS as SLASH
 from ferrule.cli.chat.slash_commands import Chat
 from ferrule.cli.terminal import Terminal

@@ -7,6 +7,7 @@ import contextvars
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -37,16 +38,29 @@ def test_the_loop_goes_on_while_a_handler_blocks() -> None:
 @pytest.mark.proves("threads.blocking-handlers")
 def test_a_lone_handler_is_waited_for_in_place_and_one_that_takes_longer_holds_nothing_up() -> None:
     release = threading.Event()
+    order: list[str] = []
 
     async def quick_and_slow() -> tuple[bool, bool, bool]:
+        loop = asyncio.get_running_loop()
+
+        def tell_and_end() -> None:
+            loop.call_soon_threadsafe(order.append, "told")
+            time.sleep(0.02)
+
         patient, hasty = Threads(patience=BOUND), Threads(patience=0.001)
-        quick = patient.run(threading.get_ident)
+        quick = patient.run(tell_and_end)
+        quick.add_done_callback(lambda _: order.append("ended"))
+        await asyncio.sleep(0)
+        was_done = quick.done()
+        await asyncio.sleep(0)
         slow = hasty.run(lambda: release.wait(BOUND))
-        was_done = slow.done()
+        await asyncio.sleep(0)
+        slow_was_done = slow.done()
         release.set()
-        return quick.done(), was_done, await slow
+        return was_done, slow_was_done, await slow
 
     assert run(quick_and_slow()) == (True, False, True)
+    assert order == ["told", "ended"], "what a handler says comes before its result"
 
 
 @pytest.mark.proves("threads.blocking-handlers")

@@ -25,6 +25,7 @@ WAKE_UP = 0.0001
 """Seconds that a lone call is waited for in place."""
 
 _Job = tuple["_LoopResults", "asyncio.Future[Any]", Callable[[], Any]]
+_Result = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
 
 
 class _LoopResults:
@@ -36,9 +37,7 @@ class _LoopResults:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ready: SimpleQueue[tuple[asyncio.Future[Any], Any, BaseException | None]] = (
-            SimpleQueue()
-        )
+        self._ready: SimpleQueue[_Result] = SimpleQueue()
         self._woken = threading.Lock()
 
     def add(self, future: asyncio.Future[Any], outcome: Any, raised: BaseException | None) -> None:
@@ -58,14 +57,16 @@ class _LoopResults:
         except Empty:
             self._settle()
         else:
-            _settle(*first)
-            self._settle()
+            # Not at once: what the thread asked of the loop, and timers that are due, come first.
+            self.loop.call_soon(self._settle, first)
 
-    def _settle(self) -> None:
+    def _settle(self, first: _Result | None = None) -> None:
         """Give their results to all futures that have one. Called in the event loop."""
         # Release the lock first: a result that comes in between is settled now, and wakes the loop
         # once more for nothing.
         self._woken.release()
+        if first is not None:
+            _settle(*first)
         while not self._ready.empty():
             _settle(*self._ready.get_nowait())
 
