@@ -196,6 +196,11 @@ async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end
         session, result = await one(ours, "text", size=70_000)
         assert len(result.data) == OUTPUT_CAP and "the whole is kept as art-" in result.notes[1]
         assert (await session.call("text", size=50_000)).notes == ()
+    unread = agent(artifacts=RunArtifacts(FileArtifactStore(), threshold=None))
+    for name in ("rows", "table"):
+        _, result = await one(unread, name, count=20_000)
+        assert len(result.data) == OUTPUT_CAP and "row 9" in result.data
+        assert "the whole is kept as art-" in result.notes[1]
 
 
 @pytest.mark.proves("artifacts.small-limits")

@@ -75,3 +75,18 @@ async def test_a_piece_of_a_stream_does_not_wait_for_the_next(written: list[byte
     first, second = written
     assert first.startswith(HEAD) and first.endswith(b"3\r\none\r\n")
     assert second == b"3\r\ntwo\r\n0\r\n\r\n" and answer == first + second
+
+
+async def test_the_time_for_a_head_ends_with_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("uvicorn")
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    over = asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        # This timer was started after that of the head, so it fires after it.
+        asyncio.get_running_loop().call_later(0.3, over.set)
+        await over.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    assert (await ask(application, until=b"late")).startswith(HEAD)

@@ -599,6 +599,26 @@ def test_ripgrep_searches_for_classes_of_characters_too(text: str, numbers: set[
     assert find_lines_with_ripgrep(expression, b"7\n-\n!\nx\n") == numbers
 
 
+@pytest.mark.proves("search.ripgrep-agrees")
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("Ab", {1, 2}),
+        ("(?:a|x)[bY]", {1, 2, 3}),
+        ("(?i:A)b", {2}),
+        ("[a-c]{2}", {1, 2}),
+        ("K", {4, 5, 6}),
+        ("[k]", {4, 5, 6}),
+        ("É", {1, 2, 3, 4, 5, 6}),
+    ],
+)
+def test_ripgrep_searches_for_letters_of_either_case(text: str, numbers: set[int]) -> None:
+    expression = widen(text, ignore_case="i:" not in text)
+    assert expression is not None, "only the slower way would be left"
+    data = "AB\nab\nXY\nk\n\u212a\né\n".encode()
+    assert find_lines_with_ripgrep(expression, data) == numbers
+
+
 def test_every_letter_that_ignores_case_is_known() -> None:
     """What the widening of letters rests on."""
     other = {

@@ -156,6 +156,9 @@ def test_touches_are_words_and_unknown_ones_are_refused() -> None:
         Subject("write", "a"),
         Subject("command", "ls"),
     )
+    for kind in ("read", "write", "command", "variables", "url"):
+        (one,) = made({"it": "What."}, touches={"it": kind}).touches.values()
+        assert one.kind == kind
     with pytest.raises(ToolDefinitionError, match="`path`"):
         made({"path": "Where."}, touches={"path": "delete"})
 

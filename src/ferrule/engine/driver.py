@@ -425,9 +425,9 @@ class Driver:
             await self._settle(events.Cancelled("stopped by a person or the caller"))
             raise
         except TimeoutError:
-            if not bound.expired():
+            if seconds is None or not bound.expired():
                 raise
-            finish = await self._settle(events.LimitHit("max_seconds", seconds or 0))
+            finish = await self._settle(events.LimitHit("max_seconds", seconds))
         finally:
             self.is_running = False
             self.log.write_batch.active_runs -= 1

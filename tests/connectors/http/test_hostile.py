@@ -459,6 +459,16 @@ async def test_a_secret_that_is_sent_back_goes_nowhere(
 
 
 @pytest.mark.proves("http-tools.secrets-stay")
+async def test_an_answer_that_is_called_json_and_is_none_is_its_text_without_secrets(
+    service: Service,
+) -> None:
+    for text in ('{"cut off": "TOKEN', "[NaN, TOKEN]", "[" * 2000 + "TOKEN"):
+        service.replies = [Reply(pieces=[text.replace("TOKEN", SECRET).encode()], headers=JSON)]
+        result = await service.call(leaking(service))
+        assert result.data == text.replace("TOKEN", "[secret]")
+
+
+@pytest.mark.proves("http-tools.secrets-stay")
 async def test_half_a_secret_at_the_end_of_a_failure_is_not_shown(service: Service) -> None:
     for cut in (65_536 - 5, 65_536 - 12):
         service.replies = [

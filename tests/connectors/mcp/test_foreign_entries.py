@@ -53,7 +53,27 @@ def read(entry: dict[str, Any], **more: Any) -> McpServer:
             {"headers": {"X-Key": "${K}"}},
         ),
         ({"command": "x", "cwd": "sub", "envFile": "~/e"}, {"cwd": "sub", "env_file": "~/e"}),
-        ({"command": "x", "gallery": True, "version": "1"}, {"command": ("x",)}),
+        *(
+            ({"command": "x", key: "y"}, {"command": ("x",)})
+            for key in [
+                "version",
+                "gallery",
+                "dev",
+                "icon",
+                "iconUrl",
+                "id",
+                "note",
+                "_comment",
+                "inputs",
+                "fromGalleryId",
+                "requestOptions",
+                "networkTimeout",
+                "title",
+                "disabledReason",
+                "required",
+                "supports_parallel_tool_calls",
+            ]
+        ),
         ({"command": "npx", "args": ["-y", "a"]}, {"connect_timeout": 180.0}),
         ({"command": "mcp-server-git"}, {"connect_timeout": 30.0}),
     ],
