@@ -103,6 +103,9 @@ class Context(Generic[DepsT]):
 
 def is_context(annotation: object) -> bool:
     """Return whether a parameter's annotation is `Context`, with or without a type in brackets."""
+    if type(annotation) is type:
+        # A class, by far the most common annotation, has no origin to look for.
+        return annotation is Context
     return annotation is Context or get_origin(annotation) is Context
 
 
