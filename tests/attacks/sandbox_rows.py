@@ -916,7 +916,7 @@ _PROCESSES: tuple[tuple[str, str], ...] = (
     ("kill", "kill -9 <victim>"),
     ("kill-program", "/bin/kill -KILL <victim>"),
     ("kill-term", "kill <victim>"),
-    ("pkill", "pkill -9 -f ferrule-victim"),
+    ("pkill", "pkill -9 -f <victim-name>"),
     ("kill-group", _python("os.killpg(os.getpgid(<victim>), 9)")),
     ("tgkill", _python("ctypes.CDLL(None).syscall(234, <victim>, <victim>, 9)")),
     ("pidfd", _python("import signal; signal.pidfd_send_signal(os.pidfd_open(<victim>), 9)")),
@@ -932,7 +932,7 @@ _PROCESSES: tuple[tuple[str, str], ...] = (
     (
         "scan",
         _python(
-            "for n in os.listdir('/proc'):\n    if n.isdigit() and 'ferrule-victim' in "
+            "for n in os.listdir('/proc'):\n    if n.isdigit() and '<victim-name>' in "
             "open(f'/proc/{n}/cmdline').read(): os.kill(int(n), 9)"
         ),
     ),

@@ -1,4 +1,4 @@
-"""The process outside: `python sandbox_victim.py ferrule-victim ROOT OUT MARKER`.
+"""The process outside: `python sandbox_victim.py NAME ROOT OUT MARKER`.
 
 Writes one line of JSON with where it can be reached, then answers each line of its standard input
 with what arrived. It listens on TCP (v4, v6), UDP, an abstract socket and a socket file in the

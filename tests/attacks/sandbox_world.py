@@ -39,6 +39,8 @@ class World:
     def __init__(self, base: Path) -> None:
         self.base = base.resolve()
         self.marker = f"cnry{token_hex(8)}"
+        # Its own in each world: rows that end it by name must not end those of other workers.
+        self.victim_name = f"ferrule-victim-{token_hex(4)}"
         self.home = self.base / "home"
         self.root = self.home / "work/project"
         self.sibling = self.home / "work/project-evil"
@@ -60,7 +62,7 @@ class World:
         """A script of the table as it is run here."""
         places = {
             "root": self.root, "home": self.home, "out": self.out, "sibling": self.sibling,
-            "library": self.library, "shared": self.shared,
+            "library": self.library, "shared": self.shared, "victim-name": self.victim_name,
             "python": os.path.realpath(sys.executable), **self.victim.places,
         }  # fmt: skip
         for name, value in places.items():
@@ -380,7 +382,7 @@ class Victim:
             [
                 sys.executable,
                 str(VICTIM),
-                "ferrule-victim",
+                world.victim_name,
                 str(world.root),
                 str(world.out),
                 world.marker,
