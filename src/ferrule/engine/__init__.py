@@ -22,7 +22,7 @@ Modules:
     session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled
     message_history, run_inputs         earlier messages; dependencies, and what functions say
     live_events                         what observers see
-    usable_tools                     which tools a run may use
+    usable_tools                        which tools a run may use
     type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time

@@ -710,16 +710,9 @@ def _attempt(
     return lambda: _run_in_thread(handler, given)
 
 
-def _run_in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Awaitable[Any]:
-    """Run a blocking handler in a thread. A future that is done is its outcome."""
-    running = run_blocking(lambda: handler(**values))
-    if running.done() and (running.exception() or not asyncio.iscoroutine(running.result())):
-        return running
-    return _await_value(running)
-
-
-async def _await_value(running: asyncio.Future[Any]) -> Any:
-    value = await running
+async def _run_in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Run a blocking handler in a thread."""
+    value = await run_blocking(lambda: handler(**values))
     return await value if asyncio.iscoroutine(value) else value
 
 

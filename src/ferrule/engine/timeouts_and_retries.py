@@ -56,12 +56,8 @@ async def run_with_policy(
         number += 1
         limit = asyncio.timeout(seconds)
         try:
-            work = attempt()
-            if isinstance(work, asyncio.Future) and work.done():
-                # A quick handler in a thread: nothing is left that could take too long.
-                return work.result()
             async with limit:
-                return await work
+                return await attempt()
         except Exception as error:
             failure = _classify(tool, error, clock, seconds if limit.expired() else None)
             if failure is None:
