@@ -132,6 +132,7 @@ def test_a_request_head_is_what_the_standard_says() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "target"),
     [
+        ("X-\udc80", "a", "/"),
         ("X", "a\r\nY: b", "/"),
         ("X\r\nY", "a", "/"),
         ("X", "a\0", "/"),

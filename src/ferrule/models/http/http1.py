@@ -59,7 +59,7 @@ def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, s
     """Return the head without its length: the same for every turn of a session."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     for name, value in headers:
-        if not _is_token(name.encode()) or not _is_value(value):
+        if not _is_token(name.encode(errors="replace")) or not _is_value(value):
             # The value may be a key: it is not shown.
             raise ValueError(f"header {name!r} has characters that HTTP does not allow")
         lines.append(f"{name}: {value}")
