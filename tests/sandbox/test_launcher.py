@@ -254,6 +254,31 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
         assert all(has_ended(pid) for pid in pids)
 
 
+@pytest.mark.proves("sandbox.owner-dies")
+def test_a_server_waits_no_longer_for_a_supervisor_that_ended_while_it_looked() -> None:
+    script = (
+        "import os, socket\n"
+        "from ferrule.sandbox.inside import process_tree, server\n"
+        "ours, theirs = socket.socketpair()\n"
+        "ending = server._Server(ours, [], None, os.getppid())\n"
+        "supervisor = os.fork() or os._exit(0)\n"
+        "os.waitid(os.P_PID, supervisor, os.WEXITED | os.WNOWAIT)\n"
+        "ending.supervisors.add(supervisor)\n"
+        "ending._shut_down()\n"
+        "print(process_tree.PORTABLE, process_tree.has_children())\n"
+    )
+    for portable, said in (("1", "True False"), ("0", "False False")):
+        ended = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "FERRULE_PORTABLE": portable},
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+        assert ended.stdout.strip() == said
+
+
 async def test_a_program_that_cannot_start_leaves_nothing(plain_sandbox: Sandbox) -> None:
     await says(plain_sandbox, "true")
     before = descriptors()

@@ -97,18 +97,27 @@ def _ignore_signal(number: int, frame: object) -> None:
     """Do nothing: a handler must be set for the wake-up descriptor to be written."""
 
 
-def reap(child: int) -> int | None:
-    """Wait for all children that have ended. Returns the exit code of `child` if that is one."""
-    code = None
+def reap_all() -> dict[int, int]:
+    """Wait for all children that have ended: pid -> status as waitpid(2) gives it.
+
+    Those that `has_children` had to wait for are among them.
+    """
+    ended = dict(_reaped)
+    _reaped.clear()
     while True:
         try:
-            pid, status = _reaped.popitem() if _reaped else os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return code
+            return ended
         if pid == 0:
-            return code
-        if pid == child:
-            code = os.waitstatus_to_exitcode(status)
+            return ended
+        ended[pid] = status
+
+
+def reap(child: int) -> int | None:
+    """Wait for all children that have ended. Returns the exit code of `child` if that is one."""
+    status = reap_all().get(child)
+    return None if status is None else os.waitstatus_to_exitcode(status)
 
 
 def has_children() -> bool:

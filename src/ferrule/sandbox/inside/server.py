@@ -188,13 +188,7 @@ class _Server:
     def _reap(self) -> None:
         self.wake.drain()
         orphaned = False
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
+        for pid, status in process_tree.reap_all().items():
             orphaned = orphaned or pid not in self.supervisors or status != 0
             self.supervisors.discard(pid)
         if orphaned:
