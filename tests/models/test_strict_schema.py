@@ -373,6 +373,67 @@ def values_of(schema: Any, draw: Any) -> Any:
             return None
 
 
+TEXT, MAYBE, NUMBER = {"type": "string"}, {"type": ["string", "null"]}, {"type": "integer"}
+
+
+def closed(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.proves("strict.round-trip")
+@pytest.mark.parametrize(
+    ("alternatives", "given", "wanted"),
+    [
+        pytest.param(
+            [closed(["b"], a=TEXT, b=MAYBE), closed(["c"], a=TEXT, b=TEXT, c=TEXT)],
+            {"a": "s", "b": None},
+            {"a": "s", "b": None},
+            id="what-fits-is-left-alone",
+        ),
+        pytest.param(
+            [closed(["a", "b"], a=TEXT, b=MAYBE), closed(["a"], a=NUMBER, b=TEXT)],
+            {"a": 1, "b": None},
+            {"a": 1},
+            id="the-same-names-other-types",
+        ),
+        pytest.param(
+            [{"$ref": "#/$defs/odd~1name"}, closed(["a"], a=TEXT, b=TEXT, c=TEXT)],
+            {"a": "s", "b": None, "c": None},
+            {"a": "s", "c": None},
+            id="the-first-that-then-fits",
+        ),
+        pytest.param(
+            [closed(["a"], a=closed([], d=TEXT), b=TEXT), closed(["a"], a=TEXT)],
+            {"a": {"d": None}, "b": "s"},
+            {"a": {}, "b": "s"},
+            id="below-an-alternative",
+        ),
+    ],
+)
+def test_the_alternative_that_the_value_fits_decides_about_its_nulls(
+    alternatives: list[Any], given: Any, wanted: Any
+) -> None:
+    schema = closed(["x"], x={"anyOf": alternatives}) | {
+        "$defs": {"odd/name": closed(["a"], a=TEXT, b=TEXT, c=MAYBE)}
+    }
+    found = compile_strict(encode_json(schema))
+    assert json.loads(found.drop_nulls(encode_json({"x": given}))) == {"x": wanted}
+    assert jsonschema_rs.is_valid(schema, {"x": wanted})
+
+
+def test_alternatives_that_lead_back_to_each_other_take_no_time() -> None:
+    """Each of them twice, sixty deep: tried one by one they would be as many as 2 to the 60th."""
+    back = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{(n + 1) % 60}"}] * 2} for n in range(60)}
+    schema = closed([], x={"$ref": "#/$defs/d0"}, y=TEXT) | {"$defs": back}
+    found = compile_strict(encode_json(schema))
+    assert found.drop_nulls('{"x":{"z":null},"y":null}') == '{"x":{"z":null}}'
+
+
 @pytest.mark.proves("strict.round-trip")
 @settings(max_examples=200, deadline=None)
 @given(SCHEMAS, st.data())

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, cast
+from urllib.parse import quote
 
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
@@ -106,6 +107,8 @@ _STRUCTURAL_KEYWORDS = frozenset(
     }
 )
 
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+
 Schema = dict[str, Any]
 
 
@@ -139,9 +142,8 @@ class CompiledSchema:
             value: Any = json.loads(arguments)
         except (ValueError, RecursionError):
             return arguments
-        dropped = _NullRemover(self.original)
-        dropped.visit(value, self.original, 0)
-        return encode_json(value) if dropped.count else arguments
+        restored = _NullRemover(self.original).restore(value)
+        return arguments if restored == value else encode_json(restored)
 
     def report_lines(self) -> list[str]:
         """Return the report, one line each: the verdict, then what was changed, or why not."""
@@ -352,40 +354,87 @@ class _SchemaCompiler:
 class _NullRemover:
     """Removes from a value the nulls of properties that are optional and not nullable.
 
-    Where the given schema offers alternatives, those that name a key decide about it together.
+    Places in the schema are JSON pointers (RFC 6901). Of alternatives the first one decides that
+    the value then fits, and nothing is removed from what fits as it is; where no alternative fits,
+    all that name a key decide about it together.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self.count = 0
+        self._restored: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._validators: dict[str, Any] = {}
 
-    def visit(self, value: Any, schema: object, depth: int) -> None:
-        if not isinstance(schema, dict) or depth > 4 * MAX_DEPTH:
-            return
-        found = _resolve_references(cast(Schema, schema), self._root)
-        for part in _alternatives(found):
-            self.visit(value, part, depth + 1)
-        if isinstance(value, list) and "items" in found:
-            for item in cast(list[Any], value):
-                self.visit(item, found["items"], depth + 1)
-        properties = found.get("properties")
-        if isinstance(value, dict) and isinstance(properties, dict):
-            self._object(
-                cast(Schema, value),
-                cast(Schema, properties),
-                _as_list(found.get("required")),
-                depth,
-            )
+    def restore(self, value: Any, place: str = "", depth: int = 0) -> Any:
+        """Return the value that is meant where the schema at `place` describes it."""
+        if not _is_structure(value) or depth > 4 * MAX_DEPTH:
+            return value
+        key = (place, id(value))
+        if key not in self._restored:
+            # An alternative that leads back to itself adds nothing. The value is kept beside what
+            # came of it: its number is not another's as long as it lives.
+            self._restored[key] = value, value
+            self._restored[key] = value, self._restore(value, place, depth + 1)
+        return self._restored[key][1]
 
-    def _object(self, value: Schema, properties: Schema, required: Any, depth: int) -> None:
-        for name, part in properties.items():
-            if name not in value:
-                continue
-            if value[name] is not None:
-                self.visit(value[name], part, depth + 1)
-            elif name not in required and not takes_null(part, self._root):
-                del value[name]
-                self.count += 1
+    def _restore(self, value: Any, place: str, depth: int) -> Any:
+        place, schema = self._follow_references(place)
+        chosen = self._choose_alternative(value, place, schema, depth)
+        if isinstance(chosen, list) and "items" in schema:
+            items = cast(list[Any], chosen)
+            return [self.restore(item, f"{place}/items", depth) for item in items]
+        properties = schema.get("properties")
+        if not isinstance(chosen, dict) or not isinstance(properties, dict):
+            return cast(Any, chosen)
+        described = cast(Schema, properties)
+        required = _as_list(schema.get("required"))
+        return {
+            name: self.restore(part, f"{place}/properties/{_escape_pointer(name)}", depth)
+            for name, part in cast(Schema, chosen).items()
+            if part is not None
+            or name not in described
+            or name in required
+            or takes_null(described[name], self._root)
+        }
+
+    def _follow_references(self, place: str) -> tuple[str, Schema]:
+        for _ in range(MAX_DEPTH):
+            schema = _look_up(self._root, f"#{place}") or {}
+            target = schema.get("$ref")
+            if not isinstance(target, str):
+                return place, schema
+            place = target.removeprefix("#")
+        return place, {}
+
+    def _choose_alternative(self, value: Any, place: str, schema: Schema, depth: int) -> Any:
+        parts = [
+            f"{place}/{name}/{number}"
+            for name in _ALTERNATIVES
+            for number in range(len(_as_list(schema.get(name))))
+        ]
+        if not parts or self._fits(value, place):
+            return value
+        for part in parts:
+            restored = self.restore(value, part, depth)
+            if self._fits(restored, part):
+                return restored
+        for part in parts:
+            value = self.restore(value, part, depth)
+        return value
+
+    def _fits(self, value: object, place: str) -> bool:
+        import jsonschema_rs
+
+        if place not in self._validators:
+            document = "urn:schema-of-the-tool"
+            try:
+                self._validators[place] = jsonschema_rs.validator_for(
+                    {"$ref": f"{document}#{quote(place)}"},
+                    registry=jsonschema_rs.Registry([(document, dict(self._root))]),
+                )
+            except (ValueError, jsonschema_rs.ValidationError):
+                self._validators[place] = None
+        validator = self._validators[place]
+        return validator is not None and validator.is_valid(value)
 
 
 def takes_null(schema: object, root: Mapping[str, Any], depth: int = 0) -> bool:
@@ -427,15 +476,16 @@ def _types_of(schema: Schema) -> set[str]:
     return {name for name in _as_list(named) if isinstance(name, str)}
 
 
+def _is_structure(value: object) -> bool:
+    return isinstance(value, dict | list)
+
+
 def _as_list(value: object) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
 
 
 def _alternatives(schema: Schema) -> list[Any]:
-    parts: list[Any] = []
-    for name in ("anyOf", "oneOf", "allOf"):
-        parts += _as_list(schema.get(name))
-    return parts
+    return [part for name in _ALTERNATIVES for part in _as_list(schema.get(name))]
 
 
 def _resolve_references(schema: Schema, root: Mapping[str, Any]) -> Schema:
@@ -453,9 +503,13 @@ def _look_up(root: Mapping[str, Any], target: str) -> Schema | None:
         return None
     value: Any = root
     for part in target[1:].split("/")[1:]:
-        if not isinstance(value, dict):
+        if isinstance(value, list) and part.isdecimal():
+            listed = cast(list[Any], value)
+            value = listed[int(part)] if int(part) < len(listed) else None
+        elif isinstance(value, dict):
+            value = cast(Schema, value).get(part.replace("~1", "/").replace("~0", "~"))
+        else:
             return None
-        value = cast(Schema, value).get(part.replace("~1", "/").replace("~0", "~"))
     return cast(Schema, value) if isinstance(value, dict) else None
 
 
