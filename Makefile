@@ -171,7 +171,7 @@ PORTABLE_TESTS = tests/permissions/test_workspace.py tests/sandbox/test_launcher
 	tests/toolkits/test_git.py tests/storage/test_trust.py
 
 portable: $(READY) ## what other systems run, tried here without the calls that only Linux has; a skipped test says why
-	FERRULE_PORTABLE=1 $(BIN)/pytest -rs -p no:cacheprovider -n $(JOBS) --dist worksteal $(PORTABLE_TESTS)
+	FERRULE_PORTABLE=1 $(BIN)/pytest -rs -o cache_dir=.pytest_cache/portable -n $(JOBS) --dist worksteal $(PORTABLE_TESTS)
 
 foreign: $(READY) ## published hooks, skills and OpenAPI documents as they are, and the tables of docs/foreign-material.md (ARGS="hooks cchooks -v")
 	PYTHONPATH=evals $(BIN)/python -m foreign $(ARGS)
