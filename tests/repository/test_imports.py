@@ -78,11 +78,10 @@ HEAVY = {
     "jsonschema_rs": {
         "tools.define",
         "tools.safe_patterns",
+        "models.openai",
         "models.tool_modes",
         "engine.output",
         "small_models",
-        "extensions.hooks",
-        "connectors.http",
     },
     "starlark": {"extensions.starlark"},
     "jiter": {"models", "engine.output", "cli.tool_cards"},

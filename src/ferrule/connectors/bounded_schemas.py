@@ -1,6 +1,6 @@
-"""Schemas from other systems: bounded before arguments are checked with them.
+"""Schemas from other systems: bounded before anything is checked with them.
 
-There are three outcomes besides a full check:
+For the schema of arguments there are three outcomes besides a full check:
 
 * A schema that is too large, too deep, not a JSON Schema or that refers to another address is
   refused, and its tool with it.
@@ -9,7 +9,8 @@ There are three outcomes besides a full check:
   the type of each. The server checks the rest, as it must anyway.
 * A schema that refers to itself is checked in full as far as the depth of the arguments allows.
 
-All others are checked in full by jsonschema-rs, which never fetches anything.
+All others are checked in full by jsonschema-rs, which never fetches anything. The schema of results
+is checked in full or refused: a tool works without it.
 
 The cost is the number of subschemas after every reference is followed: the number that a checker
 can be made to visit for one value.
@@ -18,13 +19,16 @@ can be made to visit for one value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urljoin
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.tools.define import SchemaArguments
-from ferrule.tools.definition import Arguments, CheckedArguments
+from ferrule.core.media import Media, has_media
+from ferrule.tools.chunked_output import Chunks
+from ferrule.tools.define import SchemaArguments, compile_schema
+from ferrule.tools.definition import Arguments, CheckedArguments, Output
 
 from .json_values import list_or_empty, mapping_or_empty
 
@@ -50,7 +54,9 @@ def make_arguments(tool: str, schema: Mapping[str, Any]) -> Arguments:
     Raises:
         ToolDefinitionError: The schema cannot be used; the message says why.
     """
-    problem = find_problem(schema)
+    problem = _find_size_problem(schema)
+    if not problem and schema.get("type", "object") != "object":
+        problem = f"describes a {schema.get('type')!r}, where arguments are an object"
     if problem:
         raise ToolDefinitionError(f"tool `{tool}`: its schema {problem}")
     try:
@@ -59,6 +65,20 @@ def make_arguments(tool: str, schema: Mapping[str, Any]) -> Arguments:
         return _check_outermost(tool, schema)
     checker = SchemaArguments(tool, dict(schema))
     return RecursiveArguments(checker, cost, recursive) if recursive else checker
+
+
+def make_output(tool: str, schema: Mapping[str, Any]) -> Output:
+    """Return a checker for what a tool returns, which is passed on as it is.
+
+    Raises:
+        ToolDefinitionError: Nothing can be checked with the schema; the message says why.
+    """
+    problem = _find_size_problem(schema)
+    if not problem and not is_bounded(schema):
+        problem = "refers to itself, or multiplies"
+    if problem:
+        raise ToolDefinitionError(f"tool `{tool}`: its output schema {problem}")
+    return _BoundedOutput(tool, schema)
 
 
 def _check_outermost(tool: str, schema: Mapping[str, Any]) -> ShallowArguments:
@@ -78,17 +98,13 @@ def _check_outermost(tool: str, schema: Mapping[str, Any]) -> ShallowArguments:
     return ShallowArguments(schema)
 
 
-def find_problem(schema: Mapping[str, Any]) -> str:
-    """Return why a schema cannot be offered, or an empty string."""
+def _find_size_problem(schema: Mapping[str, Any]) -> str:
+    """Return why a schema is too large to be used, or an empty string."""
     depth = nesting_depth(schema)
     if depth > MAX_DEPTH:
         return f"is nested more than {MAX_DEPTH} deep"
     size = len(encode_json(schema).encode("utf-8", "replace"))
-    if size > MAX_BYTES:
-        return f"has {size} bytes, more than {MAX_BYTES}"
-    if schema.get("type", "object") != "object":
-        return f"describes a {schema.get('type')!r}, where arguments are an object"
-    return ""
+    return f"has {size} bytes, more than {MAX_BYTES}" if size > MAX_BYTES else ""
 
 
 def nesting_depth(value: Any, limit: int = MAX_DEPTH + 1) -> int:
@@ -360,3 +376,34 @@ class ShallowArguments:
             if is_of_type is not None and not is_of_type(value):
                 problems.append(f"`{name}`: found {type(value).__name__}, expected {expected}")
         return CheckedArguments(dict(arguments), problems, [])
+
+
+class EmptyResult(dict[str, Any]):
+    """The value of an answer without content; no schema applies to it."""
+
+
+class _BoundedOutput:
+    """`tools.definition.Output` that checks a value and passes it on as it is.
+
+    Media that follow a value are no part of what was promised.
+    """
+
+    def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
+        self._validator = compile_schema(tool, dict(schema), "output schema")
+        self.schema: Mapping[str, Any] = schema
+
+    def encode(self, value: Any) -> tuple[Any, list[str]]:
+        if isinstance(value, EmptyResult):
+            return value, []
+        return value, self._find_problems(value)
+
+    def _find_problems(self, value: object) -> list[str]:
+        listed = list_or_empty(value)
+        promised = listed[0] if has_media(listed) else value
+        if isinstance(promised, Chunks | Media):
+            return ["the answer is not JSON"]
+        problems: list[str] = []
+        for error in islice(self._validator.iter_errors(promised), 5):
+            path = "".join(f"[{part!r}]" for part in error.instance_path)
+            problems.append(f"{path}: {error.message[:200]}")
+        return problems

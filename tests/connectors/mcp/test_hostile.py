@@ -267,6 +267,20 @@ async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_o
     ).error_type is ErrorType.VALIDATION_FAILED
 
 
+@pytest.mark.proves("mcp.schemas")
+async def test_a_result_that_is_not_what_the_server_promised_is_a_success_with_a_notice(
+    place: Place,
+) -> None:
+    servers = await place.servers(place.plain(behaviour="promises"))
+    said = " ".join(servers.notices)
+    assert "what it returns is not checked: tool `refers`" in said and "left out" not in said
+    session = place.session(servers)
+    for tool, fits in (("says", True), ("refers", True), ("counts", False)):
+        result = await session.call(f"plain__{tool}", text="x")
+        assert result.success and result.data == {"count": "three"}
+        assert ("['count']: \"three\" is not of type" in " ".join(result.notes)) is not fits
+
+
 @pytest.mark.proves("mcp.bounded-lists")
 @pytest.mark.parametrize("behaviour", ["many", "endless"])
 async def test_more_tools_than_a_run_can_use_are_left_out_with_a_notice(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64encode
 from typing import Any
 
@@ -10,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.connectors.bounded_schemas import (
-    find_problem,
     is_bounded,
     make_arguments,
+    make_output,
     nesting_depth,
 )
 from ferrule.connectors.mcp import McpServer
 from ferrule.connectors.mcp.definitions import ToolDefinition
 from ferrule.connectors.mcp.results import resource_value, result_value
 from ferrule.connectors.mcp.tools import classify_tool
-from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.core.media import Media, has_media
 from ferrule.testing.media_samples import PDF, SVG, make_png, make_wav
 from ferrule.tools.reliability import Policies, Reliability, read_policies
@@ -180,8 +181,10 @@ json_values: Any = st.recursive(
 )
 def test_whatever_a_schema_says_it_is_judged_without_breaking(schema: dict[str, Any]) -> None:
     assert nesting_depth(schema) >= 1
-    find_problem(schema)
     is_bounded(schema)
+    for make in (make_arguments, make_output):
+        with contextlib.suppress(ToolDefinitionError):
+            make("t", schema)
 
 
 @pytest.mark.proves("mcp.schemas")
@@ -210,6 +213,31 @@ def test_references_that_lead_round_are_not_checked_to_the_end(
         assert (
             make_arguments("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
         )
+
+
+@pytest.mark.proves("mcp.schemas")
+@pytest.mark.parametrize(
+    ("value", "problems"),
+    [
+        ({"n": 1}, []),
+        ({"n": "1"}, ["['n']: "]),
+        ("n is 1", [": "]),
+        ([{"n": 1}, Media(make_png())], []),
+        ([{"n": "1"}, Media(make_png())], ["['n']: "]),
+        ([Media(make_png())], ["the answer is not JSON"]),
+        (Media(make_png()), ["the answer is not JSON"]),
+        ([], [": "]),
+    ],
+)
+def test_a_result_is_checked_against_what_was_promised_and_passed_on_as_it_is(
+    value: Any, problems: list[str]
+) -> None:
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    passed, found = make_output("t", number).encode(value)
+    assert passed is value
+    assert [said.startswith(begins) for said, begins in zip(found, problems, strict=True)] == [
+        True
+    ] * len(problems)
 
 
 def block(kind: str, data: bytes, mime: str = "image/png") -> dict[str, Any]:

@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connectors.bounded_schemas import nesting_depth
+from ferrule.connectors.bounded_schemas import EmptyResult, nesting_depth
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
@@ -79,10 +79,6 @@ class RequestInfo:
     auth: tuple[str, ...]
     is_repeatable: bool
     has_schema: bool = False
-
-
-class EmptyResult(dict[str, Any]):
-    """The value of an answer without a body; no schema applies to it."""
 
 
 def result_value(request: RequestInfo, response: Response, redactor: Redactor) -> Any:

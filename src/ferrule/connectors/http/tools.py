@@ -22,15 +22,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from ferrule.connectors.bounded_schemas import find_problem, is_bounded
+from ferrule.connectors.bounded_schemas import make_output
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.engine.usable_tools import UsableTools
 from ferrule.sandbox.network.allowed_hosts import canonicalize_host
-from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
-from ferrule.tools.define import compile_schema
 from ferrule.tools.definition import URL as TOUCHES_URL
 from ferrule.tools.definition import Arguments, CheckedArguments, SideEffect, Tool, Touch
 from ferrule.tools.names import check_name
@@ -39,7 +37,7 @@ from ferrule.tools.result_facts import store_facts
 from .auth import RequestAuth, resolve_auth
 from .hosts import ReachableHosts
 from .requests import PreparedRequest, prepare_request
-from .results import EmptyResult, RequestInfo, connection_failure, result_value
+from .results import RequestInfo, connection_failure, result_value
 from .schema_cache import cached_arguments
 from .secrets import PERSONAL_SECRETS, Redactor, Secrets
 from .sender import NoResponse, RefuseRedirect, Sender, allow_redirect
@@ -77,7 +75,7 @@ def _make_tool(spec: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sen
         manifest.reachable,
         full_name if has_effect else "",
     )
-    output = None if spec.output is None else HttpOutput(spec.name, spec.output)
+    output = None if spec.output is None else make_output(spec.name, spec.output)
     handler = _Handler(spec, secrets, sender, output is not None)
     touches = {URL_KEY: TOUCHES_URL}
     if has_effect:
@@ -154,34 +152,6 @@ class HttpArguments:
         return CheckedArguments(
             {**checked.values, URL_KEY: request.url, **self._added}, [], checked.repairs
         )
-
-
-class HttpOutput:
-    """`tools.definition.Output` for a JSON Schema: the answer is checked and passed on as it is."""
-
-    def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
-        problem = find_problem({**schema, "type": "object"})
-        if not problem and not is_bounded(schema):
-            problem = "refers to itself, or multiplies"
-        if problem:
-            raise ToolDefinitionError(f"tool `{tool}`: its output schema {problem}")
-        self._validator = compile_schema(tool, dict(schema), "output schema")
-        self._schema = schema
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return self._schema
-
-    def encode(self, value: Any) -> tuple[Any, list[str]]:
-        if isinstance(value, Chunks):
-            return value, ["the answer is not JSON"]
-        if isinstance(value, EmptyResult):
-            return value, []
-        problems: list[str] = []
-        for error in list(self._validator.iter_errors(value))[:5]:
-            path = "".join(f"[{part!r}]" for part in error.instance_path)
-            problems.append(f"{path}: {error.message[:200]}")
-        return value, problems
 
 
 @frozen

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from ferrule.connectors.bounded_schemas import make_arguments, nesting_depth
+from ferrule.connectors.bounded_schemas import make_arguments, make_output, nesting_depth
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.value_class import frozen
+from ferrule.tools.definition import Output
 
 MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
@@ -61,6 +62,15 @@ class ToolDefinition:
         """The input schema with its texts cleaned."""
         return cast("Mapping[str, Any]", clean_json(self.raw["inputSchema"]))
 
+    def make_output(self) -> Output | None:
+        """Return the checker of what the tool returns; None if it promises nothing.
+
+        Raises:
+            ToolDefinitionError: The schema of what it returns cannot be used.
+        """
+        schema = clean_json(self.raw.get("outputSchema"))
+        return make_output(self.name, mapping_or_empty(schema)) if schema else None
+
     @property
     def description(self) -> str:
         """The description for the model, cleaned and cut."""
@@ -91,7 +101,7 @@ class Manifest:
     prompts: bool = False
     instructions: str = ""
     left_out: tuple[str, ...] = field(default=(), compare=False)
-    """Sentences about tools that are not offered."""
+    """Sentences about tools that are not offered, and promises that are not checked."""
 
     def get_tool(self, name: str) -> ToolDefinition | None:
         """Return a tool by the server's name for it."""
@@ -174,9 +184,14 @@ def read_manifest(
         if problem:
             left_out.append(f"tool `{name}` is left out: {problem}")
         else:
-            tools[str(raw["name"])] = ToolDefinition(
+            tools[str(raw["name"])] = tool = ToolDefinition(
                 {key: raw[key] for key in _KEYS if raw.get(key) is not None}
             )
+            try:
+                tool.make_output()
+            except ToolDefinitionError as error:
+                reason = clean_text(error.detail)[:300]
+                left_out.append(f"what it returns is not checked: {reason}")
     unnamed = len(left_out) - _MAX_NAMED
     if unnamed > 0:
         left_out = [*left_out[:_MAX_NAMED], f"{unnamed} more tools are left out"]

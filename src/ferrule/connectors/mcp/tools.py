@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import ToolDefinitionError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Arguments, Loading, Risk, SideEffect, Tool
+from ferrule.tools.definition import Arguments, Loading, Output, Risk, SideEffect, Tool
 from ferrule.tools.reliability import Reliability
 
 from .connection import RequestFailed
@@ -119,7 +119,7 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
             definition.name, context, lambda: _call_server(client, definition, values, context)
         )
 
-    return _make_tool(
+    made = _make_tool(
         server,
         definition.name,
         _description(server, definition),
@@ -127,8 +127,16 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
         call,
         call_policy,
         effect,
-        {"mcp": {"server": server.name, "tool": definition.name, "hash": definition.hash}},
     )
+    origin = {"server": server.name, "tool": definition.name, "hash": definition.hash}
+    return replace(made, output=_output(definition), annotations={"mcp": origin})
+
+
+def _output(definition: ToolDefinition) -> Output | None:
+    try:
+        return definition.make_output()
+    except ToolDefinitionError:
+        return None  # It was said when the server was listed; the tool works all the same.
 
 
 class ToolEffect(NamedTuple):
@@ -169,7 +177,6 @@ def _make_tool(
     handler: Callable[..., Awaitable[Any]],
     call_policy: _CallPolicy,
     effect: ToolEffect,
-    annotations: Mapping[str, Any] | None = None,
 ) -> Tool:
     return Tool(
         name=full_name(server.name, name),
@@ -184,7 +191,6 @@ def _make_tool(
         context_parameter=CONTEXT_PARAMETER,
         loading=Loading.DEFERRED if server.deferred else Loading.ALWAYS,
         source=f"mcp {server.name}",
-        annotations=annotations or {},
     )
 
 
