@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import select
+import termios
+import tty
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +18,7 @@ from prompt_toolkit.output import DummyOutput
 
 from ferrule import ArgumentsDelta, TextDelta
 from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
+from ferrule.cli.chat.loop import without_echo
 from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
@@ -32,6 +38,26 @@ def test_a_list_opens_by_itself_for_commands_and_paths_alone() -> None:
         "": False,
     }
     assert {text: wants_completion(text) for text in wanted} == wanted
+
+
+def test_what_is_typed_during_a_turn_waits_for_the_prompt_as_it_was_pressed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Enter would begin another line if the terminal had made a line feed of it."""
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(os.dup(theirs)) as terminal:
+            monkeypatch.setattr("sys.stdin", terminal)
+            before = termios.tcgetattr(theirs)
+            with without_echo():
+                os.write(ours, b"goo\x7f on\r")
+                assert select.select([theirs], [], [], 10)[0]
+            assert termios.tcgetattr(theirs) == before
+            tty.setraw(theirs, termios.TCSANOW)
+            assert os.read(theirs, 100) == b"goo\x7f on\r"
+    finally:
+        os.close(theirs)
+        os.close(ours)
 
 
 @pytest.mark.proves("chat.status")

@@ -313,7 +313,7 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     say = chat.assembly.terminal.write_message
     chat.status.begin("asking the model" if turn else "working")
     try:
-        with _without_echo(), chat.assembly.terminal.live():
+        with without_echo(), chat.assembly.terminal.live():
             await task
     except asyncio.CancelledError:
         current = asyncio.current_task()
@@ -333,10 +333,11 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
 
 
 @contextmanager
-def _without_echo() -> Generator[None]:
+def without_echo() -> Generator[None]:
     """Do not show keys while something runs: they would be drawn into its output.
 
-    They are not lost: the next prompt has them.
+    They are not lost: the next prompt gets them as they were pressed, Enter and the keys that
+    correct what was typed among them.
     """
     import termios
 
@@ -346,7 +347,8 @@ def _without_echo() -> Generator[None]:
         yield
         return
     silent = [*before]
-    silent[3] &= ~termios.ECHO
+    silent[0] &= ~termios.ICRNL
+    silent[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, silent)
     try:
         yield
