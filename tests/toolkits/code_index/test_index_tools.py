@@ -203,7 +203,13 @@ def test_large_files_and_long_lines_are_left_out_and_the_number_of_files_is_boun
         asked.put("wide.js", "function wide() {}\n//".ljust(19 + 20_000, "x") + more)
         assert "a.py" in asked.call(find_symbol, name="small")
         for name in ("large", "wide"):
-            assert answer in asked.call(find_symbol, name=name)
+            found = asked.call(find_symbol, name=name)
+            assert answer in found
+            said = (
+                "not in the index: 2 source files; large.py: more than 1048576 bytes; "
+                "use `search_files`"
+            )
+            assert (said in found) is bool(more)
     monkeypatch.setattr(index_module, "MAX_FILES", 2)
     assert "[1 source files beyond the first" in asked.call(find_symbol, name="small")
 

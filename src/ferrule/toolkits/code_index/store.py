@@ -208,6 +208,11 @@ class IndexStore:
         )
         return IndexedFile(*rows[0]) if rows else None  # pyright: ignore[reportArgumentType]  the columns of the table
 
+    def list_unparsed(self) -> list[tuple[str, str]]:
+        """Return the files of which nothing is known, each with the reason."""
+        rows = self._ask("SELECT path, problem FROM files WHERE problem != '' ORDER BY path")
+        return [(str(path), str(problem)) for path, problem in rows]
+
     def count(self) -> int:
         """Return the number of files."""
         return int(str(self._ask("SELECT count(*) FROM files")[0][0]))

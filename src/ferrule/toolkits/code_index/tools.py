@@ -50,7 +50,8 @@ def find_index(context: Context) -> CodeIndex:
     return cast("CodeIndex", own)
 
 
-async def _refresh(context: Context) -> tuple[IndexStore, Workspace, Progress]:
+async def _refresh(context: Context) -> tuple[IndexStore, Workspace, list[str]]:
+    """Compare the index with the files. The last of what is returned says what is not in it."""
     if not list_installed():
         raise invalid_arguments(
             "the code index has no grammar of any language here; ask the person to install them "
@@ -59,8 +60,13 @@ async def _refresh(context: Context) -> tuple[IndexStore, Workspace, Progress]:
     index = find_index(context)
     workspace = context.resource(Workspace)
     seconds = min(_MAX_SECONDS, 0.5 * (context.deadline or _MAX_SECONDS))
-    progress = await run_blocking(lambda: index.refresh(workspace, seconds))
-    return index.store, workspace, progress
+
+    def compare() -> list[str]:
+        progress = index.refresh(workspace, seconds)
+        return [*_describe_progress(progress), *_describe_gaps(index.store, workspace)]
+
+    notes = await run_blocking(compare)
+    return index.store, workspace, notes
 
 
 def _describe_progress(progress: Progress) -> list[str]:
@@ -76,6 +82,16 @@ def _describe_progress(progress: Progress) -> list[str]:
             f"[{progress.left_out} source files beyond the first {MAX_FILES} are not in the index]"
         )
     return notes
+
+
+def _describe_gaps(store: IndexStore, workspace: Workspace) -> list[str]:
+    """Say of which files nothing is known, and why of one of them."""
+    gaps = [(path, why) for path, why in store.list_unparsed() if _is_readable(workspace, path)]
+    if not gaps:
+        return []
+    path, why = gaps[0]
+    count = format_count(len(gaps), "source file")
+    return [f"[not in the index: {count}; {make_printable(path)}: {why}; use `search_files`]"]
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -122,7 +138,7 @@ async def find_symbol(
     around, last = _split_name(name)
     if not last:
         raise invalid_arguments("`name` is empty")
-    store, workspace, progress = await _refresh(context)
+    store, workspace, notes = await _refresh(context)
 
     def look() -> tuple[list[Found], bool]:
         for contains in (False, True):
@@ -138,7 +154,6 @@ async def find_symbol(
         return [], False
 
     found, similar = await run_blocking(look)
-    notes = _describe_progress(progress)
     shown = make_printable(name)
     if not found:
         return "\n".join([f"no definition of `{shown}` found", *notes])
@@ -211,9 +226,9 @@ async def find_references(
     _, last = _split_name(name)
     if not last:
         raise invalid_arguments("`name` is empty")
-    store, workspace, progress = await _refresh(context)
+    store, workspace, notes = await _refresh(context)
     answer = await run_blocking(lambda: _collect_uses(store, workspace, last, start, max_results))
-    return "\n".join([*answer, *_describe_progress(progress)])
+    return "\n".join([*answer, *notes])
 
 
 def _collect_uses(
@@ -283,14 +298,14 @@ async def code_outline(
     most, by file, with line numbers. Begin here in a repository that you do not know.
     """
     start = _start_of(context.resource(Workspace), path)
-    _, workspace, progress = await _refresh(context)
+    _, workspace, notes = await _refresh(context)
     index = find_index(context)
 
     def allows(name: str) -> bool:
         return _is_below(name, start) and _is_readable(workspace, name)
 
     text = await run_blocking(lambda: make_outline(index, allows, tokens))
-    return "\n".join([text, *_describe_progress(progress)])
+    return "\n".join([text, *notes])
 
 
 TOOLS: tuple[Tool, ...] = with_examples(find_symbol, find_references, code_outline)
