@@ -314,7 +314,7 @@ async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_els
 
 @pytest.mark.proves("tool-search.get")
 async def test_one_tool_can_be_read_before_it_is_loaded_and_that_does_not_load_it() -> None:
-    shown = replace(DEPLOY, examples=({"env": "prod"},))
+    shown = replace(DEPLOY, examples=({"env": "prod"},), annotations={"tags": ["ops"]})
     steps = [
         calls(("tool_get", {"name": "deploy_service"})),
         calls(("tool_get", {"name": "deploy_servise"})),
@@ -323,9 +323,15 @@ async def test_one_tool_can_be_read_before_it_is_loaded_and_that_does_not_load_i
     ]
     agent = agent_of(steps, [look, shown])
     ran = await agent.run("go")
-    read = ran.results[0].data
-    assert (read["found"], read["loaded"], read["examples"]) == (True, False, [{"env": "prod"}])
-    assert read["schema"] == shown.arguments.schema
+    assert ran.results[0].data == {
+        "found": True,
+        "name": "deploy_service",
+        "description": DEPLOY.description,
+        "schema": DEPLOY.arguments.schema,
+        "examples": [{"env": "prod"}],
+        "tags": ["ops"],
+        "loaded": False,
+    }
     assert ran.results[1].data == {
         "found": False,
         "name": "deploy_servise",

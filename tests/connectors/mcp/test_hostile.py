@@ -267,6 +267,15 @@ async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_o
     ).error_type is ErrorType.VALIDATION_FAILED
 
 
+@pytest.mark.proves("mcp.policy.fields")
+async def test_a_policy_for_a_tool_that_the_server_does_not_offer_is_named(place: Place) -> None:
+    policies = Policies(tools={"echo": Reliability(), "ecco": Reliability()})
+    servers = await place.servers(place.plain(policies=policies))
+    assert [said for said in servers.notices if "tool_policies" in said] == [
+        "server `plain`: `tool_policies` names `ecco`, which it does not offer"
+    ]
+
+
 @pytest.mark.proves("mcp.schemas")
 async def test_a_result_that_is_not_what_the_server_promised_is_a_success_with_a_notice(
     place: Place,

@@ -223,8 +223,10 @@ async def test_runs_are_found_by_what_was_said_in_any_message_of_ones_own_sessio
             await shows(browser, led.headers["location"], answer)
         found = (await browser.get("/runs?words=lighthouse+WHITE")).text
         assert found.count('<tr id="s-') == 1
-        assert 'id="s-' not in (await browser.get("/runs?words=lighthouse+black")).text
+        none = (await browser.get("/runs?words=lighthouse+black")).text
+        assert 'id="s-' not in none and "No matching runs." in none
         assert 'id="s-' not in (await other.get("/runs?words=lighthouse")).text
+        assert "No runs yet." in (await other.get("/runs")).text
         assert (await browser.get("/runs?words=see")).text.count('<tr id="s-') == 2
 
 

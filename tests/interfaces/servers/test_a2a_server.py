@@ -278,6 +278,12 @@ async def test_the_card_is_open_to_read_and_nothing_else_is(place: Place) -> Non
     card = (await knock(server, "GET", CARD_PATH, headers=nobody)).json()
     assert card["name"] == "Librarian" and card["skills"][0]["id"] == "find"
     assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+    # As version 1.0 says it, and as 0.3 does.
+    assert card["securitySchemes"]["bearer"] == {
+        "httpAuthSecurityScheme": {"scheme": "Bearer"},
+        "scheme": "Bearer",
+        "type": "http",
+    }
     assert (await knock(server, "POST", CARD_PATH, headers=nobody)).status_code == 401
     assert (await knock(server, "GET", "/docs", headers=nobody)).status_code == 401
     assert (
