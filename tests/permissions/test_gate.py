@@ -168,7 +168,10 @@ def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespa
 def test_paths_that_are_not_text_are_judged_too(
     path: Any, gate: BuildGate, tools: SimpleNamespace
 ) -> None:
-    assert gate(allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
+    decided = gate(allow=["Read(a)"])
+    assert decided.decide(tools.read, {"path": path}).verdict == "deny"
+    assert decided.decide(tools.read, {"path": Path("a")}).verdict == "allow"
+    assert decided.decide(tools.read, {"path": Path("b")}).verdict == "ask"
 
 
 def test_every_subject_must_be_covered_to_allow_and_any_suffices_to_deny(
