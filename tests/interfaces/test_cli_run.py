@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from ferrule.cli.terminal import Terminal
+
 MAIN = "import sys; from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()"
 
 
@@ -369,14 +371,35 @@ def test_a_signal_settles_the_run_and_leaves_a_session_to_go_on_with(
 
 
 @pytest.mark.proves("cli.broken-pipe")
+def test_who_writes_for_a_reader_that_went_away_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    told: list[str] = []
+    with os.fdopen(write, "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        terminal = Terminal()
+        terminal.on_reader_gone = lambda: told.append("gone")
+        for piece in ("one ", "two ", "three"):
+            terminal.stream_answer(piece)
+    assert told == ["gone"]
+
+
+@pytest.mark.proves("cli.broken-pipe")
+@pytest.mark.parametrize("words", [["sessions", "list"], ["--help"], ["sessions", "list", "-h"]])
 def test_a_reader_that_goes_away_is_no_error(
-    folder: Path, ferrule: Callable[..., Any], script: Any, environment: dict[str, str]
+    folder: Path,
+    ferrule: Callable[..., Any],
+    script: Any,
+    environment: dict[str, str],
+    words: list[str],
 ) -> None:
     ferrule("run", "-m", script({"say": "ok"}), "go")
     read, write = os.pipe()
     os.close(read)
     ran = subprocess.run(
-        [sys.executable, "-c", MAIN, "sessions", "list"],
+        [sys.executable, "-c", MAIN, *words],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,

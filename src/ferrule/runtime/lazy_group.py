@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -43,10 +44,26 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        with _without_reader():  # `--help` is answered while the words are read
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _without_reader():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader went away (`| head`), which click would report as a failure.
-            drop_output()
-            return 0
+
+
+@contextmanager
+def _without_reader() -> Generator[None]:
+    """End in success where the reader went away (`| head`): click would call it a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output()
+        raise click.exceptions.Exit(0) from None
