@@ -283,6 +283,12 @@ WORK: tuple[Work, ...] = (
     ),
     Work("random", "head -c 8 /dev/urandom | wc -c", "8"),
     Work(
+        "devices",
+        "head -q -c 2 /dev/zero /dev/full /dev/random /dev/urandom /dev/null | wc -c; "
+        "echo x >/dev/null && echo x >/dev/zero && ! echo x 2>/dev/null >/dev/full",
+        "8",
+    ),
+    Work(
         "deep-folders", "mkdir -p $(printf 'd%.0s/' {1..40}) && find . -depth -name d | wc -l", "40"
     ),
 )

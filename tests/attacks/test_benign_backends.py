@@ -24,7 +24,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 
 CHOSEN = {
     "make-parallel", "gcc-link", "git-commit", "venv-offline-pip", "test-key", "node-test",
-    "multiprocessing", "sqlite", "process-substitution", "fifo", "links", "modes",
+    "multiprocessing", "sqlite", "process-substitution", "fifo", "links", "modes", "devices",
 }  # fmt: skip
 ROWS = [work for work in WORK if work.id in CHOSEN]
 NOT_THERE = {

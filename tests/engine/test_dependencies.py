@@ -84,7 +84,13 @@ async def test_two_sessions_and_two_runs_have_their_own() -> None:
 async def test_a_resumed_session_is_given_them_again(tmp_path: Path) -> None:
     storage = Storage(journal=tmp_path / "journal.db")
     script = [calls(("count", {"item": "bolt"})), says("done")]
-    agent = Agent(Scripted([*script, *script]), tools=[count], deps_type=Shop, storage=storage)
+    agent = Agent(
+        Scripted([*script, *script]),
+        tools=[count],
+        agents=[SubAgent("clerk", "Counts.", "Count.", tools=["count"])],
+        deps_type=Shop,
+        storage=storage,
+    )
     first = await agent.run("go", deps=Shop({"bolt": 1}))
     session = agent.resume(first.session, deps=Shop({"bolt": 5}))
     assert (await session.run("again")).results[0].data == 5
@@ -92,8 +98,13 @@ async def test_a_resumed_session_is_given_them_again(tmp_path: Path) -> None:
     bare = agent.resume(first.session)
     with pytest.raises(ConfigError, match=r"needs dependencies of type `Shop`.*given none"):
         await bare.run("again")
-    with pytest.raises(ConfigError, match="given none"):
-        await bare.call("count", item="bolt")
+    for call in (
+        bare.call("count", item="bolt"),
+        bare.call_tool("count", {"item": "bolt"}),
+        bare.delegate("Count.", "clerk"),
+    ):
+        with pytest.raises(ConfigError, match="given none"):
+            await call
     await bare.close()
 
 
