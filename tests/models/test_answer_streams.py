@@ -226,6 +226,8 @@ class Protocol:
     objects = False
     late: Sequence[bytes] = ()
     """What servers of this protocol are known to send after the end."""
+    named = ("", "")
+    """The answer's id and model, as far as the protocol says them."""
 
     def client(self, transport: Transport) -> ModelClient:
         raise NotImplementedError
@@ -251,6 +253,7 @@ class Protocol:
 
 class Chat(Protocol):
     name = "openai chat"
+    named = ("c", "m")
     late = (
         b"data: [DONE]\n\n",
         b'data: {"id":"x","object":"chat.completion.chunk","choices":[],"usage":',
@@ -336,6 +339,7 @@ class Chat(Protocol):
 
 class Responses(Protocol):
     name = "openai responses"
+    named = ("r", "m")
     late = (b"data: [DONE]\n\n", b'event: response.completed\ndata: {"type":"response.com')
 
     def client(self, transport: Transport) -> ModelClient:
@@ -468,6 +472,7 @@ class Responses(Protocol):
 
 class Messages(Protocol):
     name = "anthropic"
+    named = ("m1", "m")
     late = (b'event: ping\ndata: {"type": "ping"}\n\n', b'event: message_stop\ndata: {"type":"mess')
 
     def client(self, transport: Transport) -> ModelClient:
@@ -561,6 +566,7 @@ class Messages(Protocol):
 
 class OllamaLines(Protocol):
     name = "ollama"
+    named = ("", "m")
     content_type = "application/x-ndjson"
     objects = True
     late = (
@@ -620,6 +626,7 @@ class OllamaLines(Protocol):
 
 class CohereEvents(Protocol):
     name = "cohere"
+    named = ("c1", "")
     late = (b"data: [DONE]\n\n", b'event: message-end\ndata: {"type":"message-e')
 
     def client(self, transport: Transport) -> ModelClient:
@@ -689,6 +696,7 @@ class CohereEvents(Protocol):
 
 class GoogleResponses(Protocol):
     name = "google"
+    named = ("", "m")
     objects = True
     late = (b"data: [DONE]\n\n", b'data: {"candidates":[{"finishReason":"ST')
 
@@ -1016,6 +1024,7 @@ def test_an_answer_is_the_same_however_it_is_cut_and_whatever_follows(
     known, _ = ask(protocol, plain)
     answered, listener = ask(protocol, on_the_line(protocol, one.body + tail, rng, ending, framing))
     assert says(known) == protocol.expected(plan)
+    assert (known.response_id, known.response_model) == protocol.named
     assert (known.usage.input, known.usage.output) == (plan.usage.input, plan.usage.output)
     assert answered == known
     assert "".join(listener.pieces) == answered.text

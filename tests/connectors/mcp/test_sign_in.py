@@ -134,13 +134,18 @@ async def test_who_signed_in_once_is_known_in_later_runs_and_at_no_other_address
 
 
 @pytest.mark.proves("mcp.http.tokens-kept")
+@pytest.mark.parametrize(
+    ("known", "client"),
+    [(OAuth(client_id="me"), "me"), (OAuth(scope="read"), "client-1")],
+    ids=["named", "registered"],
+)
 async def test_a_token_that_has_ended_is_renewed_in_a_later_run_without_a_person(
-    place: Place,
+    place: Place, known: OAuth, client: str
 ) -> None:
     guarded = GuardedServer()
     async with HttpDouble(guarded) as double:
         guarded.url = double.url
-        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth(client_id="me"))
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=known)
         await sign_in_to(server)
         (kept,) = list_kept(place)
         stored = json.loads(kept.read_text())
@@ -151,6 +156,7 @@ async def test_a_token_that_has_ended_is_renewed_in_a_later_run_without_a_person
         assert (await place.call(server, "echo", text="x")).data == "hello"
         assert guarded.forms[-1]["grant_type"] == ["refresh_token"]
         assert guarded.forms[-1]["refresh_token"] == ["again"]
+        assert guarded.forms[-1]["client_id"] == [client]
         await place.close()
 
 

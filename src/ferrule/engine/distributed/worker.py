@@ -80,10 +80,15 @@ class Worker:
         self.journal = make_draining(journal or create_journal(self._database))
         self._lost_after = lost_after
         self._stopped = threading.Event()
-        self._jobs = JobLoop(self.name, self._database, self.journal, make)
-        self._jobs.concurrency = concurrency
-        self._jobs.per_tenant = per_tenant
-        self._jobs.grace = grace
+        self._jobs = JobLoop(
+            self.name,
+            self._database,
+            self.journal,
+            make,
+            concurrency=concurrency,
+            per_tenant=per_tenant,
+            grace=grace,
+        )
 
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
@@ -168,15 +173,24 @@ def submit_due(queue: JobQueue) -> None:
 class JobLoop:
     """The jobs that a worker has, in its event loop."""
 
-    concurrency = 16
-    per_tenant: int | None = None
-    grace = 5.0
-
-    def __init__(self, name: str, database: str, journal: DrainingJournal, make: MakeAgent) -> None:
+    def __init__(
+        self,
+        name: str,
+        database: str,
+        journal: DrainingJournal,
+        make: MakeAgent,
+        *,
+        concurrency: int,
+        per_tenant: int | None,
+        grace: float,
+    ) -> None:
         self._name = name
         self._database = database
         self._journal = journal
         self._make = make
+        self._concurrency = concurrency
+        self._per_tenant = per_tenant
+        self._grace = grace
         self._turns = SessionTurns()
         self._working: dict[str, asyncio.Task[dict[str, Any] | None]] = {}
         self._ended: dict[str, dict[str, Any]] = {}
@@ -197,8 +211,8 @@ class JobLoop:
         queue = JobQueue(self._database)
         try:
             while not self._stopping:
-                await self._wait(await self._exchange(queue, self.concurrency))
-            end = self._loop.time() + self.grace
+                await self._wait(await self._exchange(queue, self._concurrency))
+            end = self._loop.time() + self._grace
             while self._working and self._loop.time() < end:
                 await self._exchange(queue, 0)
                 await asyncio.wait(self._working.values(), timeout=POLL_SECONDS)
@@ -225,7 +239,7 @@ class JobLoop:
         ended = dict(self._ended)
         known = [*self._working, *ended]
         free = max(0, places - len(self._working))
-        per_tenant = self.per_tenant
+        per_tenant = self._per_tenant
 
         def work() -> tuple[list[tuple[dict[str, Any], int]], list[str]]:
             return queue.exchange(self._name, ended, known, free, per_tenant)

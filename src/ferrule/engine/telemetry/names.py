@@ -110,7 +110,6 @@ BUCKETS: dict[Metric, tuple[float, ...]] = {
 """Boundaries that the conventions ask for, in tokens and seconds."""
 
 _NAMES_OF_ANY_LLM = {
-    "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
     "vertexai": "gcp.vertex_ai",
     "watsonx": "ibm.watsonx.ai",
