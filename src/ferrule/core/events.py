@@ -614,13 +614,15 @@ def event_from_json(kind: str, body: dict[str, Any]) -> Event:
 # ---- how each class of values becomes JSON, and is read again
 
 
-class _Codec(NamedTuple):
-    """How values of one class become JSON (a template and what is filled in), and back."""
-
-    template: str
-    get_fields: Callable[[Any], tuple[Any, ...]]
-    encoders: tuple[Callable[[Any], str], ...]
-    decoders: tuple[tuple[str, Callable[[Any], Any]], ...]
+_Codec = tuple[
+    str,
+    Callable[[Any], tuple[Any, ...]],
+    tuple[Callable[[Any], str], ...],
+    tuple[tuple[str, Callable[[Any], Any]], ...],
+]
+"""How values of one class become JSON: a template, a function that returns the fields, and what
+encodes each; and how they are read: the names of the fields, and what decodes each.
+"""
 
 
 class _Codecs(dict[type, _Codec]):
@@ -632,11 +634,10 @@ class _Codecs(dict[type, _Codec]):
     def __missing__(self, cls: type) -> _Codec:
         known = fields(cast("Any", cls))
         names = [item.name for item in known]
-        # `get_type_hints` would compile each hint anew, and most are the same few words.
+        # `get_type_hints` would compile each hint anew, and most are names or the same few words.
         scope = vars(sys.modules[cls.__module__])
-        hints = [
-            _BASIC_HINTS.get(item.type) or eval(cast("str", item.type), scope) for item in known
-        ]
+        texts = [cast("str", item.type) for item in known]
+        hints = [_BASIC_HINTS.get(text) or scope.get(text) or eval(text, scope) for text in texts]
         coders = [_choose_coders(hint) for hint in hints]
         members = ",".join(
             [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
@@ -646,7 +647,7 @@ class _Codecs(dict[type, _Codec]):
                 # Events without it stay as they are: it is written only if it is there.
                 members += "%s"
                 coders[place] = (_OptionalMember(item.name), coders[place][1])
-        codec = self[cls] = _Codec(
+        codec = self[cls] = (
             f"{{{members}}}",
             # With a single name `attrgetter` returns no tuple: the first name is given twice.
             attrgetter(*names, names[0]),
@@ -692,7 +693,7 @@ def _encode_any(item: Any) -> str:
 
 
 def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
-    decoders = _CODECS[cls].decoders
+    decoders = _CODECS[cls][3]
     return cls(**{name: decode(body[name]) for name, decode in decoders if name in body})
 
 
@@ -730,7 +731,11 @@ _BASIC_HINTS: dict[object, Any] = {
     "str": str,
     "int": int,
     "bool": bool,
+    "str | None": str | None,
+    "int | None": int | None,
+    "float | None": float | None,
     "tuple[str, ...]": tuple[str, ...],
+    "tuple[MediaReference, ...]": tuple[MediaReference, ...],
 }
 
 

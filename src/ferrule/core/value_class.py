@@ -83,7 +83,11 @@ def _read_declarations(cls: type) -> dict[str, _Declared]:
     """Return the declarations of a class's fields by name, those of its bases first."""
     declared: dict[str, _Declared] = {}
     for base in cls.__mro__[-1:0:-1]:
-        declared |= vars(base).get("__declared__", {})
+        namespace = vars(base)
+        if "__declared__" in namespace:
+            declared |= namespace["__declared__"]
+        elif "__dataclass_fields__" in namespace:
+            declared |= {item.name: (item, item.kw_only) for item in fields(base)}
     keyword_only = False
     for name, hint in cls.__annotations__.items():
         if hint == "KW_ONLY":

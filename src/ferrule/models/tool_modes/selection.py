@@ -35,7 +35,6 @@ from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escap
 
 from .live_probe import is_refusal_of_tools, probe_tools
 from .reading_sinks import (
-    COULD_HOLD_CALL,
     COULD_OPEN_MARK,
     LazyReadingSink,
     join_reasoning,
@@ -405,7 +404,7 @@ class FallbackExchange:
             return False
         if not answer.text:
             return True
-        return self._fallback != "reject" and COULD_HOLD_CALL.search(answer.text) is not None
+        return self._fallback != "reject" and ("{" in answer.text or "(" in answer.text)
 
     async def _try_again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
