@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
 
 from .http1 import encode_request_head
 
 
-@frozen
-class Proxy:
+class Proxy(NamedTuple):
     """An HTTP proxy. `credentials` is the `Proxy-Authorization` value, empty if there is none."""
 
     host: str

@@ -47,7 +47,6 @@ from ferrule.models.request_encoding import (
 
 from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
-from .strict_schema import build_reply_format
 
 if TYPE_CHECKING:
     from ferrule.models.media_uploads import MediaUploads
@@ -228,7 +227,9 @@ class ChatExchange:
         if schema is not None:
             named: dict[str, Any] = {"name": "reply", "schema": schema}
             if self._client.is_openai:
-                # Others may not know the field.
+                # Others may not know the field. Imported here: most runs end with text.
+                from .strict_schema import build_reply_format
+
                 named = build_reply_format(schema)
             shape = {"type": "json_schema", "json_schema": named}
             parts += (b',"response_format":', encode_json_bytes(shape))
