@@ -478,7 +478,13 @@ class Driver:
             self._going.add(command.call.id, task, question=isinstance(command, RequestApproval))
         return task
 
-    async def _ask_model(self, command: AskModel) -> list[Command]:
+    def _ask_model(self, command: AskModel) -> Coroutine[Any, Any, list[Command]]:
+        """Ask the model, with the extensions around it if there are any."""
+        if self.extensions:
+            return self._ask_with_extensions(command)
+        return self._ask_exchange(command)
+
+    async def _ask_with_extensions(self, command: AskModel) -> list[Command]:
         """Ask the model, unless an extension does something else instead."""
         for extension in reversed(self.extensions):
             instead = await extension.before_request(command.turn)
