@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from itertools import chain
 from json.encoder import encode_basestring
@@ -617,11 +617,12 @@ def event_from_json(kind: str, body: dict[str, Any]) -> Event:
 _Codec = tuple[
     str,
     Callable[[Any], tuple[Any, ...]],
-    tuple[Callable[[Any], str], ...],
+    tuple[tuple[object, str, Callable[[Any], str]], ...],
     tuple[tuple[str, Callable[[Any], Any]], ...],
 ]
-"""How values of one class become JSON: a template, a function that returns the fields, and what
-encodes each; and how they are read: the names of the fields, and what decodes each.
+"""How values of one class become JSON: a template, a function that returns the fields, and for each
+its default, how that is encoded, and what encodes any other value; and how they are read: the names
+of the fields, and what decodes each.
 """
 
 
@@ -651,7 +652,10 @@ class _Codecs(dict[type, _Codec]):
             f"{{{members}}}",
             # With a single name `attrgetter` returns no tuple: the first name is given twice.
             attrgetter(*names, names[0]),
-            tuple(encode for encode, _ in coders),
+            tuple(
+                (item.default, "" if item.default is MISSING else encode(item.default), encode)
+                for item, (encode, _) in zip(known, coders, strict=True)
+            ),
             tuple((name, decode) for name, (_, decode) in zip(names, coders, strict=True)),
         )
         return codec
@@ -668,28 +672,42 @@ class _OptionalMember:
 
 
 _CODECS = _Codecs()
-_VALUE_CLASSES = frozenset((ToolCall, ToolResult, ProviderToolCall, OutputRequest, MediaReference))
-"""The classes of values that stand in tuples or may be None."""
 
 
 def _encode_value(value: Any) -> str:
     # In one pass: building dictionaries for an encoder costs more than the rest of a small event.
+    # Most fields of most values have their default.
     template, get_fields, encoders, _ = _CODECS[type(value)]
     items = zip(encoders, get_fields(value), strict=False)
-    return template % tuple([encode_field(item) for encode_field, item in items])
+    return template % tuple(
+        [
+            encoded if item is default else encode_field(item)
+            for (default, encoded, encode_field), item in items
+        ]
+    )
 
 
-def _encode_any(item: Any) -> str:
-    if isinstance(item, str):
-        return encode_basestring(item)
-    if item is None:
-        return "null"
-    if type(item) is int:
-        return int.__repr__(item)
-    if type(item) is tuple:
-        items = cast("tuple[Any, ...]", item)
-        return f"[{','.join([_encode_any(one) for one in items])}]"
-    return _encode_value(item) if type(item) in _VALUE_CLASSES else encode_json(item)
+def _encode_any(item: object) -> str:
+    return _ENCODERS.get(type(item), encode_json)(item)
+
+
+def _encode_tuple(items: tuple[Any, ...]) -> str:
+    return f"[{','.join([_encode_any(item) for item in items])}]"
+
+
+_ENCODERS: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring,
+    NoneType: lambda item: "null",
+    int: int.__repr__,
+    tuple: _encode_tuple,
+    # The classes of values that stand in tuples or may be None.
+    ToolCall: _encode_value,
+    ToolResult: _encode_value,
+    ProviderToolCall: _encode_value,
+    OutputRequest: _encode_value,
+    MediaReference: _encode_value,
+}
+"""What is no field of one type, by its type; all else as `encode_json` does."""
 
 
 def _decode_value(cls: Any, body: dict[str, Any]) -> Any:

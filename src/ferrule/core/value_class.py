@@ -87,7 +87,7 @@ def _read_declarations(cls: type) -> dict[str, _Declared]:
         if "__declared__" in namespace:
             declared |= namespace["__declared__"]
         elif "__dataclass_fields__" in namespace:
-            declared |= {item.name: (item, item.kw_only) for item in fields(base)}
+            declared |= {item.name: (item, item.kw_only is True) for item in fields(base)}
     keyword_only = False
     for name, hint in cls.__annotations__.items():
         if hint == "KW_ONLY":
