@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, field
 from enum import StrEnum
 from itertools import chain
 from json.encoder import encode_basestring
@@ -25,7 +25,6 @@ from typing import (
     NamedTuple,
     NoReturn,
     Union,
-    cast,
     get_args,
     get_origin,
 )
@@ -43,7 +42,7 @@ from .record_events import (
     ToolSearchQuery,
     ToolSearchResult,
 )
-from .value_class import frozen
+from .value_class import frozen, list_fields
 from .vocabulary import (
     AnswerStop,
     ApprovalChoice,
@@ -633,28 +632,30 @@ class _Codecs(dict[type, _Codec]):
     """
 
     def __missing__(self, cls: type) -> _Codec:
-        known = fields(cast("Any", cls))
-        names = [item.name for item in known]
+        known = list_fields(cls)
+        names = [name for name, _, _, _ in known]
         # `get_type_hints` would compile each hint anew, and most are names or the same few words.
         scope = vars(sys.modules[cls.__module__])
-        texts = [cast("str", item.type) for item in known]
-        hints = [_BASIC_HINTS.get(text) or scope.get(text) or eval(text, scope) for text in texts]
+        hints = [
+            _BASIC_HINTS.get(text) or scope.get(text) or eval(text, scope)
+            for _, text, _, _ in known
+        ]
         coders = [_choose_coders(hint) for hint in hints]
         members = ",".join(
-            [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
+            [f'"{name}":%s' for name, _, _, metadata in known if not metadata.get("omit_empty")]
         )
-        for place, item in enumerate(known):
-            if item.metadata.get("omit_empty"):
+        for place, (name, _, _, metadata) in enumerate(known):
+            if metadata.get("omit_empty"):
                 # Events without it stay as they are: it is written only if it is there.
                 members += "%s"
-                coders[place] = (_OptionalMember(item.name), coders[place][1])
+                coders[place] = (_OptionalMember(name), coders[place][1])
         codec = self[cls] = (
             f"{{{members}}}",
             # With a single name `attrgetter` returns no tuple: the first name is given twice.
             attrgetter(*names, names[0]),
             tuple(
-                (item.default, "" if item.default is MISSING else encode(item.default), encode)
-                for item, (encode, _) in zip(known, coders, strict=True)
+                (default, "" if default is MISSING else encode(default), encode)
+                for (_, _, default, _), (encode, _) in zip(known, coders, strict=True)
             ),
             tuple((name, decode) for name, (_, decode) in zip(names, coders, strict=True)),
         )

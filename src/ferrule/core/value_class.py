@@ -14,7 +14,7 @@ it is first asked. `docs/decisions.md` has the measurements, with `msgspec` besi
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import cache
 from types import CodeType, FunctionType
@@ -22,8 +22,9 @@ from typing import Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 
-_Declared = tuple[Any, bool]
-"""What stands behind a field's annotation (`MISSING` if nothing), and whether it is keyword-only.
+_Declared = tuple[Any, Any, bool]
+"""A field's annotation, what stands behind it (`MISSING` if nothing), and whether it is
+keyword-only.
 """
 
 
@@ -65,10 +66,10 @@ def _add_methods(cls: type) -> Any:
     body["__qualname__"] = cls.__qualname__
     body["__declared__"] = declared
     body["__fields__"] = tuple(
-        [name for name, (value, _) in declared.items() if getattr(value, "compare", True)]
+        [name for name, (_, value, _) in declared.items() if getattr(value, "compare", True)]
     )
     body["__match_args__"] = tuple(
-        [name for name, (value, by_name) in declared.items() if not by_name and _is_given(value)]
+        [name for name, (_, value, by_name) in declared.items() if not by_name and _is_given(value)]
     )
     body["__init__"] = _LazyInit()
     body["__eq__"] = _equal
@@ -87,7 +88,9 @@ def _read_declarations(cls: type) -> dict[str, _Declared]:
         if "__declared__" in namespace:
             declared |= namespace["__declared__"]
         elif "__dataclass_fields__" in namespace:
-            declared |= {item.name: (item, item.kw_only is True) for item in fields(base)}
+            declared |= {
+                item.name: (item.type, item, item.kw_only is True) for item in fields(base)
+            }
     keyword_only = False
     for name, hint in cls.__annotations__.items():
         if hint == "KW_ONLY":
@@ -97,13 +100,24 @@ def _read_declarations(cls: type) -> dict[str, _Declared]:
             by_name = keyword_only
             if isinstance(value, Field) and value.kw_only is not MISSING:
                 by_name = value.kw_only
-            declared[name] = (value, by_name)
+            declared[name] = (hint, value, by_name)
     return declared
 
 
 def _is_given(value: Any) -> bool:
     """Whether `__init__` takes a field: `__post_init__` sets one that it does not take."""
     return not isinstance(value, Field) or value.init
+
+
+def list_fields(cls: Any) -> list[tuple[str, Any, Any, Mapping[Any, Any]]]:
+    """Return name, annotation, default (or `MISSING`) and metadata of each field of a value class.
+
+    As `dataclasses.fields` does, which reads the whole class when it is first asked.
+    """
+    return [
+        (name, hint, _read_default(value)[0], getattr(value, "metadata", {}))
+        for name, (hint, value, _) in cls.__declared__.items()
+    ]
 
 
 class _LazyInit:
@@ -133,7 +147,7 @@ class _LazyDataclass:
     def __get__(self, instance: object, owner: type) -> Any:
         declared = self._class.__declared__
         hints = self._class.__annotations__
-        own = {name: declared[name][0] for name in hints if name in declared}
+        own = {name: declared[name][1] for name in hints if name in declared}
 
         def fill(body: dict[str, Any]) -> None:
             body.update({name: value for name, value in own.items() if value is not MISSING})
@@ -152,14 +166,14 @@ class _LazyDataclass:
 
 def _make_init(new_class: Any) -> Callable[..., None]:
     """Make the `__init__` of `dataclass`: a parameter per field, keyword-only ones last."""
-    given = {name: one for name, one in new_class.__declared__.items() if _is_given(one[0])}
-    positional = [name for name, (_, by_name) in given.items() if not by_name]
-    keyword_only = [name for name, (_, by_name) in given.items() if by_name]
+    given = {name: one for name, one in new_class.__declared__.items() if _is_given(one[1])}
+    positional = [name for name, (_, _, by_name) in given.items() if not by_name]
+    keyword_only = [name for name, (_, _, by_name) in given.items() if by_name]
     scope: dict[str, Any] = {"MISSING": MISSING}
     defaults: dict[str, Any] = {}
     makers = ""
     for index, name in enumerate([*positional, *keyword_only]):
-        value, factory = _read_default(given[name][0])
+        value, factory = _read_default(given[name][1])
         makers += "v" if factory is MISSING else "f"
         if factory is not MISSING:
             scope[f"make{index}"] = factory
