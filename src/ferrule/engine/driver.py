@@ -354,12 +354,12 @@ class Driver:
             # What was required of this message has been done: it is not required again.
             started = replace(started, text=text, require=(), media=())
 
-    async def _run_once(self, started: events.RunStarted, run: str) -> FinishRun:
+    def _run_once(self, started: events.RunStarted, run: str) -> Coroutine[Any, Any, FinishRun]:
         """Begin the run under an id of its own, and carry it out to its end."""
         who = self.log.identity
         self.elapsed = 0.0
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
-        return await self._finish_run(self.feed(started))
+        return self._finish_run(self.feed(started))
 
     async def _end_turns(self, finish: FinishRun, continuations: int) -> str:
         """Return the text with which an extension continues the run."""

@@ -277,6 +277,8 @@ def _read_header_name(start: bytes) -> str:
 
 def _parse_content_length(value: str) -> int:
     """Parse a content length. Equal repetitions are tolerated, different values are not."""
+    if value.isascii() and value.isdigit():
+        return int(value)
     lengths = {part.strip().encode("latin-1") for part in value.split(",")}
     length = lengths.pop()
     if lengths or not length.isdigit():
