@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from dataclasses import KW_ONLY, FrozenInstanceError, field, fields, replace
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, FrozenInstanceError, asdict, field, fields, replace
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 
 from ferrule.core.value_class import frozen, mutable
+
+T = TypeVar("T")
 
 
 @frozen
@@ -116,6 +118,40 @@ def test_who_looks_at_a_class_of_values_before_it_was_called_sees_what_it_takes(
 
     assert str(inspect.signature(Fresh)) == "(name, size=3, seen=())"
     assert Fresh("a").size == 3
+
+
+@pytest.mark.proves("core.values")
+def test_who_asks_for_the_fields_of_a_class_of_values_first_gets_those_of_its_bases_too() -> None:
+    @frozen
+    class Base(Generic[T]):
+        name: str
+        hidden: int = field(default=1, compare=False)
+
+    @frozen
+    class Derived(Base[T]):
+        size: int = 3
+        made: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "made", self.size + 1)
+
+    assert [one.name for one in fields(Derived)] == ["name", "hidden", "size", "made"]
+    derived: Any = Derived("a")
+    assert asdict(derived) == {"name": "a", "hidden": 1, "size": 3, "made": 4}
+    assert Derived("a", 2) == Derived("a") and Derived("a", size=2) != Derived("a")
+    assert Derived.__match_args__ == ("name", "hidden", "size")
+    assert [one.name for one in fields(Base)] == ["name", "hidden"]
+
+
+@pytest.mark.proves("core.values")
+def test_a_field_without_a_default_may_not_follow_one_with_it() -> None:
+    @frozen
+    class Wrong:
+        size: int = 3
+        name: str  # pyright: ignore[reportGeneralTypeIssues]
+
+    with pytest.raises(TypeError, match="Wrong: a field without a default follows one with it"):
+        Wrong(1, "a")
 
 
 @mutable

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import field, fields
+from dataclasses import MISSING, field
 from enum import StrEnum
 from itertools import chain
 from json.encoder import encode_basestring
@@ -25,7 +25,6 @@ from typing import (
     NamedTuple,
     NoReturn,
     Union,
-    cast,
     get_args,
     get_origin,
 )
@@ -43,7 +42,7 @@ from .record_events import (
     ToolSearchQuery,
     ToolSearchResult,
 )
-from .value_class import frozen
+from .value_class import frozen, list_fields
 from .vocabulary import (
     AnswerStop,
     ApprovalChoice,
@@ -614,13 +613,16 @@ def event_from_json(kind: str, body: dict[str, Any]) -> Event:
 # ---- how each class of values becomes JSON, and is read again
 
 
-class _Codec(NamedTuple):
-    """How values of one class become JSON (a template and what is filled in), and back."""
-
-    template: str
-    get_fields: Callable[[Any], tuple[Any, ...]]
-    encoders: tuple[Callable[[Any], str], ...]
-    decoders: tuple[tuple[str, Callable[[Any], Any]], ...]
+_Codec = tuple[
+    str,
+    Callable[[Any], tuple[Any, ...]],
+    tuple[tuple[object, str, Callable[[Any], str]], ...],
+    tuple[tuple[str, Callable[[Any], Any]], ...],
+]
+"""How values of one class become JSON: a template, a function that returns the fields, and for each
+its default, how that is encoded, and what encodes any other value; and how they are read: the names
+of the fields, and what decodes each.
+"""
 
 
 class _Codecs(dict[type, _Codec]):
@@ -630,27 +632,31 @@ class _Codecs(dict[type, _Codec]):
     """
 
     def __missing__(self, cls: type) -> _Codec:
-        known = fields(cast("Any", cls))
-        names = [item.name for item in known]
-        # `get_type_hints` would compile each hint anew, and most are the same few words.
+        known = list_fields(cls)
+        names = [name for name, _, _, _ in known]
+        # `get_type_hints` would compile each hint anew, and most are names or the same few words.
         scope = vars(sys.modules[cls.__module__])
         hints = [
-            _BASIC_HINTS.get(item.type) or eval(cast("str", item.type), scope) for item in known
+            _BASIC_HINTS.get(text) or scope.get(text) or eval(text, scope)
+            for _, text, _, _ in known
         ]
         coders = [_choose_coders(hint) for hint in hints]
         members = ",".join(
-            [f'"{item.name}":%s' for item in known if not item.metadata.get("omit_empty")]
+            [f'"{name}":%s' for name, _, _, metadata in known if not metadata.get("omit_empty")]
         )
-        for place, item in enumerate(known):
-            if item.metadata.get("omit_empty"):
+        for place, (name, _, _, metadata) in enumerate(known):
+            if metadata.get("omit_empty"):
                 # Events without it stay as they are: it is written only if it is there.
                 members += "%s"
-                coders[place] = (_OptionalMember(item.name), coders[place][1])
-        codec = self[cls] = _Codec(
+                coders[place] = (_OptionalMember(name), coders[place][1])
+        codec = self[cls] = (
             f"{{{members}}}",
             # With a single name `attrgetter` returns no tuple: the first name is given twice.
             attrgetter(*names, names[0]),
-            tuple(encode for encode, _ in coders),
+            tuple(
+                (default, "" if default is MISSING else encode(default), encode)
+                for (_, _, default, _), (encode, _) in zip(known, coders, strict=True)
+            ),
             tuple((name, decode) for name, (_, decode) in zip(names, coders, strict=True)),
         )
         return codec
@@ -667,32 +673,46 @@ class _OptionalMember:
 
 
 _CODECS = _Codecs()
-_VALUE_CLASSES = frozenset((ToolCall, ToolResult, ProviderToolCall, OutputRequest, MediaReference))
-"""The classes of values that stand in tuples or may be None."""
 
 
 def _encode_value(value: Any) -> str:
     # In one pass: building dictionaries for an encoder costs more than the rest of a small event.
+    # Most fields of most values have their default.
     template, get_fields, encoders, _ = _CODECS[type(value)]
     items = zip(encoders, get_fields(value), strict=False)
-    return template % tuple([encode_field(item) for encode_field, item in items])
+    return template % tuple(
+        [
+            encoded if item is default else encode_field(item)
+            for (default, encoded, encode_field), item in items
+        ]
+    )
 
 
-def _encode_any(item: Any) -> str:
-    if isinstance(item, str):
-        return encode_basestring(item)
-    if item is None:
-        return "null"
-    if type(item) is int:
-        return int.__repr__(item)
-    if type(item) is tuple:
-        items = cast("tuple[Any, ...]", item)
-        return f"[{','.join([_encode_any(one) for one in items])}]"
-    return _encode_value(item) if type(item) in _VALUE_CLASSES else encode_json(item)
+def _encode_any(item: object) -> str:
+    return _ENCODERS.get(type(item), encode_json)(item)
+
+
+def _encode_tuple(items: tuple[Any, ...]) -> str:
+    return f"[{','.join([_encode_any(item) for item in items])}]"
+
+
+_ENCODERS: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring,
+    NoneType: lambda item: "null",
+    int: int.__repr__,
+    tuple: _encode_tuple,
+    # The classes of values that stand in tuples or may be None.
+    ToolCall: _encode_value,
+    ToolResult: _encode_value,
+    ProviderToolCall: _encode_value,
+    OutputRequest: _encode_value,
+    MediaReference: _encode_value,
+}
+"""What is no field of one type, by its type; all else as `encode_json` does."""
 
 
 def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
-    decoders = _CODECS[cls].decoders
+    decoders = _CODECS[cls][3]
     return cls(**{name: decode(body[name]) for name, decode in decoders if name in body})
 
 
@@ -730,7 +750,11 @@ _BASIC_HINTS: dict[object, Any] = {
     "str": str,
     "int": int,
     "bool": bool,
+    "str | None": str | None,
+    "int | None": int | None,
+    "float | None": float | None,
     "tuple[str, ...]": tuple[str, ...],
+    "tuple[MediaReference, ...]": tuple[MediaReference, ...],
 }
 
 

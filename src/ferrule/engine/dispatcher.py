@@ -19,6 +19,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
@@ -260,15 +261,21 @@ class Dispatcher:
             return prepared.evaluation.result or ToolResult.error(
                 call, ErrorType.PERMISSION_DENIED, "refused"
             )
-        passed = await self._ask_hooks(tool, prepared, context)
-        if not isinstance(passed, tuple):
-            return passed
-        prepared, answered = passed
+        answered: Answer | None = None
+        if self._hooks:
+            passed = await self._ask_hooks(tool, prepared, context)
+            if not isinstance(passed, tuple):
+                return passed
+            prepared, answered = passed
         started = self._clock.monotonic()
         if answered is not None:
             result = await self._answer_by_hook(answered, call, started)
+        elif self.file_copies is not None and tool.side_effect in _CHANGES_FILES:
+            result = await self._invoke_with_copies(
+                self.file_copies, tool, prepared, context, started
+            )
         else:
-            result = await self._invoke_with_copies(tool, prepared, context, started)
+            result = await self._invoke(tool, prepared, context, started)
         if context.launched:
             return result
         for hook in self._hooks:
@@ -312,18 +319,17 @@ class Dispatcher:
         return prepared, answered
 
     async def _invoke_with_copies(
-        self, tool: Tool, prepared: PreparedCall, context: Context, started: float
+        self,
+        copies: FileCopies,
+        tool: Tool,
+        prepared: PreparedCall,
+        context: Context,
+        started: float,
     ) -> ToolResult:
         """Run the handler, after keeping copies of the files that it may change."""
-        values = prepared.values
-        assert values is not None
-
-        async def invoke() -> ToolResult:
-            return await self._invoke(tool, values, prepared, context, started)
-
-        if self.file_copies is not None and tool.side_effect in _CHANGES_FILES:
-            return await self.file_copies.around(tool, values, context, invoke)
-        return await invoke()
+        assert prepared.values is not None
+        invoke = partial(self._invoke, tool, prepared, context, started)
+        return await copies.around(tool, prepared.values, context, invoke)
 
     async def _before(
         self, hook: Hook, prepared: PreparedCall, context: Context
@@ -392,17 +398,12 @@ class Dispatcher:
             )
 
     async def _invoke(
-        self,
-        tool: Tool,
-        values: Mapping[str, Any],
-        prepared: PreparedCall,
-        context: Context,
-        started: float,
+        self, tool: Tool, prepared: PreparedCall, context: Context, started: float
     ) -> ToolResult:
         """Run the handler under the reliability policy and bound its value: steps 8, 9 and 11."""
         call = prepared.call
         try:
-            kept, notes, media = await self._run_handler(tool, values, prepared, context)
+            kept, notes, media = await self._run_handler(tool, prepared, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -426,9 +427,11 @@ class Dispatcher:
         )
 
     async def _run_handler(
-        self, tool: Tool, values: Mapping[str, Any], prepared: PreparedCall, context: Context
+        self, tool: Tool, prepared: PreparedCall, context: Context
     ) -> tuple[Bounded, tuple[str, ...], tuple[MediaReference, ...]]:
         """Run a tool; return its bounded value, notes on the call and on the value, and media."""
+        values = prepared.values
+        assert values is not None
         notes = prepared.notes
         media: tuple[MediaReference, ...] = ()
         value = await timeouts_and_retries.run_with_policy(

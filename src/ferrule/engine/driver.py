@@ -354,12 +354,12 @@ class Driver:
             # What was required of this message has been done: it is not required again.
             started = replace(started, text=text, require=(), media=())
 
-    async def _run_once(self, started: events.RunStarted, run: str) -> FinishRun:
+    def _run_once(self, started: events.RunStarted, run: str) -> Coroutine[Any, Any, FinishRun]:
         """Begin the run under an id of its own, and carry it out to its end."""
         who = self.log.identity
         self.elapsed = 0.0
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
-        return await self._finish_run(self.feed(started))
+        return self._finish_run(self.feed(started))
 
     async def _end_turns(self, finish: FinishRun, continuations: int) -> str:
         """Return the text with which an extension continues the run."""
@@ -478,7 +478,13 @@ class Driver:
             self._going.add(command.call.id, task, question=isinstance(command, RequestApproval))
         return task
 
-    async def _ask_model(self, command: AskModel) -> list[Command]:
+    def _ask_model(self, command: AskModel) -> Coroutine[Any, Any, list[Command]]:
+        """Ask the model, with the extensions around it if there are any."""
+        if self.extensions:
+            return self._ask_with_extensions(command)
+        return self._ask_exchange(command)
+
+    async def _ask_with_extensions(self, command: AskModel) -> list[Command]:
         """Ask the model, unless an extension does something else instead."""
         for extension in reversed(self.extensions):
             instead = await extension.before_request(command.turn)

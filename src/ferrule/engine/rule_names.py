@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.similar_names import measure_similarity, suggest_names
 from ferrule.permissions.rules import RULE_FAMILIES, PermissionRule, find_similar_family
 from ferrule.tools.catalog import Catalog
 
-_PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_PLAIN = compile_lazily(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """A name without server or namespace; `server__tool` and `space::name` may be added later."""
-_CAPITALIZED = re.compile(r"[A-Z][A-Za-z]*")
+_CAPITALIZED = compile_lazily(r"[A-Z][A-Za-z]*")
 _NO_SUBJECT = "no parameter of `{}` is marked as a path, a command or a URL: it matches no call"
 _NO_SUBJECT_HINT = (
     "write the name alone, or mark the parameter, as in `Annotated[str, WRITES]`; there are READS, "

@@ -7,9 +7,9 @@ takes precedence.
 
 from __future__ import annotations
 
-import re
+from ferrule.core.lazy_patterns import compile_lazily
 
-_STARTS_IN_REASONING = re.compile(
+_STARTS_IN_REASONING = compile_lazily(
     r"deepseek[-_.:]?r1|r1-distill|qwq|thinking|minimax[-_]?m[23]|reasoner|deepseek[-_]?v(?:3[.-]?2|[4-9])"
     r"|kimi[-_]?k(?:2[.-][5-9]|[3-9])|qwen-?3[.-][5-9]|glm-?(?:4[.-][7-9]|[5-9])|step-?3[.-][5-9]|nemotron-?3"
 )

@@ -6,19 +6,19 @@ Also a low estimate of a request's tokens, which reveals a server that cut the c
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 from .client import ModelOptions, ToolSpec
 
-_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_IN_NAME = compile_lazily(r"[^A-Za-z0-9_-]")
 
 ALARM_MIN_TOKENS = 200
 """Below this many estimated tokens a cut cannot be told from a compact chat template."""

@@ -64,7 +64,10 @@ _BRACKETS = (
 _CONTROL_TOKEN = compile_lazily("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
 """Control tokens of the model families that servers run, as their vocabularies spell them."""
 
-_OPENING_CHARACTERS = ("<", "[", "]", "◁")
+_OWN_MARK = "<notice>"
+"""Stands in the system text of most runs; no token begins with it."""
+_BRACKET_OPENINGS = ("◁", "[/", "]~", *(f"[{character}" for character in "ACIMPSTegs"))
+"""How the tokens of `_BRACKETS` begin. JSON is full of brackets, and of none of these."""
 _JSON_ESCAPE = compile_lazily(r"\\[bfru/]")
 _NOTED_KINDS = 6
 """How many different escapes a message's note names."""
@@ -113,7 +116,14 @@ def escape_untrusted(text: str, *, tokens: bool = True, counts: Counter[str] | N
 
 
 def _may_open(text: str) -> bool:
-    return any(character in text for character in _OPENING_CHARACTERS)
+    """Return whether a control token might begin in a text."""
+    if "<" in text:
+        text = text.replace(_OWN_MARK, "")
+        if "<" in text:
+            return True
+    if "[" in text or "]" in text:
+        return any(opening in text for opening in _BRACKET_OPENINGS)
+    return "◁" in text
 
 
 def is_control_token(text: str) -> bool:

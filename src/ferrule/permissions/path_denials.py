@@ -9,7 +9,6 @@ sandbox of commands those of `PathDenials`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ferrule.core.value_class import frozen
 
@@ -21,7 +20,7 @@ FindRefusal = Callable[[str, bool], str]
 """Returns why a path may not be read (or written, if True); empty if it may."""
 
 
-@dataclass(frozen=True, slots=True)  # as its base
+@frozen
 class NamesAndDenyRules(ProtectedNames):
     """The lists of names and the deny rules for paths.
 
@@ -44,7 +43,7 @@ class NamesAndDenyRules(ProtectedNames):
         return list(dict.fromkeys((*suspicious, *others)))
 
     def check(self, name: str, *, write: bool) -> str | None:
-        # Not `super()`, which does not work in a dataclass with slots.
+        # Not `super()`, which does not work in a value class.
         return ProtectedNames.check(self, name, write=write) or self._check_rules(name, write)
 
     def _check_rules(self, name: str, write: bool) -> str | None:

@@ -15,9 +15,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_PASSWORD = re.compile(r"^[a-z0-9+]+://[^/@]*?:([^/]*)@|[?&]password=([^&]*)", re.IGNORECASE)
+_VARIABLE = compile_lazily(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PASSWORD = compile_lazily(r"^[a-z0-9+]+://[^/@]*?:([^/]*)@|[?&]password=([^&]*)", re.IGNORECASE)
 
 
 def is_url(where: str | Path | None) -> bool:

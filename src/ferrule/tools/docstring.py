@@ -10,19 +10,19 @@ them: a model reads the same text however its docstring is wrapped.
 from __future__ import annotations
 
 import inspect
-import re
 from dataclasses import field
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import mutable
 
-_SECTION = re.compile(
-    r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?|Notes?|See Also):\s*$"
-)
-_PARAMETER_FIELD = re.compile(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
-_OTHER_FIELD = re.compile(r":(?:returns?|rtype|raises?|type)\b")
-_PARAMETER_ITEM = re.compile(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _PARAMETER_SECTIONS = frozenset({"Args", "Arguments", "Parameters"})
-_LIST_ITEM = re.compile(r"(?:[-*+•]|\d+[.)])\s")
+_SECTIONS = _PARAMETER_SECTIONS | frozenset(
+    {"Return", "Returns", "Raises", "Yields", "Example", "Examples", "Note", "Notes", "See Also"}
+)
+_PARAMETER_FIELD = compile_lazily(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+_OTHER_FIELD = compile_lazily(r":(?:returns?|rtype|raises?|type)\b")
+_PARAMETER_ITEM = compile_lazily(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_LIST_ITEM = compile_lazily(r"(?:[-*+•]|\d+[.)])\s")
 _FENCES = ("```", "~~~")
 _LAID_OUT = ("|", "#", ">", "===", "---")
 """Beginnings of lines that stay on their own: tables, headings, quotes and doctest prompts."""
@@ -59,8 +59,8 @@ def parse_docstring(text: str | None) -> Documentation:
         elif first == ":" and _OTHER_FIELD.match(line):
             section = "other"
             current = ""
-        elif first != " " and ":" in line and (match := _SECTION.match(line)):
-            section = match[1]
+        elif line.rstrip().removesuffix(":") in _SECTIONS and ":" in line:
+            section = line.rstrip()[:-1]
             current = ""
         elif not section:
             description.append(line)
@@ -90,7 +90,7 @@ def _unwrap(lines: list[str]) -> str:
         elif fenced or not text or text.startswith(_LAID_OUT):
             open_text = ""
             joined.append(line)
-        elif _LIST_ITEM.match(text):
+        elif (text[0] in "-*+•" or text[0].isdecimal()) and _LIST_ITEM.match(text):
             open_text = "item"
             joined.append(line)
         elif open_text == "item" or (open_text == "paragraph" and not indented):

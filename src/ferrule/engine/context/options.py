@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.value_class import frozen
@@ -16,7 +16,8 @@ Compact = Literal["auto", "elide", "off"]
 MODES: tuple[Compact, ...] = ("auto", "elide", "off")
 
 
-class WindowSurroundings(NamedTuple):
+@frozen
+class WindowSurroundings:
     """The model, its window, and the tokens that system text and tools take of it.
 
     `window` is 0 if it is unknown.

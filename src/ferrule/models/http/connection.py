@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         parser = self._parser
         assert parser is not None
         while not parser.status:
-            await self._wait_for_arrival()
+            await self._next_arrival()
         return parser
 
     async def read_body(self) -> bytes:
@@ -180,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         while not self._pieces:
             if parser.done:
                 return b""
-            await self._wait_for_arrival()
+            await self._next_arrival()
         pieces = self._pieces
         self._pieces = []
         self._waiting_bytes = 0
@@ -231,8 +231,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return self._loop.time() - self.idle_since < IDLE_SECONDS
 
-    async def _wait_for_arrival(self) -> None:
-        """Wait until something happens.
+    def _next_arrival(self) -> asyncio.Future[None]:
+        """Return what is done when something happens.
 
         Raises:
             ConnectionFailed: Nothing can happen any more. A failure during the wait is raised by
@@ -242,11 +242,8 @@ class Connection(asyncio.BufferedProtocol):
             raise self._error
         if self._closed.done():
             raise ConnectionFailed("closed", "the connection is closed", fresh=self.exchanges <= 1)
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():

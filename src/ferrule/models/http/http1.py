@@ -261,16 +261,24 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in lines:
         start, colon, rest = line.partition(b":")
-        if not colon or not _is_token(start):
+        name = _read_header_name(start) if colon else ""
+        if not name:
             raise MalformedResponse(f"not a header: {line[:60]!r}")
-        name = start.decode().lower()
         value = rest.decode("latin-1").strip(" \t")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
     return fields
 
 
+@lru_cache(maxsize=512)
+def _read_header_name(start: bytes) -> str:
+    """Return a header's name in lower case; "" if it is none. Answers repeat the same few."""
+    return start.decode().lower() if _is_token(start) else ""
+
+
 def _parse_content_length(value: str) -> int:
     """Parse a content length. Equal repetitions are tolerated, different values are not."""
+    if value.isascii() and value.isdigit():
+        return int(value)
     lengths = {part.strip().encode("latin-1") for part in value.split(",")}
     length = lengths.pop()
     if lengths or not length.isdigit():

@@ -14,9 +14,16 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, ProviderError
@@ -144,9 +151,9 @@ class Transport:
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._parsed_urls: dict[str, tuple[SplitResult, Origin]] = {}
 
-    async def post(
+    def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """Send one request and return the complete answer, whatever its status.
 
         `timeout` (seconds) replaces `timeouts.total`.
@@ -154,13 +161,13 @@ class Transport:
         Raises:
             ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`, `too_large`.
         """
-        return await self._fetch("POST", url, body, headers, timeout)
+        return self._fetch("POST", url, body, headers, timeout)
 
-    async def get(
+    def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """Like `post`, without a body."""
-        return await self._fetch("GET", url, None, headers or {}, timeout)
+        return self._fetch("GET", url, None, headers or {}, timeout)
 
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
@@ -179,11 +186,11 @@ class Transport:
         """Fetch a file: like `stream`, by GET, with a body of up to `limit` bytes."""
         return self._exchange("GET", url, None, headers, None, limit)
 
-    async def retry(
+    def retry(
         self, attempt: Callable[[], Awaitable[T]], notice: Callable[[str, str], None] | None = None
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """Call `models.http.retry.retry` with this transport's waiting and random numbers."""
-        return await retry(attempt, notice=notice, sleep=self._sleep, random_fraction=self._dice)
+        return retry(attempt, notice=notice, sleep=self._sleep, random_fraction=self._dice)
 
     async def pause(self, seconds: float) -> None:
         """Wait before a further request, as `retry` does."""

@@ -47,7 +47,6 @@ from ferrule.models.request_encoding import (
 
 from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
-from .strict_schema import build_reply_format
 
 if TYPE_CHECKING:
     from ferrule.models.media_uploads import MediaUploads
@@ -207,9 +206,22 @@ class ChatExchange:
         offered = self._tools if tools or self._supports_tool_choice else b""
         body = self._request_body(offered, tools, schema, streamed=sink is not None)
 
-        answer = await self._client.transport.retry(
-            lambda: self._send_once(body, bool(offered), sink), notice
+        client = self._client
+        send_once = partial(
+            send_request,
+            client.transport,
+            ModelRequest(self._url, body, client.headers, self._timeout, sink is not None),
+            make_error=partial(error_from_response, client.model, tools=bool(offered)),
+            parse_whole=partial(parse_answer, who=client.model, tools=bool(offered), sink=sink),
+            open_parser=partial(_open_parser, client.model, bool(offered), sink),
         )
+        try:
+            answer = await client.transport.retry(send_once, notice)
+        except ProviderError as error:
+            # The connection was returned: the server can be asked for its models.
+            if error.code == "model_not_found":
+                error.hint = await self._suggest_models()
+            raise
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
         warn_of_truncation(notice, weighed, answer.usage.input)
         return answer.build(self._names.inbound)
@@ -228,7 +240,9 @@ class ChatExchange:
         if schema is not None:
             named: dict[str, Any] = {"name": "reply", "schema": schema}
             if self._client.is_openai:
-                # Others may not know the field.
+                # Others may not know the field. Imported here: most runs end with text.
+                from .strict_schema import build_reply_format
+
                 named = build_reply_format(schema)
             shape = {"type": "json_schema", "json_schema": named}
             parts += (b',"response_format":', encode_json_bytes(shape))
@@ -256,25 +270,6 @@ class ChatExchange:
             mark: dict[str, Any] = json.loads("{" + self._cache_mark[1:] + "}")
             last["content"][-1] |= mark
         return bytes(history[:start]) + encode_json_bytes(last)
-
-    async def _send_once(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
-        client = self._client
-        streamed = sink is not None
-        try:
-            return await send_request(
-                client.transport,
-                ModelRequest(self._url, body, client.headers, self._timeout, streamed),
-                make_error=partial(error_from_response, client.model, tools=tools),
-                parse_whole=lambda body: parse_answer(body, client.model, tools=tools, sink=sink),
-                open_parser=lambda: ChatStreamParser(
-                    AnswerBuilder.for_sink(sink), client.model, tools=tools
-                ),
-            )
-        except ProviderError as error:
-            # The connection was returned: the server can be asked for its models.
-            if error.code == "model_not_found":
-                error.hint = await self._suggest_models()
-            raise
 
     async def _suggest_models(self) -> str:
         try:
@@ -323,6 +318,10 @@ class ChatExchange:
         if not self._client.differences.short_call_ids or (len(id) == _SHORT_ID and id.isalnum()):
             return id
         return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
+
+
+def _open_parser(who: str, tools: bool, sink: Sink | None) -> ChatStreamParser:
+    return ChatStreamParser(AnswerBuilder.for_sink(sink), who, tools=tools)
 
 
 def encode_chat_content(

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 COULD_OPEN_MARK = compile_lazily("[<\\[{>|◁｜]")
 """Matches text in which a mark could open. Other text is prose and needs no reader."""
 
-COULD_HOLD_CALL = compile_lazily("[{(]")
-"""Matches text that could hold a call, with marks or without."""
-
 
 class LazyReadingSink:
     """A sink for replies that are almost always plain prose.

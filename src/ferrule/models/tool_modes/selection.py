@@ -35,7 +35,6 @@ from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escap
 
 from .live_probe import is_refusal_of_tools, probe_tools
 from .reading_sinks import (
-    COULD_HOLD_CALL,
     COULD_OPEN_MARK,
     LazyReadingSink,
     join_reasoning,
@@ -267,12 +266,14 @@ class FallbackExchange:
             native = self.tool_mode == "native"
             reads_text = native and tools and schema is None
             try:
-                if reads_text:
-                    answer = await self._ask_native(history, sink)
+                if reads_text and sink is not None and self._fallback != "reject":
+                    answer = await self._ask_streaming(history, sink)
                 else:
                     answer = await self._exchange.ask(
                         history, tools=tools, schema=schema, sink=sink
                     )
+                    if reads_text:
+                        answer = self._read_calls(answer, sink)
             except ProviderError as error:
                 if len(self._modes) < 2 or not self._rules_out_mode(error):
                     raise
@@ -284,14 +285,15 @@ class FallbackExchange:
                 return await self._try_again(history, answer, sink)
             return answer
 
-    async def _ask_native(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
-        """Ask in the native mode. Calls between marks in the answer's text count too."""
-        if sink is not None and self._fallback != "reject":
-            reading_sink = LazyReadingSink(self._reader, sink, thinking=self._thinking)
-            answer = await self._exchange.ask(history, tools=True, sink=reading_sink)
-            reading = reading_sink.finish(answer)
-            return answer if reading is None else self._take_calls(answer, reading, sink)
-        answer = await self._exchange.ask(history, tools=True, schema=None, sink=sink)
+    async def _ask_streaming(self, history: Sequence[Message], sink: Sink) -> ModelAnswered:
+        """Ask in the native mode, and take the calls that stand between marks in the text."""
+        reading_sink = LazyReadingSink(self._reader, sink, thinking=self._thinking)
+        answer = await self._exchange.ask(history, tools=True, sink=reading_sink)
+        reading = reading_sink.finish(answer)
+        return answer if reading is None else self._take_calls(answer, reading, sink)
+
+    def _read_calls(self, answer: ModelAnswered, sink: Sink | None) -> ModelAnswered:
+        """Take the calls that stand between marks in the text of an answer."""
         # Nearly every answer has no character that could open a call, and goes on as it came.
         if not COULD_OPEN_MARK.search(answer.text):
             return answer
@@ -405,7 +407,7 @@ class FallbackExchange:
             return False
         if not answer.text:
             return True
-        return self._fallback != "reject" and COULD_HOLD_CALL.search(answer.text) is not None
+        return self._fallback != "reject" and ("{" in answer.text or "(" in answer.text)
 
     async def _try_again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None

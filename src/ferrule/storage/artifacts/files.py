@@ -19,7 +19,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -28,6 +27,7 @@ from secrets import token_hex
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.storage import paths
 
 from .intake import Intake, SweepSchedule
@@ -37,7 +37,7 @@ DAY = 86_400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EXISTING_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_SCOPE = re.compile(r"[0-9a-f]{40}")
+_SCOPE = compile_lazily(r"[0-9a-f]{40}")
 _LARGEST_DESCRIPTION = 4096
 _OPEN_TRIES = 100
 

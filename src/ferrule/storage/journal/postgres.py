@@ -39,7 +39,14 @@ from . import hash_chain, postgres_lease, postgres_sessions
 from .postgres_append_statement import APPEND_BATCHES, BatchEntry, build_values
 from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
 from .postgres_lease import Lease, PostgresLeases, start_renewal
-from .records import EventChain, WriterState, check_times, not_json_error, read_records
+from .records import (
+    EventChain,
+    WriterState,
+    check_times,
+    make_records,
+    not_json_error,
+    read_records,
+)
 from .sessions import SessionInfo, unknown_session_error
 
 PAGE_ROWS = 128
@@ -203,9 +210,10 @@ class PostgresJournal:
                 return done
             before = (held.seq, held.hash)
             try:
-                records, rows = self._chain.extend(session, held, events, times)
+                kept, rows = self._chain.extend(session, held, events, times)
             except (TypeError, ValueError, KeyError) as error:
                 raise not_json_error(error) from error
+            records = make_records(session, run, held, kept, rows)
             pending = _PendingAppend(before, (held.seq, held.hash), run, list(events), records)
             self._write(session, held, rows, pending, until)
             return done + records
@@ -257,7 +265,8 @@ class PostgresJournal:
     ) -> BatchEntry:
         before = (held.seq, held.hash)
         held.pending = _PendingAppend(before, before, held.run, list(events), [])
-        records, rows = self._chain.extend(identity.session, held, events)
+        kept, rows = self._chain.extend(identity.session, held, events)
+        records = make_records(identity.session, held.run, held, kept, rows)
         after = (held.seq, held.hash)
         held.pending = _PendingAppend(before, after, held.run, list(events), records)
         return BatchEntry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from itertools import count
 from typing import Any, NoReturn
 
 from ferrule.core.errors import ConfigError, JournalError
@@ -66,7 +67,7 @@ class EventChain:
         writing: WriterState,
         events: Sequence[Event],
         times: Sequence[int] | None = None,
-    ) -> tuple[list[JournalRecord], list[tuple[Any, ...]]]:
+    ) -> tuple[list[Event], list[tuple[Any, ...]]]:
         """Return the events as they will be kept and their rows, and move `writing` to the new end.
 
         Each event is hashed with the one before (see `hash_chain`). A row is `(key, time, run,
@@ -78,7 +79,7 @@ class EventChain:
             JournalError: The name of an unknown event kind cannot be stored.
             TypeError, ValueError, KeyError: An event is not JSON (see `not_json_error`).
         """
-        records: list[JournalRecord] = []
+        kept: list[Event] = []
         rows: list[tuple[Any, ...]] = []
         time = int(self._now() * 1000)
         key = writing.no << SEQ_BITS
@@ -86,9 +87,8 @@ class EventChain:
         previous = writing.hash
         run = writing.run
         address = writing.row_prefix
-        tenant, user = writing.owner
         new_run = None if run == writing.last_run else run
-        names = None if seq else "\n".join((session, tenant, user))
+        names = None if seq else "\n".join((session, *writing.owner))
         for event in events:
             seq += 1
             if times is not None:
@@ -109,13 +109,25 @@ class EventChain:
             previous = sha256(previous + row).digest()
             rows.append((key | seq, time, new_run, kind, body, previous, names))
             new_run = names = None
-            records.append(
-                JournalRecord(session, seq, time, run, event, previous.hex(), tenant, user, body)
-            )
+            kept.append(event)
         writing.seq = seq
         writing.hash = previous
         writing.last_run = run
-        return records, rows
+        return kept, rows
+
+
+def make_records(
+    session: str, run: str, writing: WriterState, kept: Sequence[Event], rows: Sequence[Any]
+) -> list[JournalRecord]:
+    """Return the records of new events, from what `EventChain.extend` returned."""
+    tenant, user = writing.owner
+    first = writing.seq - len(rows) + 1
+    return [
+        JournalRecord(session, seq, time, run, event, digest.hex(), tenant, user, body)
+        for seq, event, (_, time, _, _, body, digest, _) in zip(
+            count(first), kept, rows, strict=False
+        )
+    ]
 
 
 def check_times(events: Sequence[Event], times: Sequence[int] | None) -> None:

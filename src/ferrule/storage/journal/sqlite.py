@@ -22,7 +22,14 @@ from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
-from .records import EventChain, WriterState, check_times, not_json_error, read_records
+from .records import (
+    EventChain,
+    WriterState,
+    check_times,
+    make_records,
+    not_json_error,
+    read_records,
+)
 from .sessions import SessionInfo, unknown_session_error
 from .sqlite_database import open_database, open_leases, translate_error
 from .sqlite_lease import FileLeases
@@ -85,14 +92,14 @@ class SqliteJournal:
             try:
                 db.execute("BEGIN IMMEDIATE")
                 writing.no = writing.no or self._add_session(session, writing)
-                records, new_rows = self._chain.extend(session, writing, events, times)
+                kept, new_rows = self._chain.extend(session, writing, events, times)
                 db.executemany(INSERT_RECORD, new_rows)
-                db.execute(MOVE_END, (records[-1].time, hash_chain.seal(writing.hash), writing.no))
+                db.execute(MOVE_END, (new_rows[-1][1], hash_chain.seal(writing.hash), writing.no))
                 db.execute("COMMIT")
             except BaseException as error:
                 self._raise_clearer(error, [session])
                 raise
-            return records
+            return make_records(session, run, writing, kept, new_rows)
 
     def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         with self._lock:
@@ -119,9 +126,9 @@ class SqliteJournal:
             session = identity.session
             writing = self._writing[session]
             writing.no = writing.no or self._add_session(session, writing)
-            records, session_rows = self._chain.extend(session, writing, events)
+            _, session_rows = self._chain.extend(session, writing, events)
             new_rows += session_rows
-            ends.append((records[-1].time, hash_chain.seal(writing.hash), writing.no))
+            ends.append((session_rows[-1][1], hash_chain.seal(writing.hash), writing.no))
         db.executemany(INSERT_RECORD, new_rows)
         db.executemany(MOVE_END, ends)
         db.execute("COMMIT")
@@ -252,9 +259,9 @@ class SqliteJournal:
                 db.execute("BEGIN IMMEDIATE")
                 sqlite_integrity.remove_session(db, no, gone)
                 writing.no = writing.no or self._add_session(session, writing)
-                records, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
+                _, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
                 db.execute(INSERT_RECORD, new_rows[0])
-                db.execute(MOVE_END, (records[-1].time, hash_chain.seal(writing.hash), writing.no))
+                db.execute(MOVE_END, (new_rows[-1][1], hash_chain.seal(writing.hash), writing.no))
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise translate_error(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 from ferrule.core.errors import JournalError
+from ferrule.core.value_class import frozen
 
 from . import hash_chain
 from .sqlite_database import SEQ_BITS
@@ -40,7 +41,8 @@ _RUN_AT = (
 """The run of a row: it is only written where it is another one than in the row before."""
 
 
-class LastRow(NamedTuple):
+@frozen
+class LastRow:
     """A session's last row, and the seal of the session."""
 
     seq: int
