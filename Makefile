@@ -79,6 +79,10 @@ turn-costs: ## turns, 500 runs at once and the cold start beside the same loop o
 	$(PYTHON) benchmarks/peers/run.py --adapters sockets,ferrule --metrics turns50,conc500,cold --rounds 5 --out build/turn-costs.json
 	$(PYTHON) benchmarks/peers/goals.py build/turn-costs.json
 
+turn-instructions: $(READY) ## the same in instructions, which other work does not change (ARGS="--before OTHER/src"; needs valgrind)
+	$(BIN)/python benchmarks/peers/envs.py stub
+	$(BIN)/python benchmarks/peers/instructions.py $(ARGS)
+
 durable: $(READY) ## durable runs on PostgreSQL beside the peers: in one process, by workers (ARGS="--systems ferrule_pg --rtt 2")
 	$(PYTHON) benchmarks/durable/environments.py
 	$(PYTHON) benchmarks/durable/environments.py --run stub run.py $(ARGS)

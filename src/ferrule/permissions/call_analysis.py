@@ -9,17 +9,16 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
+from .command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN, literal_word
+from .command_analysis.syntax import CommandAnalysis, Finding
 from .protected_names import ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, host_of_url, normalise_path
-
-if TYPE_CHECKING:
-    from .command_analysis.syntax import CommandAnalysis, Finding
 
 _EXPLAINS = {
     SideEffect.NONE: ("read", "write", "command", "url", "agent", "skill"),
@@ -213,7 +212,6 @@ def _add_variables(
     Every part of the command gets them, and the paths in them are judged.
     """
     from .command_analysis.path_arguments import judge_paths  # as `analyse_command` above
-    from .command_analysis.shell_words import literal_word
     from .command_variables import format_assignments  # few calls set any
 
     assignments = format_assignments(variables)
@@ -271,7 +269,6 @@ _DEVICES = ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
 def _files_named_in(analysis: CommandAnalysis, around: CallContext) -> Iterator[tuple[str, bool]]:
     """Yield the files that a command names, as `(absolute path, written)`."""
     from .command_analysis.path_arguments import find_paths  # as `analyse_command` above
-    from .command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN
 
     for named, folders in find_paths(analysis.parts, analysis.loose, around.starting_folder):
         if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):

@@ -10,16 +10,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Risk
 
 from .command_analysis.program_facts import NEVER_GRANTED, TWO_WORDS
+from .command_analysis.syntax import CommandPart
 from .rule_matching import AnalysedCall
-
-if TYPE_CHECKING:
-    from .command_analysis.syntax import CommandPart
 
 ONCE_ONLY = frozenset(
     {

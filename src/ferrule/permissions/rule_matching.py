@@ -13,17 +13,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
 from .command_analysis.program_facts import RUNNERS, drop_options, program_name
+from .command_analysis.syntax import CommandAnalysis, CommandPart
 from .rules import PermissionRule, matches_tool
-
-if TYPE_CHECKING:
-    from .command_analysis.syntax import CommandAnalysis, CommandPart
 
 
 @frozen
