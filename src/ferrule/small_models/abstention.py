@@ -139,7 +139,14 @@ _JOINT = re.compile(
 )
 _BULLET = re.compile(r"(?m)^\s*(?:[-*]|\d+[.)])\s+")
 _QUOTATION = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^'\n]*'(?!\w)")
+_ALL_QUOTED = re.compile(r"\s*[\"“]([^\"“”]*\s[^\"“”]*)[\"”]\s*")
 _PRONOUN = re.compile(r"\b(?:it|its)\b", re.IGNORECASE)
+
+
+def unquote(text: str) -> str:
+    """Return a message without quotation marks around all of it: they say nothing."""
+    whole = _ALL_QUOTED.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def split_request(text: str) -> list[str]:

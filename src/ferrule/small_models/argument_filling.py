@@ -9,6 +9,7 @@ handful of tokens. Nothing runs away: every grammar is finite or bounded.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -149,8 +150,12 @@ class ArgumentFiller:
 
     async def fill(self, text: str) -> dict[str, Any]:
         """Return the arguments for a request."""
+        return await self.fill_from(self.read(text))
+
+    def read(self, text: str) -> Request:
+        """Return a text as a request of this tool."""
         named = frozenset(word for slot in self._slots for word in content_stems(slot.name))
-        return await self.fill_from(Request(text, frozenset(content_stems(self._name)), named))
+        return Request(text, frozenset(content_stems(self._name)), named)
 
     async def fill_from(self, request: Request) -> dict[str, Any]:
         """Return the arguments from the pieces of a request that are free, and take those used."""
@@ -358,6 +363,15 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
     if slot.kind == "number":
         return 'root ::= "-"? [0-9]{1,6} ("." [0-9]{1,4})? [,}]'
     return 'root ::= "\\"" [^"\\\\\\x00-\\x1f]{0,60} "\\""'
+
+
+def first_allowed_text(grammar: str) -> str:
+    """Return the first text that a grammar of this module allows; one that is no value if any is."""
+    listed = _FIRST_LITERAL.match(grammar)
+    return str(json.loads(listed[1])) if listed else ""
+
+
+_FIRST_LITERAL = re.compile(r'root ::= ("(?:[^"\\\\]|\\\\.)*")(?= \||$)')
 
 
 def _literal(text: str) -> str:
