@@ -29,6 +29,7 @@ WEATHER = schema(city="string")
 TRIANGLE = schema(base="integer", height="integer")
 ROUTE = schema(start_city="string", end_city="string")
 PLAY = schema(artist="string", minutes="integer")
+PAIR = {**schema(first="integer", second="integer"), "required": ["first"]}
 LOAN = schema(amount="integer", years="integer")
 
 
@@ -67,6 +68,11 @@ async def take_apart(text: str, parameters: dict[str, Any]) -> list[str]:
             ],
         ),
         (
+            "Add up the pairs 3 and 4, 5 and 12",
+            PAIR,
+            ["Add up the pairs 3 and 4", "Add up the pairs 5 and 12"],
+        ),
+        (
             "What does a loan of $900 cost over 5, 10 and 15 years?",
             LOAN,
             [f"What does a loan of $900 cost over {years} years?" for years in (5, 10, 15)],
@@ -85,7 +91,8 @@ async def test_values_that_come_again_make_a_request_each(
         ("Get the weather in Paris, France", WEATHER),  # one place
         ("How far is it from Oslo, and to Rome?", ROUTE),  # one call has room for both
         ("Get the weather in Oslo, that city where Mr. Berg lives", WEATHER),  # not a list
-        ("A triangle with a base of 5, and another one", TRIANGLE),  # a height is missing
+        ("Get the weather in Oslo, and say hello to Berg", WEATHER),
+        ("A triangle with a base of 5, 6 and 7", TRIANGLE),  # a height is missing
     ],
 )
 async def test_a_request_for_one_call_is_left_whole(text: str, parameters: dict[str, Any]) -> None:
