@@ -274,7 +274,10 @@ class SmallModelExchange:
         `Make a file a.txt ...` is for a tool that writes, whatever reads files and fits as well.
         Only reading gives way, and only where a path is named.
         """
-        names_path = any(atom.kind == "path" for atom in request.atoms)
+        names_path = any(
+            atom.kind == "path" or atom.text.lower() in ("called", "named")
+            for atom in request.atoms
+        )
         if not offers or not names_path or self._specs[offers[0][1].name].side_effect != "read":
             return []
         return [
@@ -450,7 +453,7 @@ def example_requests(spec: ToolSpec) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _example_arguments(spec: ToolSpec) -> list[tuple[str, str]]:
     return [
-        (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)[:3]
+        (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)
     ]
 
 
