@@ -30,7 +30,7 @@ WEIGHTS: tuple[float, ...] = (
 
 BIAS = -2.91
 
-MIN_PROBABILITY = 0.55
+MIN_PROBABILITY = 0.5
 """Below this a request is answered in words."""
 
 

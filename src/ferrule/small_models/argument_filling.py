@@ -398,7 +398,7 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
 
 
 def first_allowed_text(grammar: str) -> str:
-    """Return the first text that a grammar of this module allows; one that is no value if any is."""
+    """Return the first of the texts that a grammar of this module lists, "" if it lists none."""
     listed = _FIRST_LITERAL.match(grammar)
     return str(json.loads(listed[1])) if listed else ""
 

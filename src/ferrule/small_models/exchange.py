@@ -196,9 +196,9 @@ class SmallModelExchange:
         parts = [spell_out(part) for part in split_request(whole)]
         if len(parts) > 1:
             best = [await self._find_best(part, sink) for part in parts]
-            if best[0] is not None and all(offer is best[0] for offer in best):
-                if len(await self._find_repeated(best[0], whole)) > 1:
-                    return [_Part(whole)]
+            first = best[0] if all(offer is best[0] for offer in best) else None
+            if first is not None and len(await self._find_repeated(first, whole)) > 1:
+                return [_Part(whole)]
         return [_Part(part) for part in parts]
 
     async def _find_best(self, text: str, sink: Sink | None) -> ToolOffer | None:
@@ -301,7 +301,7 @@ class SmallModelExchange:
         return call
 
     async def _make_call_of(self, offer: ToolOffer, request: Request) -> ToolCall | None:
-        """Return the call of a tool; None if it changes something and that is not ordered clearly."""
+        """Return the call of a tool; None if it changes something without a clear order."""
         if may_change(self._specs[offer.name]):
             return await self._make_ordered_call(offer, request)
         return await self._make_call(offer, request)

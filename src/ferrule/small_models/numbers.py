@@ -27,7 +27,6 @@ _COUNTS = frozenset(["count", "number", "num", "limit", "top", "total", "quantit
 
 _FIRSTS = frozenset(["first", "top"])
 _STARTS = frozenset(map(stem, ["start", "begin", "first", "from"]))
-_ENDS = frozenset(map(stem, ["end", "stop", "last"]))
 
 MAX_DISTANCE = 4
 """Atoms between a number and a word from which on they have nothing to do with each other."""
@@ -195,7 +194,6 @@ def measure_distance(numeric: _Numeric, value: Value, request: Request) -> float
     if request.word_before(span) in _FIRSTS and request.word_after(span).endswith("s"):
         # `the first 20 lines` end at 20.
         cost += 3 if numeric.name & _STARTS else 0
-        cost = min(cost, 2.0) if numeric.name & _ENDS else cost
     if numeric.name & _COUNTS:
         counted = request.word_after(span)
         is_plural = counted.isalpha() and counted.endswith("s") and not is_unit(unit)

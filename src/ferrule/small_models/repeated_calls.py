@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from ferrule.core.value_class import frozen
-from ferrule.tools.word_stems import content_stems, stem
+from ferrule.tools.word_stems import content_stems, stem, words
 
 from .argument_filling import ArgumentFiller, first_allowed_text
 from .candidates import find_named_choices
@@ -41,10 +41,10 @@ MAX_VALUES = 24
 _SEPARATOR = re.compile(r"[,;.?\n]|\b(?:and|or|also|then|versus|vs)\b", re.IGNORECASE)
 _JOINT = re.compile(r"[,;]|\b(?:and|or|also|then|versus|vs)\b", re.IGNORECASE)
 _CONJUNCTION = re.compile(r"\b(?:and|or|also|then|versus|vs)\b|;", re.IGNORECASE)
-_ORDINALS = frozenset(
-    map(stem, "another second third fourth last finally lastly also next one other".split())
+_COUNTING = frozenset(
+    map(stem, words("another second third fourth last finally lastly also next one other"))
 )
-_BEFORE_WORDS = frozenset("of for in on with from to about between".split())
+_BEFORE_WORDS = frozenset(words("of for in on with from to about between"))
 _RESPECTIVELY = re.compile(r"\brespectively\b", re.IGNORECASE)
 
 
@@ -136,13 +136,8 @@ def _find_ways(text: str, pieces: Sequence[_Piece]) -> Iterator[list[_Region]]:
     """Yield the ways to see repetitions in a text: what holds most values comes first."""
     if len(pieces) > MAX_VALUES:
         return
-    regions: list[_Region] = []
-    for seen in (pieces, [piece for piece in pieces if piece.kind != "word"]):
-        for first in range(len(seen)):
-            for period in range(1, MAX_PERIOD + 1):
-                region = _region_at(text, seen, first, period)
-                if len(region) > 1 and region not in regions:
-                    regions.append(region)
+    regions = _find_regions(text, pieces)
+    regions += _find_regions(text, [piece for piece in pieces if piece.kind != "word"])
     if _RESPECTIVELY.search(text):
         for left in regions:
             for right in regions:
@@ -151,6 +146,16 @@ def _find_ways(text: str, pieces: Sequence[_Piece]) -> Iterator[list[_Region]]:
                     yield [left, right]
     for region in sorted(regions, key=lambda r: (-len(r) * len(r[0]), len(r))):
         yield [region]
+
+
+def _find_regions(text: str, pieces: Sequence[_Piece]) -> list[_Region]:
+    found: list[_Region] = []
+    for first in range(len(pieces)):
+        for period in range(1, MAX_PERIOD + 1):
+            region = _region_at(text, pieces, first, period)
+            if len(region) > 1:
+                found.append(region)
+    return found
 
 
 def _region_at(text: str, pieces: Sequence[_Piece], first: int, period: int) -> _Region:
@@ -179,7 +184,7 @@ def _is_joint(text: str, found: _Region, start: int) -> bool:
     between = text[found[-1][-1].end : start]
     if len(found[0]) > 1:
         return _SEPARATOR.search(between) is not None
-    said = {*content_stems(text[: found[0][0].start]), *_ORDINALS}
+    said = {*content_stems(text[: found[0][0].start]), *_COUNTING}
     new = set(content_stems(_after_unit(between))) - said
     return _JOINT.search(between) is not None and not new
 

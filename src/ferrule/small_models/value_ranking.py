@@ -458,15 +458,7 @@ def _features_of_piece(seen: SlotView, span: Span) -> tuple[str, ...]:
     found += [f"own ahead {ahead}", f"own ahead {ahead} {form}"]
     first, last = seen.relations[span.first], seen.relations[span.last]
     found += [f"first {first} {form}", f"last {last} {form}"]
-    name = view.name_of(span)
-    if name is not None:
-        has_own = "own" in seen.relations[name.first : name.last + 1]
-        found.append(f"name {view.relation(span)} own inside {has_own}")
-    is_inside = "," in view.marks[span.first + 1 : span.last + 1]
-    if is_inside or mark_after == ",":
-        comma = "comma inside" if is_inside else "comma behind"
-        found.append(f"{comma} shown {seen.shows_comma} {form}")
-        found += [f"{key} {comma}" for key in seen.keys if key.startswith("named")]
+    found += _features_of_name(seen, span, form)
     inside = range(span.first, span.last + 1)
     if all(seen.relations[i] or view.words[i] in FUNCTION_WORDS for i in inside):
         found.append(f"says nothing new {form}")
@@ -486,6 +478,22 @@ def _features_of_piece(seen: SlotView, span: Span) -> tuple[str, ...]:
     if seen.patterns:
         found.append(f"like example {_pattern(span.text) in seen.patterns} {form}")
     return tuple(found)
+
+
+def _features_of_name(seen: SlotView, span: Span, form: str) -> list[str]:
+    """Return features of the name that a piece is a part of, and of commas in and behind it."""
+    view = seen.view
+    found: list[str] = []
+    name = view.name_of(span)
+    if name is not None:
+        has_own = "own" in seen.relations[name.first : name.last + 1]
+        found.append(f"name {view.relation(span)} own inside {has_own}")
+    is_inside = "," in view.marks[span.first + 1 : span.last + 1]
+    if is_inside or view.marks[span.last + 1] == ",":
+        comma = "comma inside" if is_inside else "comma behind"
+        found.append(f"{comma} shown {seen.shows_comma} {form}")
+        found += [f"{key} {comma}" for key in seen.keys if key.startswith("named")]
+    return found
 
 
 def _signs(seen: SlotView, span: Span, at: int, mark: str) -> list[str]:
