@@ -92,6 +92,7 @@ async def test_values_that_come_again_make_a_request_each(
         ("How far is it from Oslo, and to Rome?", ROUTE),  # one call has room for both
         ("Get the weather in Oslo, that city where Mr. Berg lives", WEATHER),  # not a list
         ("Get the weather in Oslo, and say hello to Berg", WEATHER),
+        ("Paint 9 walls with a height of 3, where 1 pot covers about 7 doors", TRIANGLE),
         ("Get the weather in Paris and Oslo", DAY),  # a day is missing
     ],
 )

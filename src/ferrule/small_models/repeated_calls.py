@@ -168,6 +168,8 @@ def _region_at(text: str, pieces: Sequence[_Piece], first: int, period: int) -> 
             break
         if found and not _is_joint(text, found, values[0].start):
             break
+        if found and _differ_in_words(text, found[0], values):
+            break
         found.append(values)
     if period == 1 and len(found) == 2:
         between = text[found[0][0].end : found[1][0].start]
@@ -187,6 +189,19 @@ def _is_joint(text: str, found: _Region, start: int) -> bool:
     said = {*content_stems(text[: found[0][0].start]), *_COUNTING}
     new = set(content_stems(_after_unit(between))) - said
     return _JOINT.search(between) is not None and not new
+
+
+def _differ_in_words(text: str, left: Sequence[_Piece], right: Sequence[_Piece]) -> bool:
+    """Return whether both sets of values have words between them, and none in common."""
+    ours, theirs = (
+        {
+            word
+            for one, other in pairwise(values)
+            for word in content_stems(_after_unit(text[one.end : other.start]))
+        }
+        for values in (left, right)
+    )
+    return bool(ours and theirs) and ours.isdisjoint(theirs)
 
 
 def _after_unit(between: str) -> str:
