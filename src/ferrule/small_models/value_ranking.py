@@ -58,7 +58,7 @@ ORDER_COST = 0.7
 CLOSE = 1.0
 """Difference of log probabilities within which the model decides between two pieces.
 
-Of 90 such pairs of development halves SmolLM2 had 68 right, the ranking 54.
+Of 139 such pairs of development halves SmolLM2 had 105 right, the ranking 87.
 """
 
 _SLOT_CLASSES: Mapping[str, frozenset[str]] = {
@@ -362,7 +362,7 @@ def _find_written(seen: SlotView) -> list[Candidate]:
 def _leaves_own_word(seen: SlotView, span: Span) -> bool:
     """Return whether a piece is the beginning of a name that goes on with the slot's own word.
 
-    For a museum `Metropolitan Museum of Art` is not cut down to `Metropolitan`.
+    The Metropolitan Museum of Art is not cut down to its first word where a museum is wanted.
     """
     name = seen.view.name_of(span)
     if name is None or not span.is_inside(name) or span.last == name.last:
