@@ -238,7 +238,8 @@ async def as_peers(client: Local, choice: str, text: str, offered: list[ToolSpec
 
 async def made_by(client: Local, mode: str, row: dict[str, Any], category: str, judge: Any) -> int:
     """2: the right tools with the right arguments (or rightly none); 1: the right tools; 0: neither."""
-    most = MAX_CALLS if category == "parallel" else 1
+    # One call too many is wrong as well, where more than one can be made.
+    most = MAX_CALLS if category == "parallel" or mode == "constrained" else 1
     try:
         said = await asked(client, mode, row["request"], specs(row["functions"]), most)
     except ProviderError as error:
@@ -253,8 +254,6 @@ def judge_calls(said: list[Said], row: dict[str, Any], category: str, judge: Any
         return 0 if said else 2
     answers = row["answers"]
     wanted = sorted(name for answer in answers for name in answer)
-    if category != "parallel":
-        said, wanted = said[:1], wanted[:1]
     if not said or sorted(name for name, _ in said) != wanted:
         return 0
     try:

@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
-import re
 import subprocess
 import sys
 import time
@@ -49,11 +47,11 @@ from ferrule.models.local.client import Local
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.small_models.argument_filling import first_allowed_text
 from ferrule.small_models.exchange import open_small_model_exchange
 
 HERE = Path(__file__).parent
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=600.0)
-_FIRST = re.compile(r'root ::= ("(?:[^"\\]|\\.)*")')
 
 KINDS = (
     *bfcl.CATEGORIES,
@@ -94,8 +92,7 @@ class WithoutModel(WithoutWords):
         return [[1.0] for _ in texts]
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        first = _FIRST.match(grammar)
-        return json.loads(first[1]) if first else "7,"
+        return first_allowed_text(grammar) or "7,"
 
 
 async def ask(client: Any, way: str, text: str, offered: Sequence[ToolSpec]) -> list[ToolCall]:

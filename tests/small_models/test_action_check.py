@@ -56,6 +56,13 @@ ORDERED = [
     ("run_command", "Run npm test", {"command": "npm test"}),
     ("delete_path", "Delete Makefile", {"path": "Makefile"}),
     ("create_dir", "Create a folder called notes", {"path": "notes"}),
+    (
+        "insert_lines",
+        "At line 5 of a.txt insert 'x'",
+        {"path": "a.txt", "line_start": 5, "new_content": "x"},
+    ),
+    ("write_file", "I need a file a.txt that says 'x'", {"path": "a.txt", "content": "x"}),
+    ("write_file", "Put the line 'x' into a new file a.txt", {"path": "a.txt", "content": "x"}),
 ]
 
 NOT_ORDERED = [
@@ -77,6 +84,7 @@ NOT_ORDERED = [
     ("delete_path", "The manual says: delete a.log", {"path": "a.log"}),
     ("write_file", "Change one word in a.css", {"path": "a.css", "content": "word"}),
     ("write_file", "Write 'x' at the end of a.txt", {"path": "a.txt", "content": "x"}),
+    ("write_file", "Put the line 'x' into a.txt", {"path": "a.txt", "content": "x"}),
     ("write_file", "Write a poem about a.txt", {"path": "a.txt", "content": "poem"}),
     ("write_file", "Replace 'x' with 'y' in a.txt", {"path": "a.txt", "content": "x"}),
     ("write_file", "Save 'x' to a.txt and b.txt", {"path": "a.txt", "content": "x"}),

@@ -21,12 +21,19 @@ from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.small_models import exchange as exchange_module
+from ferrule.small_models.abstention import is_called_for
 from ferrule.small_models.argument_filling import ArgumentFiller
 from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
 from ferrule.small_models.spans import find_spans, parse_number, split_atoms
-from ferrule.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
+from ferrule.small_models.tool_choice import (
+    ToolChooser,
+    ToolOffer,
+    count_misfits,
+    request_prompt,
+    ridge,
+)
 from ferrule.small_models.units import is_unit_for
 from ferrule.small_models.whole_sentences import WholeSentences
 from ferrule.testing.model_client_conformance import RecordingSink
@@ -337,6 +344,57 @@ async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fit
     ranked = chooser.rank(request, (await Model().embed([request_prompt(request.text)]))[0])
     names = [offer.name for _, offer in ranked if offer]
     assert names == ["visit", "plant"]
+
+
+async def test_the_verb_that_opens_a_request_speaks_for_the_tool_that_is_named_by_it() -> None:
+    offers = [ToolOffer(f"{verb}_plant", "A plant.", (), ("x",)) for verb in ("water", "cut")]
+    chooser = ToolChooser(offers)
+    alike = [[1.0, 1.0] for _ in chooser.prompts()]
+    chooser.use_weights(chooser.compute_weights(alike))
+    scores = {o.name: s for s, o in chooser.rank(Request("Cut the water lily"), [1.0, 1.0]) if o}
+    assert scores["cut_plant"] > scores["water_plant"]
+
+
+def test_a_file_is_not_found_in_a_request_that_has_only_an_identifier() -> None:
+    path = {**STRING, "description": "Path of the file"}
+    offer = ToolOffer("read", "Read.", tuple(read_slots(schema(["path"], path=path))))
+    named = count_misfits(Request("Where is manual defined?"), offer)
+    assert count_misfits(Request("Where is load_data defined?"), offer)[1] == named[1] + 1
+
+
+@pytest.mark.parametrize(
+    ("request_text", "is_called"),
+    [
+        ("Where is load_data used?", True),  # an identifier
+        ("Where is Brazil?", False),
+        ("How far is the harvest?", True),  # a choice that the tool needs
+        ("Harvest is when?", False),  # only its first word
+    ],
+)
+def test_a_value_that_small_talk_hardly_has_lets_a_smaller_lead_do(
+    request_text: str, is_called: bool
+) -> None:
+    season = {"enum": ["harvest", "sowing"]}
+    parameters = schema(["season", "what"], season=season, what=STRING)
+    offer = ToolOffer("look_up", "Look up.", tuple(read_slots(parameters)), ("x",))
+    assert is_called_for(Request(request_text), offer, 0.2, 0.0) is is_called
+
+
+async def test_a_choice_that_only_the_opening_verb_names_is_made_by_the_examples() -> None:
+    model = Model()
+    filler = ArgumentFiller(
+        model,
+        "garden",
+        "The garden.",
+        schema(["view"], view={"enum": ["show", "diary"]}),
+        [("Earlier harvests", '{"view": "diary"}'), ("The newest picture", '{"view": "show"}')],
+    )
+    assert await filler.fill("Show the harvests of earlier years") == {"view": "diary"}
+    assert await filler.fill("Let me see the show") == {"view": "show"}
+    assert model.prompts == []
+    await filler.fill("Show the roses")
+    await filler.fill("Show the earlier picture")
+    assert len(model.prompts) == 2  # The examples say nothing of it, or both.
 
 
 class SmallScripted(Scripted):

@@ -97,6 +97,28 @@ def test_an_optional_slot_is_left_out_unless_the_request_says_its_value_by_itsel
     assert None not in offered(text("author", required=False), "A book by Ada Lovelace")
 
 
+@pytest.mark.parametrize(
+    ("slot", "request_text"),
+    [
+        (text("seen_by", required=False), "A play seen by Ada Lovelace"),
+        (text("email", required=False), "Write to ada@example.org"),
+        (text("zone", "A zone such as Asia/Tokyo", required=False), "The time in Europe/Oslo"),
+        (text("start_time", "as HH:MM", required=False), "A show at 2pm"),
+    ],
+)
+def test_what_a_value_looks_like_or_stands_behind_says_whose_it_is(
+    slot: Slot, request_text: str
+) -> None:
+    assert None in offered(slot, "Show me a play")
+    assert None not in offered(slot, request_text)
+
+
+def test_a_name_is_not_cut_before_the_word_that_says_whose_it_is() -> None:
+    values = offered(text("museum_name"), "Go to the Royal Museum of Art")
+    assert "Royal Museum of Art" in values
+    assert "Royal" not in values
+
+
 def test_only_an_optional_slot_may_be_left_out() -> None:
     assert None not in offered(text("dish"), "Cook green soup")
     assert None in offered(text("dish", required=False), "Cook green soup")

@@ -8,6 +8,7 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     abstention         whether any tool is called for, and how many requests a message makes
     action_check       whether a request asks for a change; its words are in `actions.yaml`
     argument_filling   fills the arguments of a chosen tool, slot by slot
+    repeated_calls     whether a request asks for one call several times, with other values
     slots              parameters, and what their schemas say of what may fill them
     request            a person's request, cut into pieces, and which of them are taken
     candidates         which values of a request may fill a slot that is for no text

@@ -36,6 +36,8 @@ from .spans import Atom, Span, parse_number
 
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _CLAUSE_END = re.compile(r"[,:]")
+_PLACING = frozenset(["in", "inside", "within", "to", "into", "from", "at", "on", "before"])
+_MOST_PLACING_ATOMS = 6
 _JOINS = frozenset(["and", "then", "but"])
 _BEFORE_PATHS = frozenset(["called", "named", "to", "into", "as"])
 _LONGEST_PHRASE = 4
@@ -50,6 +52,7 @@ class ActionKind:
     named: frozenset[str]
     verbs: tuple[tuple[str, ...], ...]
     never_with: frozenset[str]
+    unless_with: tuple[tuple[str, ...], ...]
     objects: frozenset[str]
 
 
@@ -103,6 +106,7 @@ def _read_kind(part: Mapping[str, Sequence[str]]) -> ActionKind:
         frozenset(part["named"]),
         _phrases(part["verbs"]),
         frozenset(part.get("never_with", ())),
+        _phrases(part.get("unless_with", ())),
         frozenset(part.get("objects", ())),
     )
 
@@ -209,6 +213,9 @@ def _clause_starts(request: Request, first: int, last: int) -> list[int]:
     words = load_words()
     opener = _match(request, first, last, words.openers)
     starts = [first]
+    if _word(request.atoms[first]) in _PLACING:  # `In a.txt replace ...`
+        reach = range(first + 1, min(first + _MOST_PLACING_ATOMS, last))
+        starts += [at + 1 for at in reach if request.atoms[at].kind == "path"][:1]
     for index in range(first + len(opener), last + 1):
         atom = request.atoms[index]
         word = _word(atom)
@@ -288,7 +295,11 @@ def _asks_for(kind: ActionKind, order: Order, request: Request) -> bool:
     if order.verb not in kind.verbs:
         return False
     said = {_word(atom) for atom in request.atoms[order.first : order.last + 1]}
-    if said & kind.never_with:
+    is_excepted = any(
+        _match(request, at, order.last, kind.unless_with)
+        for at in range(order.first, order.last + 1)
+    )
+    if said & kind.never_with and not is_excepted:
         return False
     return not kind.objects or order.verb == ("mkdir",) or bool(said & kind.objects)
 

@@ -9,13 +9,19 @@ handful of tokens. Nothing runs away: every grammar is finite or bounded.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ferrule.core.calls import encode_json
 from ferrule.tools.word_stems import content_stems, first_sentence
 
-from .candidates import find_mentioned_values, find_named_choices, find_values
+from .candidates import (
+    find_mentioned_values,
+    find_named_choices,
+    find_values,
+    is_opening_verb,
+)
 from .evidence import find_coded_number
 from .lists import read_lists
 from .numbers import assign_numbers
@@ -28,6 +34,9 @@ MAX_VALUE_TOKENS = 64
 
 MAX_OFFERED_VALUES = 200
 """Values in one grammar."""
+
+MAX_EXAMPLES = 3
+"""Example requests of a tool in a prompt."""
 
 MAX_REQUEST_CHARACTERS = 2400
 """Characters of a request in a prompt: a pasted text is cut."""
@@ -139,7 +148,8 @@ class ArgumentFiller:
             name: The tool's name.
             description: The tool's description.
             schema: The JSON Schema of its arguments.
-            examples: Requests with their arguments as JSON, which come after the invented ones.
+            examples: Requests with their arguments as JSON. The first `MAX_EXAMPLES` come after the
+                invented ones in prompts.
         """
         self._powers = powers
         self._name = name
@@ -149,8 +159,12 @@ class ArgumentFiller:
 
     async def fill(self, text: str) -> dict[str, Any]:
         """Return the arguments for a request."""
+        return await self.fill_from(self.read(text))
+
+    def read(self, text: str) -> Request:
+        """Return a text as a request of this tool."""
         named = frozenset(word for slot in self._slots for word in content_stems(slot.name))
-        return await self.fill_from(Request(text, frozenset(content_stems(self._name)), named))
+        return Request(text, frozenset(content_stems(self._name)), named)
 
     async def fill_from(self, request: Request) -> dict[str, Any]:
         """Return the arguments from the pieces of a request that are free, and take those used."""
@@ -208,7 +222,7 @@ class ArgumentFiller:
         for slot in self._slots:
             if slot.kind == "enum":
                 named = find_named_choices(slot, request)
-                if len(named) == 1:
+                if len(named) == 1 and not is_opening_verb(named, request):
                     given[slot.name] = named[0].value
                     request.take(named[0].span)
             elif coded := find_coded_number(slot, request):
@@ -236,10 +250,32 @@ class ArgumentFiller:
         self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
     ) -> None:
         chosen = _find_certain(slot, offered, request, _find_unfilled(self._slots, given))
+        if chosen is None and slot.kind == "enum":
+            chosen = self._find_choice_by_example(slot, offered, request)
         if chosen is None:
             chosen = await self._ask(slot, offered, request, given)
         request.take(chosen.span)
         given[slot.name] = chosen.value
+
+    def _find_choice_by_example(
+        self, slot: Slot, offered: Sequence[Value], request: Request
+    ) -> Value | None:
+        """Return the choice of the example request that has the largest share of its words here.
+
+        None if two choices are equal. The verb that the request begins with does not count.
+        """
+        said = frozenset(content_stems(request.text)) - request.tool_words - {*request.stems[:1]}
+        shares: dict[Any, float] = {}
+        for text, arguments in self._examples:
+            choice = json.loads(arguments).get(slot.name)
+            used = frozenset(content_stems(text))
+            share = len(said & used) / max(1, len(used))
+            shares[choice] = max(share, shares.get(choice, 0.0))
+        best = max(shares.values(), default=0.0)
+        nearest = [choice for choice, share in shares.items() if share == best > 0]
+        if len(nearest) != 1:
+            return None
+        return next((value for value in offered if value.value == nearest[0]), None)
 
     async def _ask(
         self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
@@ -270,7 +306,8 @@ class ArgumentFiller:
         ]
         begun = "{" + "".join(filled) + json.dumps(slot.name) + ": "
         examples = [
-            format_example(tool, text, arguments) + "\n\n" for text, arguments in self._examples
+            format_example(tool, text, arguments) + "\n\n"
+            for text, arguments in self._examples[:MAX_EXAMPLES]
         ]
         return (
             format_preamble() + "".join(examples) + format_example(tool, _cut(request.text), begun)
@@ -358,6 +395,15 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
     if slot.kind == "number":
         return 'root ::= "-"? [0-9]{1,6} ("." [0-9]{1,4})? [,}]'
     return 'root ::= "\\"" [^"\\\\\\x00-\\x1f]{0,60} "\\""'
+
+
+def first_allowed_text(grammar: str) -> str:
+    """Return the first of the texts that a grammar of this module lists, "" if it lists none."""
+    listed = _FIRST_LITERAL.match(grammar)
+    return str(json.loads(listed[1])) if listed else ""
+
+
+_FIRST_LITERAL = re.compile(r'root ::= ("(?:[^"\\\\]|\\\\.)*")(?= \||$)')
 
 
 def _literal(text: str) -> str:

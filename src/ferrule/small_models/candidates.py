@@ -44,7 +44,8 @@ def find_values(slot: Slot, request: Request) -> list[Value]:
     """Return what a request offers for a slot, in the request's order; empty if nothing."""
     if slot.kind == "enum":
         named = find_named_choices(slot, request) or _find_choices(slot, request, in_names=True)
-        return named or [Value(choice) for choice in slot.choices]
+        others = [Value(c) for c in slot.choices if c not in [value.value for value in named]]
+        return [*named, *others] if not named or is_opening_verb(named, request) else named
     if slot.kind == "boolean":
         return read_boolean(slot, request, any) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
@@ -67,6 +68,15 @@ def find_named_choices(slot: Slot, request: Request) -> list[Value]:
     The verb that the request begins with is the weakest naming.
     """
     return _find_choices(slot, request) or _find_choice_by_verb(slot, request)
+
+
+def is_opening_verb(named: Sequence[Value], request: Request) -> bool:
+    """Return whether all that names a choice is the first word, which may only be the verb.
+
+    `Show the history` need not be for `show`.
+    """
+    span = named[0].span if len(named) == 1 else None
+    return span is not None and span.first == span.last == 0 and len(request.atoms) > 1
 
 
 def _find_choice_by_verb(slot: Slot, request: Request) -> list[Value]:

@@ -34,6 +34,7 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 _SEPARATOR = re.compile(r",\s*(?:and\s+|or\s+)?|\s+or\s+|\s+and\s+|/|\betc\b")
+_PAIR = re.compile(r"[A-Z]\w+/[A-Z]\w+")
 _ALIAS = re.compile(
     r"['\"]([\w+#-]{1,20})['\"]\s*(?:for|refers to|means|is|=|:)\s*(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
@@ -51,6 +52,8 @@ def find_values_in_description(about: str) -> list[str]:
         if re.fullmatch(r"[A-Z][\w .]+, [A-Z]{2}", part.strip()):
             found.append(part.strip())
         elif not _QUOTED.search(part):
+            found += _PAIR.findall(part)
+            part = _PAIR.sub("", part)
             pieces = [piece.strip(" :'\"`") for piece in _SEPARATOR.split(part)]
             found += [
                 p for p in pieces if p and len(p.split()) <= 3 and p.lower() not in FUNCTION_WORDS

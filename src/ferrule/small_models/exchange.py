@@ -34,6 +34,7 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.value_class import frozen
 from ferrule.models.client import (
     Capabilities,
     Exchange,
@@ -46,7 +47,7 @@ from ferrule.models.tool_modes.plain_history import render_results
 from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.tools.word_stems import content_stems
 
-from .abstention import is_called_for, split_request
+from .abstention import is_called_for, split_request, unquote
 from .action_check import (
     find_opening_order,
     find_order_for,
@@ -56,6 +57,7 @@ from .action_check import (
     spell_out,
 )
 from .argument_filling import ArgumentFiller
+from .repeated_calls import find_repeated_requests
 from .request import Request
 from .slots import PATH_WORDS, read_slots
 from .tool_choice import LearnedWeights, ToolChooser, ToolOffer, request_prompt
@@ -155,7 +157,7 @@ class SmallModelExchange:
             max_tokens=options.max_tokens or 160,
         )
         self._chooser = ToolChooser([_offer(spec) for spec in tools])
-        self._parts: list[str] = []
+        self._parts: list[_Part] = []
         self._calls_made = 0
         self._question = ""
 
@@ -171,7 +173,7 @@ class SmallModelExchange:
         last = history[-1] if history else UserMessage("")
         may_call = tools and schema is None and bool(self._specs)
         if may_call and isinstance(last, UserMessage):
-            self._parts = [spell_out(part) for part in split_request(last.text)]
+            self._parts = await self._find_parts(last.text, sink)
             self._calls_made = 0
             self._question = ""
         if may_call and (isinstance(last, UserMessage) or _has_succeeded(last)):
@@ -184,6 +186,40 @@ class SmallModelExchange:
             return await self._report_results(history, sink)
         return await self._answer_in_words(history, schema, sink)
 
+    async def _find_parts(self, text: str, sink: Sink | None) -> list[_Part]:
+        """Return the parts of a message that may ask for a call.
+
+        Parts that are for the same tool are left together where they are one request that is made
+        several times: the later ones leave out what was said.
+        """
+        whole = unquote(text)
+        parts = [spell_out(part) for part in split_request(whole)]
+        if len(parts) > 1:
+            best = [await self._find_best(part, sink) for part in parts]
+            first = best[0] if all(offer is best[0] for offer in best) else None
+            if first is not None and len(await self._find_repeated(first, whole)) > 1:
+                return [_Part(whole)]
+        return [_Part(part) for part in parts]
+
+    async def _find_best(self, text: str, sink: Sink | None) -> ToolOffer | None:
+        ranked = await self._rank(Request(text), sink)
+        return next((offer for _, offer in ranked if offer is not None), None)
+
+    async def _rank(
+        self, request: Request, sink: Sink | None
+    ) -> list[tuple[float, ToolOffer | None]]:
+        if not self._chooser.is_ready:
+            await self._prepare_chooser(sink)
+        vectors = await self._client.embed([request_prompt(request.text)])
+        return self._chooser.rank(request, vectors[0])
+
+    async def _find_repeated(self, offer: ToolOffer, text: str) -> list[str]:
+        spec = self._specs[offer.name]
+        schema = parameter_schema(spec)
+        return await find_repeated_requests(
+            text, spec.api_name, spec.description, schema, offer.slots
+        )
+
     async def _next_call(self, sink: Sink | None) -> ToolCall | None:
         """Return the call for the next part of the message; None if no part is left that needs one.
 
@@ -191,7 +227,10 @@ class SmallModelExchange:
         """
         while self._parts and self._calls_made < MAX_CALLS:
             part = self._parts.pop(0)
-            call = await self._choose_call(part, sink)
+            if part.tool is None:
+                call = await self._choose_call(part.text, sink)
+            else:
+                call = await self._make_call_of(part.tool, Request(part.text))
             if call is not None:
                 self._calls_made += 1
                 return call
@@ -203,10 +242,7 @@ class SmallModelExchange:
         A tool that changes something, and is not asked for, is passed over.
         """
         request = Request(text)
-        if not self._chooser.is_ready:
-            await self._prepare_chooser(sink)
-        vectors = await self._client.embed([request_prompt(text)])
-        ranked = self._chooser.rank(request, vectors[0])
+        ranked = await self._rank(request, sink)
         talk = next(score for score, offer in ranked if offer is None)
         offers = [
             (score, offer)
@@ -214,18 +250,18 @@ class SmallModelExchange:
             if offer is not None and not is_only_asked_about(self._specs[offer.name], request)
         ]
         for offer in self._find_ordered(offers, request):
-            call = await self._make_ordered_call(offer, request)
+            call = await self._make_first_call(offer, request)
             if call is not None:
                 return call
         if self._question:
             return None  # It was ordered and is unclear: nothing else is called in its place.
         for score, offer in offers:
             if may_change(self._specs[offer.name]):
-                call = await self._make_ordered_call(offer, request)
+                call = await self._make_first_call(offer, request)
                 if call is not None:
                     return call
             elif is_called_for(request, offer, score, talk):
-                return await self._make_call(offer, request)
+                return await self._make_first_call(offer, request)
             elif not any(atom.kind == "path" for atom in request.atoms):
                 return None  # With a path, the next tool may take it.
         return None
@@ -238,12 +274,37 @@ class SmallModelExchange:
         `Make a file a.txt ...` is for a tool that writes, whatever reads files and fits as well.
         Only reading gives way, and only where a path is named.
         """
-        names_path = any(atom.kind == "path" for atom in request.atoms)
+        names_path = any(
+            atom.kind == "path" or atom.text.lower() in ("called", "named")
+            for atom in request.atoms
+        )
         if not offers or not names_path or self._specs[offers[0][1].name].side_effect != "read":
             return []
         return [
             offer for _, offer in offers if find_opening_order(self._specs[offer.name], request)
         ]
+
+    async def _make_first_call(self, offer: ToolOffer, request: Request) -> ToolCall | None:
+        """Return the call of a tool, or the first of several that a request asks for.
+
+        The others are kept for the turns that follow.
+        """
+        spec = self._specs[offer.name]
+        if may_change(spec) and find_order_for(spec, request) is None:
+            return None
+        several = await self._find_repeated(offer, request.text)
+        if len(several) == 1:
+            return await self._make_call_of(offer, request)
+        call = await self._make_call_of(offer, Request(several[0]))
+        if call is not None:
+            self._parts[:0] = [_Part(text, offer) for text in several[1:]]
+        return call
+
+    async def _make_call_of(self, offer: ToolOffer, request: Request) -> ToolCall | None:
+        """Return the call of a tool; None if it changes something without a clear order."""
+        if may_change(self._specs[offer.name]):
+            return await self._make_ordered_call(offer, request)
+        return await self._make_call(offer, request)
 
     async def _make_call(self, offer: ToolOffer, request: Request) -> ToolCall:
         spec = self._specs[offer.name]
@@ -311,6 +372,9 @@ class SmallModelExchange:
         if not _is_grounded(said, request, results) or _is_copied(said, results):
             said = ""
         parts = [said, *(_quote(result, said) for result in results)]
+        if self._parts and all(result.success for result in results):
+            left = "; ".join(part.text for part in self._parts)
+            parts.append(f"Not done, as one message makes {MAX_CALLS} calls at most: {left}")
         text = "\n\n".join(part for part in parts if part)
         if sink is not None:
             sink.add_text(text)
@@ -338,6 +402,14 @@ class SmallModelExchange:
         inner = self._client.open(self._system, (), options)
         inner.notices = self.notices
         return inner
+
+
+@frozen
+class _Part:
+    """A part of a message that asks for a call: its text, and the tool if that is known."""
+
+    text: str
+    tool: ToolOffer | None = None
 
 
 def _has_succeeded(message: Message) -> bool:
@@ -381,7 +453,7 @@ def example_requests(spec: ToolSpec) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _example_arguments(spec: ToolSpec) -> list[tuple[str, str]]:
     return [
-        (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)[:3]
+        (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)
     ]
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from ferrule.core.value_class import frozen
-from ferrule.tools.word_stems import content_stems
+from ferrule.tools.word_stems import content_stems, stem
 
 from .request import Request
 from .slots import Slot, Value
@@ -24,6 +24,9 @@ _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10
 _PERCENT = re.compile(r"percent", re.IGNORECASE)
 _DECIMAL = re.compile(r"decimal|\b0?\.\d|between 0 and 1", re.IGNORECASE)
 _COUNTS = frozenset(["count", "number", "num", "limit", "top", "total", "quantity", "max", "n"])
+
+_FIRSTS = frozenset(["first", "top"])
+_STARTS = frozenset(map(stem, ["start", "begin", "first", "from"]))
 
 MAX_DISTANCE = 4
 """Atoms between a number and a word from which on they have nothing to do with each other."""
@@ -188,6 +191,9 @@ def measure_distance(numeric: _Numeric, value: Value, request: Request) -> float
             cost = min(cost, 0.5)
         elif request.word_before(span) in ("in", "of", "since"):
             cost += 3
+    if request.word_before(span) in _FIRSTS and request.word_after(span).endswith("s"):
+        # `the first 20 lines` end at 20.
+        cost += 3 if numeric.name & _STARTS else 0
     if numeric.name & _COUNTS:
         counted = request.word_after(span)
         is_plural = counted.isalpha() and counted.endswith("s") and not is_unit(unit)

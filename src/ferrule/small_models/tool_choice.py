@@ -4,7 +4,8 @@
               et al. 2023, "Scaling Sentence Embeddings with Large Language Models"): its classes
               are the tools, its few examples their descriptions and example requests
     words     BM25 over names, descriptions and example requests
-    name      words of its name that no other tool's name has
+    name      words of its name: the one that the request begins with, and those that no other
+              tool's name has
     fit       whether the request holds what the tool needs, and whether the tool has a place for
               what it holds
 
@@ -64,13 +65,16 @@ SMALL_TALK = (
     "What is your opinion on poetry?",
     "Good morning!",
     "What is 12 plus 30?",
+    "We should all drive less",
+    "I sold my old car last year",
+    "How do I bake bread?",
 )
 """Requests that no tool is for, and that are answered in words."""
 
 GAIN = 1.5
 """Weight of the meaning."""
 
-RIDGE = 1.5
+RIDGE = 3.0
 """Penalty of the ridge regression."""
 
 WORDS = 0.06
@@ -86,6 +90,9 @@ DISTINCT = 0.2
 
 The example requests of a tool say more than its name, so where it has some this counts nothing.
 """
+
+OPENING = 0.1
+"""Weight of a request that begins with a word of the tool's name: `add` for `add_task`."""
 
 MOST_DISTINCT = 2
 """How many such words count."""
@@ -144,6 +151,7 @@ class ToolChooser:
     def __init__(self, offers: Sequence[ToolOffer]) -> None:
         self.offers = tuple(offers)
         self._lexicon = Bm25([_words(offer) for offer in offers])
+        self._named = [content_stems(offer.name) for offer in offers]
         self._distinct = find_distinct_words([offer.name for offer in offers])
         self._weights: list[list[float]] = []
         self._middle: list[float] = []
@@ -196,6 +204,7 @@ class ToolChooser:
         point = normalize(_minus(vector, self._middle))
         said = set(content_stems(request.text))
         words = self._lexicon.scores(said)
+        opening = request.stems[0] if request.stems else ""
         scored: list[tuple[float, ToolOffer | None]] = []
         choices = zip((*self.offers, None), self._weights, strict=True)
         for number, (offer, weights) in enumerate(choices):
@@ -203,6 +212,7 @@ class ToolChooser:
             if offer is not None:
                 missing, unplaced, loose = count_misfits(request, offer)
                 value += WORDS * words.get(number, 0.0)
+                value += OPENING * (opening in self._named[number])
                 if not offer.requests:
                     value += DISTINCT * min(len(said & self._distinct[number]), MOST_DISTINCT)
                 value -= MISSING * missing + UNPLACED * unplaced + LOOSE * loose
@@ -276,9 +286,11 @@ def _takes_other_paths(request: Request, offer: ToolOffer) -> bool:
     )
     if is_folder:
         return takes_files and not takes_folders
-    # `all Python files` names none of them.
-    speaks_of_many = any(atom.text.lower() == "files" for atom in request.atoms)
-    return not paths and speaks_of_many and slots[0].required and not takes_folders
+    # `all Python files` names none of them, and an identifier is none.
+    names_none = any(
+        atom.text.lower() == "files" or "_" in atom.text.strip("_") for atom in request.atoms
+    )
+    return not paths and names_none and slots[0].required and not takes_folders
 
 
 def find_own_words(offer: ToolOffer) -> frozenset[str]:

@@ -35,6 +35,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("Only the end of garden.log, 40 lines", {"path": "garden.log", "line_count": 40}),
         ("The newest 15 entries of weather.log", {"path": "weather.log", "line_count": 15}),
         ("The closing lines of speech.txt", {"path": "speech.txt"}),
+        ("The final 12 rows of weather.log", {"path": "weather.log", "line_count": 12}),
         ("The last bit of pond.log, say 6 lines", {"path": "pond.log", "line_count": 6}),
     ),
     "write_file": (
@@ -167,11 +168,13 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
         ("Sum up the definitions in orchard.py", {"path": "orchard.py"}),
         ("Names of the methods in lib/garden.rb", {"path": "lib/garden.rb"}),
         ("Headings of guide.md", {"path": "guide.md"}),
+        ("The structure of garden.rb", {"path": "garden.rb"}),
         ("A table of contents of pond.go with functions and types", {"path": "pond.go"}),
     ),
     "search_files": (
         ("Who mentions 'marzipan'?", {"pattern": "marzipan"}),
         ("Locate water_plants in the sources", {"pattern": "water_plants"}),
+        ("Where does water_plants get called?", {"pattern": "water_plants"}),
         ("Any line with 'sugar' below recipes?", {"pattern": "sugar", "path": "recipes"}),
         ("rg marzipan", {"pattern": "marzipan"}),
         ("Check all *.txt for 'moon'", {"pattern": "moon", "file_filter": "*.txt"}),
@@ -206,6 +209,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "list_tasks": (
         ("Go over my to-do list", {}),
         ("Which items are open?", {}),
+        ("What else is on my plate?", {}),
         ("My to-dos, please", {}),
         ("Give me all to-dos and how far they are", {}),
     ),
