@@ -431,6 +431,43 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
     assert second.text.startswith("28 seeds were planted.")
 
 
+@pytest.mark.parametrize(
+    ("request_text", "tool", "arguments"),
+    [
+        ("Make a file a.txt with the text 'hello'", "write_file", {"path": "a.txt"}),
+        ("Create a file named todo with the content 'hello'", "write_file", {"path": "todo"}),
+        ("Read the text of a.txt", "read_file", {"path": "a.txt"}),
+    ],
+    ids=["path", "named", "only-read"],
+)
+async def test_what_a_request_begins_by_ordering_goes_before_what_reads_and_fits_as_well(
+    request_text: str, tool: str, arguments: dict[str, str]
+) -> None:
+    path = {**STRING, "description": "path of the file"}
+    told = {**STRING, "description": "the text"}
+    reads = ToolSpec(
+        "read_file",
+        "read_file",
+        "Read a file with its content, lines of a text.",
+        json.dumps(schema(["path"], path=path)),
+        side_effect="read",
+    )
+    writes = ToolSpec(
+        "write_file",
+        "write_file",
+        "Keeps what is said.",
+        json.dumps(schema(["path", "content"], path=path, content=told)),
+        side_effect="write",
+    )
+    exchange = open_small_model_exchange(
+        SmallScripted([says("ok")]), "", [reads, writes], ModelOptions()
+    )
+    answer = await exchange.ask([UserMessage(request_text)])
+    (call,) = answer.calls
+    wanted = arguments | ({"content": "hello"} if tool == "write_file" else {})
+    assert (call.tool, json.loads(call.arguments)) == (tool, wanted)
+
+
 async def test_a_client_with_a_tool_mode_of_its_own_opens_it_for_that_mode_alone() -> None:
     model_client, tools = SmallScripted([says("`/rest`")]), [spec("rest", "Rest.", schema([]))]
     question = UserMessage("Rest")
