@@ -90,6 +90,11 @@ NOT_ORDERED = [
     ("write_file", "Save 'x' to a.txt and b.txt", {"path": "a.txt", "content": "x"}),
     ("create_dir", "Create docs/index.md", {"path": "docs/index.md"}),
     ("move_path", "Move a.txt somewhere", {"source": "a.txt", "target": "b.txt"}),
+    (
+        "edit_file",
+        "Substitute 'y' for 'x' in a.md",
+        {"path": "a.md", "old_string": "y", "new_string": "x"},
+    ),
     ("run_command", "Run me through the code", {"command": "me through the code"}),
 ]
 
