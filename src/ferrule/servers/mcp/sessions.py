@@ -7,8 +7,8 @@ artifacts, answers or grants. Names are claims: clients that share a token and u
 one.
 
 Limits: `MAX_CLIENTS` at a time (the one idle for longest is closed; its journal stays),
-`IDLE_SECONDS` without a request, `MAX_REQUESTS` in progress per client, and as many that wait
-for their client.
+`IDLE_SECONDS` without a request, and per client `MAX_REQUESTS` in progress and `MAX_SUSPENDED` that
+wait for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from .requests import Answers, ClientRequest, SuspendedRequests
 
 MAX_CLIENTS = 64
 IDLE_SECONDS = 1800.0
-MAX_REQUESTS = 32
+MAX_REQUESTS = 256
+MAX_SUSPENDED = 32
 MAX_QUESTIONS = 4
 """Times that one request asks a person about its call: each hook that changes the arguments makes
 it another question.
@@ -83,7 +84,7 @@ class ClientSession:
         self._end = end
         self._on_use = used
         self.calls: dict[str, ClientRequest] = {}
-        self.suspended = SuspendedRequests(MAX_REQUESTS)
+        self.suspended = SuspendedRequests(MAX_SUSPENDED)
         self.level = "info"
         self.subscribed: set[str] = set()
         self.listening: Any = None

@@ -218,6 +218,14 @@ async def test_results_that_do_not_fit_their_schema_any_more_say_so(place: Place
 
 @pytest.mark.proves("serve.mcp.bounded")
 @ERAS
+async def test_a_client_may_have_256_calls_in_progress(place: Place, era: str) -> None:
+    async with place.client(place.server(), era) as client:
+        answers = await asyncio.gather(*(client.call_tool("look", {}) for _ in range(256)))
+    assert not any(answer.is_error for answer in answers)
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+@ERAS
 async def test_too_many_calls_at_once_are_refused_and_the_others_go_on(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
