@@ -932,8 +932,11 @@ _PROCESSES: tuple[tuple[str, str], ...] = (
     (
         "scan",
         _python(
-            "for n in os.listdir('/proc'):\n    if n.isdigit() and '<victim-name>' in "
-            "open(f'/proc/{n}/cmdline').read(): os.kill(int(n), 9)"
+            # Processes end while they are looked through.
+            "for n in filter(str.isdigit, os.listdir('/proc')):\n"
+            "    try: words = open(f'/proc/{n}/cmdline').read()\n"
+            "    except OSError: continue\n"
+            "    if '<victim-name>' in words: os.kill(int(n), 9)"
         ),
     ),
 )
