@@ -38,9 +38,10 @@ MAX_TRIED = 12
 MAX_VALUES = 24
 """With more values than these in a request it is left whole."""
 
-_SEPARATOR = re.compile(r"[,;.?\n]|\b(?:and|or|also|then|versus|vs)\b", re.IGNORECASE)
-_JOINT = re.compile(r"[,;]|\b(?:and|or|also|then|versus|vs)\b", re.IGNORECASE)
-_CONJUNCTION = re.compile(r"\b(?:and|or|also|then|versus|vs)\b|;", re.IGNORECASE)
+_JOINING_WORD = r"\b(?:and|or|also|then|versus|vs)\b"
+_SEPARATOR = re.compile(rf"[,;.?\n]|{_JOINING_WORD}", re.IGNORECASE)
+_JOINT = re.compile(rf"[,;]|{_JOINING_WORD}", re.IGNORECASE)
+_CONJUNCTION = re.compile(rf"{_JOINING_WORD}|;", re.IGNORECASE)
 _COUNTING = frozenset(
     map(stem, words("another second third fourth last finally lastly also next one other"))
 )
