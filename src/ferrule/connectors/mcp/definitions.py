@@ -62,8 +62,9 @@ class ToolDefinition:
         """The input schema with its texts cleaned."""
         return cast("Mapping[str, Any]", clean_json(self.raw["inputSchema"]))
 
-    def make_output(self) -> Output | None:
-        """Return the checker of what the tool returns; None if it promises nothing.
+    @cached_property
+    def output(self) -> Output | None:
+        """The checker of what the tool returns; None if it promises nothing.
 
         Raises:
             ToolDefinitionError: The schema of what it returns cannot be used.
@@ -188,7 +189,7 @@ def read_manifest(
                 {key: raw[key] for key in _KEYS if raw.get(key) is not None}
             )
             try:
-                tool.make_output()
+                _ = tool.output
             except ToolDefinitionError as error:
                 reason = clean_text(error.detail)[:300]
                 left_out.append(f"what it returns is not checked: {reason}")

@@ -134,7 +134,7 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
 
 def _output(definition: ToolDefinition) -> Output | None:
     try:
-        return definition.make_output()
+        return definition.output
     except ToolDefinitionError:
         return None  # It was said when the server was listed; the tool works all the same.
 
