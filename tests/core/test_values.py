@@ -175,7 +175,7 @@ ERRORS: list[Exception] = [
 def test_a_copy_of_an_error_carries_everything(error: Exception, again: Any) -> None:
     twin = again(error)
     assert type(twin) is type(error)
-    assert (str(twin), vars(twin)) == (str(error), vars(error))
+    assert (str(twin), twin.args, vars(twin)) == (str(error), error.args, vars(error))
 
 
 @pytest.mark.proves("errors.hint")

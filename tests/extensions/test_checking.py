@@ -157,6 +157,7 @@ async def test_every_way_to_take_one_argument_is_right(
         ('def run(args):\n    if "a" in args:\n        return 1', set[str](), False),
         ('def run(args):\n    return help(args)\ndef help(x):\n    return x["a"]', {"a"}, False),
         ('def run(args):\n    return [args["a"] for _ in range(2)]', {"a"}, False),
+        ('def run(args):\n    return dict(x=args["a"])', {"a"}, False),
         ('def run(args):\n    for name in args:\n        print(name)', set[str](), True),
         ("def run(args):\n    return args[k]", set[str](), True),
         ("def run(args):\n    return json.encode(args)", set[str](), True),

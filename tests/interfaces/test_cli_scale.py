@@ -93,11 +93,13 @@ def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     (tmp_path / "talk.yaml").write_text("- say: done\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     job = Job(
         "hello",
         tenant="acme",
         user="ines",
-        workspace=str(folder),
+        workspace=str(elsewhere),
         model=f"scripted:{tmp_path}/talk.yaml",
         options={"limits.max_turns": 3, "permissions.deny": ["Edit(**)"]},
     ).with_name()
@@ -105,7 +107,7 @@ def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_
         agent = assemble_for_job(job, journal)
         assert agent.journal is journal
         assert agent.limits.max_turns == 3
-        assert agent.workspace is not None and agent.workspace.root == folder
+        assert agent.workspace is not None and agent.workspace.root == elsewhere
         assert isinstance(agent.approver, DenyingApprover)
         assert agent.run_sync("hello").text == "done"
         assert [(one.tenant, one.user) for one in journal.sessions()] == [("acme", "ines")]

@@ -75,6 +75,13 @@ def test_every_place_of_a_command_is_a_part() -> None:
     assert sorted(programs(line)) == list("abcdefghijkmnop")
 
 
+@pytest.mark.parametrize(
+    "line", ["for ((;;)); do a; done", "for ((;;))\ndo a; done", "for ((;;)) { a; }"]
+)
+def test_a_loop_over_an_expression_is_read(line: str) -> None:
+    assert "a" in programs(line)
+
+
 def test_words_are_what_the_program_gets() -> None:
     part = look(r"""git 'a b' "c d" e\ f $'g\th' i"j"'k' """).parts[0]
     assert part.argv == ("git", "a b", "c d", "e f", "g\th", "ijk")

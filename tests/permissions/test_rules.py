@@ -347,7 +347,7 @@ def test_lint_names_rules_that_do_nothing_or_too_much(
 
 def test_lint_is_silent_about_good_rules() -> None:
     rules = RuleSet.parse(
-        deny=["Bash(rm:*)"],
+        deny=["Bash(rm:*)", "Read(.env)"],
         ask=["Edit(ci/**)"],
         allow=["Bash(git diff:*)", "read_file", "Read(docs/**)"],
     )

@@ -465,6 +465,16 @@ def test_two_ordinary_names_of_one_file_are_read(
 
 
 @pytest.mark.proves("workspace.hard-link")
+def test_names_of_two_files_are_not_counted_together(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
+    os.link(outside / "secret.txt", root / "notes.txt")
+    os.link(root / "a.txt", root / "src" / "same.txt")
+    assert workspace.read("a.txt") == b"hello\n"
+    assert refused(lambda: workspace.read("notes.txt")).error_type is ErrorType.PERMISSION_DENIED
+
+
+@pytest.mark.proves("workspace.hard-link")
 def test_a_person_can_allow_linked_files(root: Path, outside: Path) -> None:
     os.link(outside / "secret.txt", root / "cached.py")
     assert Workspace(root, linked=True).read("cached.py") == SECRET

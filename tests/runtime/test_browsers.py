@@ -134,6 +134,7 @@ async def test_what_is_open_to_read_is_that_and_nothing_else() -> None:
     async with browser(http_guard()) as one:
         for path in ("/open", "/static/x.css", "/static/deep/x.css"):
             assert (await one.get(path)).json() is None
+            assert (await one.head(path)).status_code == 200
             assert (await one.post(path)).status_code == 401
         for path in ("/open/x", "/static", "/staticx", "/static/%2e%2e/runs"):
             assert (await one.get(path)).status_code == 401

@@ -551,6 +551,17 @@ def test_another_session_sees_the_change(context: Context, root: Path) -> None:
     assert failure.error_type is ErrorType.IO_ERROR
 
 
+def test_a_renamed_file_is_still_known(context: Context, root: Path) -> None:
+    call("create_dir", context, path="old")
+    call("write_file", context, path="old/a.txt", content="one\n")
+    call("move_path", context, source="old", target="new")
+    (root / "new/a.txt").write_text("by somebody else: one\n")
+    failure = refused(
+        lambda: call("edit_file", context, path="new/a.txt", old_string="one", new_string="2")
+    )
+    assert failure.error_type is ErrorType.IO_ERROR
+
+
 def test_a_deleted_file_may_be_written_anew(context: Context, root: Path) -> None:
     call("read_file", context, path="a.txt")
     (root / "a.txt").unlink()

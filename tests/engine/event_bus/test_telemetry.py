@@ -495,6 +495,8 @@ def test_every_name_is_one_of_the_conventions() -> None:
         "any:bedrock/x",
         "any:mistral/x",
         "any:gemini/x",
+        "any:vertexai/x",
+        "any:watsonx/x",
         "any:xai/x",
     ):
         assert provider_and_model(ours)[0] in values

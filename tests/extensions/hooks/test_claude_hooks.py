@@ -298,6 +298,7 @@ def test_a_refusal_is_a_word_to_the_person_where_the_contract_cannot_refuse() ->
         (DelegationPre("reader"), "reader", True),
         (DelegationPre("reader"), "writer", False),
         (Failed("run", "rate_limit"), "rate_limit", True),
+        (Failed("run", "rate_limit"), "server_error", False),
     ],
 )
 def test_a_matcher_means_what_the_event_has(payload: Payload, matcher: str, asked: bool) -> None:

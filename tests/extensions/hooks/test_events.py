@@ -623,6 +623,9 @@ async def test_a_hook_takes_calls_out_of_an_answer_and_cannot_put_others_in() ->
     )
     with pytest.raises(ProviderError, match="into others"):
         await agent(steps, [other], allow=["write"]).run("x")
+    no_list = hook("completion.post")(lambda a: modify({"calls": {}}))
+    with pytest.raises(ProviderError, match="`calls`"):
+        await agent(steps, [no_list]).run("x")
     assert RAN == [(1, 1)]
 
 

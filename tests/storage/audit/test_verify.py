@@ -353,6 +353,8 @@ def test_an_audit_export_says_at_its_end_how_much_it_holds(audit_lines: list[str
     kinds = [record.get("type") for record in records]
     assert (records[-1]["sessions"], records[-1]["calls"]) == (1, kinds.count("call"))
     assert kinds.count("session") == 1 and kinds.count("call") > 1
+    (session,) = (record for record in records if record.get("type") == "session")
+    assert (session["tenant"], session["user"]) == ("local", "ann")
 
 
 @pytest.mark.proves("audit.verify.export")

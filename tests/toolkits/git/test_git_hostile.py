@@ -393,6 +393,13 @@ def test_a_file_that_needs_a_filter_is_left_to_the_person(world: Any, operation:
     assert "filter `lfs`" in said
 
 
+@pytest.mark.proves("git.filters-refused")
+def test_an_attribute_that_takes_a_filter_away_is_none(world: Any) -> None:
+    world.write(".gitattributes", "*.bin -filter\n")
+    world.write("x.bin", "1\n")
+    assert "x.bin" in str(world.do("git_add", paths=["x.bin"]))
+
+
 @pytest.mark.proves("git.never-writes-untouchable")
 def test_a_sparse_checkout_is_not_moved(world: Any) -> None:
     """What a switch would then write or remove is not what differs between the trees."""

@@ -213,17 +213,7 @@ class Settings:
             yield key, self.values[key], self.origin(key), find_setting(key).short
 
 
-_LIMITS = (
-    "max_turns",
-    "max_calls_per_turn",
-    "max_output_bytes",
-    "max_seconds",
-    "max_tokens",
-    "on_limit",
-    "max_cost",
-    "max_calls",
-    "warn_at",
-)
+_LIMITS = tuple(Limits.__dataclass_fields__)
 
 
 def _entries_for(name: str, key: str) -> tuple[str, ...]:
