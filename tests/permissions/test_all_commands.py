@@ -54,6 +54,8 @@ def test_it_is_offered_for_the_session_where_the_kernel_confines_commands(
         ("xargs rm < list", "ask"),
         ("x=rm; $x -rf build", "ask"),
         ('eval "$(cat x)"', "ask"),
+        ("ls 'x", "ask"),
+        ("ls &&", "ask"),
         ("echo 'rm -rf build' | sh -c \"$(cat)\"", "ask"),
         ("echo x > /usr/y", "deny"),
         ("cat /etc/passwd", "deny"),
@@ -136,3 +138,15 @@ def test_xargs_is_doubted_for_its_own_options_and_not_for_those_of_its_program(
 ) -> None:
     found = analyse_command(command, root="/work/project").doubts
     assert bool([each for each in found if "puts what it reads" in each]) is doubts, found
+
+
+@pytest.mark.proves("command.start-folder")
+def test_a_command_is_judged_anew_where_another_gate_has_it_start(
+    gate: Gates, tools: SimpleNamespace
+) -> None:
+    decided = gate(allow=("Bash",))
+    decided.start_in(tools.run, "src")
+    call = {"command": "cat ../README.md"}
+    assert decided.decide(tools.run, call).verdict == "allow"
+    decided.start_as(gate())
+    assert decided.decide(tools.run, call).verdict == "deny"

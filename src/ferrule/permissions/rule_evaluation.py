@@ -184,6 +184,7 @@ class PermissionGate:
         tool = profile.tool
         grants = self.grants.rules
         subjects = tuple(values.get(name) for name in tool.touches)
+        # Where a command starts decides as well, and that changes.
         if id(tool.handler) in self._starts or not all(
             type(subject) is str for subject in subjects
         ):
@@ -207,12 +208,10 @@ class PermissionGate:
         """
         # The tool is kept so that the number stays its handler's.
         self._starts[id(tool.handler)] = (tool, folder, unless)
-        self._decisions.clear()
 
     def start_as(self, other: PermissionGate) -> None:
         """Judge commands as started where another gate of the same session has them start."""
         self._starts = other._starts
-        self._decisions.clear()
 
     def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
         _, folder, unless = self._starts.get(id(tool.handler), (tool, "", ()))

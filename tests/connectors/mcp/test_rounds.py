@@ -11,7 +11,7 @@ import pytest
 from conftest_mcp import Place
 
 from ferrule.connectors.mcp import Form, FormFiller, multi_round_requests
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.permissions.approvals import (
     AllowlistApprover,
     ApprovalAnswer,
@@ -152,3 +152,17 @@ async def test_cancelling_a_call_cancels_its_task_at_the_server(place: Place) ->
     await asyncio.wait([call])
     await place.until(lambda: bool(place.sent("tasks/cancel")))
     assert json.dumps(place.sent("tasks/cancel")[0]["params"]["taskId"]) == '"t1"'
+
+
+async def test_on_another_event_loop_a_server_is_started_anew(place: Place) -> None:
+    servers = await place.servers(place.plain("old"))
+    session = place.session(servers)
+    assert (await session.call("plain__echo", text="one")).success
+    started = len(place.sent("initialize"))
+
+    async def call_elsewhere() -> ToolResult:
+        async with asyncio.timeout(20):
+            return await place.session(servers).call("plain__echo", text="two")
+
+    assert (await asyncio.to_thread(asyncio.run, call_elsewhere())).success
+    assert len(place.sent("initialize")) == started + 1
