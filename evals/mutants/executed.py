@@ -21,8 +21,10 @@ from typing import Any
 from .operators import Function
 
 ENTRY = "{module}:{function}"
-ROWS = 3
-"""Of the rows of one test, how many are taken that execute the same lines of a function."""
+ROWS = 30
+"""Of the rows of one test, how many are taken that execute the same lines of a function: each row
+of a table is often proved by one of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

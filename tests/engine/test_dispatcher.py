@@ -38,6 +38,7 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.run_command_tool import run_command
+from ferrule.tools.media_types import MediaInvalid
 
 OUTPUT_CAP = 64 * 1024
 
@@ -467,6 +468,7 @@ class SteersTheLoop(EngineControl):
         (ToolFailed(ErrorType.NOT_FOUND, "no such task"), ErrorType.NOT_FOUND, "no such task"),
         (RetryCall("give a date"), ErrorType.VALIDATION_FAILED, "give a date"),
         (ConfigError("this tool needs a workspace"), ErrorType.INTERNAL_ERROR, "needs a workspace"),
+        (MediaInvalid("p.png is empty"), ErrorType.TOOL_ERROR, "p.png is empty"),
         (StopIteration("done"), ErrorType.INTERNAL_ERROR, "StopIteration"),
         (AssertionError(), ErrorType.INTERNAL_ERROR, "AssertionError"),
         (ExceptionGroup("several", [ValueError("x")]), ErrorType.INTERNAL_ERROR, "several"),

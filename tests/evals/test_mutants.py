@@ -185,15 +185,16 @@ def test_a_survivor_is_put_to_tests_that_execute_its_line_the_most_specific_firs
         slow=(3.0, [16]),
         quick=(0.5, [16]),
         other=(0.1, [5]),
-        **{f"rows[{row}]": (0.6, [16]) for row in range(4)},
-        **{"rows[4]": (0.7, [10, 16])},
+        **{f"rows[{row}]": (0.6, [16]) for row in range(32)},
+        **{"rows[32]": (0.7, [10, 16])},
     )
     for known in (executed, Executed.read(tmp_path, tmp_path / "kept.jsonl")):
         found = [test.name.partition("::")[2] for test in known.find_tests("door.py", [10, 16])]
-        assert found == ["quick", "rows[0]", "rows[1]", "rows[2]", "slow", "rows[4]", "wide"], (
-            "of equal rows three are enough"
+        rows = [f"rows[{row}]" for row in range(30)]
+        assert found == ["quick", *rows, "slow", "rows[32]", "wide"], (
+            "of equal rows thirty are enough"
         )
-        assert [test.name[-5:] for test in known.find_tests("door.py", [10])] == ["ws[4]"]
+        assert [test.name[-6:] for test in known.find_tests("door.py", [10])] == ["ws[32]"]
         assert known.files["tests/test_door.py"][0] == "digest"
 
 
