@@ -570,6 +570,13 @@ def test_differences_never_show_a_secret(secret_root: Path, command: str) -> Non
         "diff HEAD:agents HEAD~1:agents",
         "diff HEAD:.config HEAD~1:.config",
         "diff {tree} HEAD~1:agents",
+        "diff {tree}:notes.md HEAD:a.txt",
+        "diff {tree}: HEAD:a.txt",
+        "show {tree}",
+        "show {tree}:",
+        "show {tree}^{tree}",
+        "show {tree}:notes.md",
+        "show {short tree}:notes.md",
         "blame .env",
         "blame -- .env",
         "blame HEAD .env",
@@ -588,7 +595,12 @@ def test_differences_never_show_a_secret(secret_root: Path, command: str) -> Non
 )
 def test_naming_a_secret_in_git_is_refused(secret_root: Path, command: str) -> None:
     blob, tree = git(secret_root, "rev-parse", "HEAD:.env", "HEAD:agents").split()
-    for word, value in (("{blob}", blob), ("{short}", blob[:10]), ("{tree}", tree)):
+    for word, value in (
+        ("{blob}", blob),
+        ("{short}", blob[:10]),
+        ("{tree}", tree),
+        ("{short tree}", tree[:4]),
+    ):
         command = command.replace(word, value)
     error = refusal(secret_root, *command.split())
     assert "hunter" not in error.message

@@ -52,6 +52,7 @@ _FORCED: dict[Subcommand, tuple[str, ...]] = {
     "show": (*_DIFFERENCES, "--submodule=short", "--ignore-submodules=all"),
     "blame": ("--no-textconv",),
 }
+_INDEX = ("", ":0", ":1", ":2", ":3")
 _PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
 
 
@@ -298,11 +299,18 @@ async def _check_tag(git: _Git, name: str) -> None:
 
 
 async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
-    """Return the object that `COMMIT:path` names, if the path may be read."""
-    split = re.fullmatch(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", name)
-    if split is None and found.type == "tree" and subcommand == "show":
+    """Return the object that `COMMIT:path` names, if the path may be read.
+
+    A path counts from the root only behind a commit or the index: a bare tree could be any folder.
+    """
+    whole = re.fullmatch(r"(.+)\^\{tree\}", name)
+    if whole and subcommand == "show" and await _resolve_commit(git, whole[1]):
         return found  # It is shown as a list of names.
-    if split is None or (found.type == "tree" and subcommand != "show"):
+    split = re.fullmatch(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", name)
+    is_commit = split is not None and (
+        split[1] in _INDEX or await _resolve_commit(git, split[1]) is not None
+    )
+    if split is None or not is_commit or (found.type == "tree" and subcommand != "show"):
         step = "name commits"
         if found.type == "blob":
             step = "name it by commit and path, as in `HEAD:src/a.py`"
