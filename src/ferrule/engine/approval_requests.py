@@ -89,6 +89,9 @@ async def request_approval(
     if now.verdict == "allow" and not prepared.approval_reason:
         # An answer to an earlier call of this turn already covers this one.
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
+    if now.verdict == "deny":
+        # An earlier command has changed the folder in which this one would start.
+        return PersonAnswered(call_id, "deny", digest, now.rule, by="gate", note=now.reason)
     try:
         answer = await approver.ask(await build_request(prepared, context))
         gate.apply_answer(tool, answer.choice, answer.grant, offers=decision.offers)

@@ -62,6 +62,8 @@ class PreparedCall:
     decision: Decision | None = None
     approval_reason: str = ""
     """Why a hook requires a person's approval, whatever the rules allow."""
+    start: str = ""
+    """The folder, relative to the workspace, in which the gate took its command to start."""
 
 
 @frozen
@@ -200,7 +202,16 @@ class Dispatcher:
             self.gate.mode,
         )
         notes = (f"[note: {_join_problems(repairs)[:2000]}]",) if repairs else ()
-        return PreparedCall(call, evaluation, tool, checked.values, notes, decision)
+        start = self.gate.find_start(tool, checked.values)
+        return PreparedCall(call, evaluation, tool, checked.values, notes, decision, start=start)
+
+    def has_moved(self, prepared: PreparedCall) -> bool:
+        """Whether its command would start in another folder than it was judged for: an earlier
+        command of the same answer may have changed it.
+        """
+        if prepared.tool is None or prepared.values is None:
+            return False
+        return self.gate.find_start(prepared.tool, prepared.values) != prepared.start
 
     def _explain_unknown(self, name: str) -> str:
         # Only what this run may use: an error message must not disclose the rest.

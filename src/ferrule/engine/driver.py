@@ -594,9 +594,13 @@ class Driver:
         call = command.call
         digest = command.evaluation.digest
         prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
-        if prepared.evaluation.digest != digest:
-            # After a restart the settings may have changed: what was approved is not what would
-            # run.
+        has_moved = self.dispatcher.has_moved(prepared)
+        if has_moved:
+            prepared = self.dispatcher.evaluate(call)
+        is_undecided = has_moved and prepared.evaluation.verdict != "allow"
+        if prepared.evaluation.digest != digest or is_undecided:
+            # What was approved is not what would run: an earlier command has changed the folder, or
+            # the settings are others after a restart.
             self._prepared[call.id] = prepared
             return self.feed(prepared.evaluation)
         try:
@@ -626,8 +630,13 @@ class Driver:
         async with AsyncExitStack() as held:
             for extension in reversed(self.extensions):
                 await held.enter_async_context(extension.hold_approval_lock())
+            gate = self.dispatcher.gate
+            if prepared.tool is not None and prepared.values is not None:
+                # The preview shows where it would start now, and that is what the answer is about.
+                start = gate.find_start(prepared.tool, prepared.values)
+                prepared = self._prepared[command.call.id] = replace(prepared, start=start)
             answer = await request_approval(
-                prepared, context, self.approver, self.dispatcher.gate, self._going.take_reason
+                prepared, context, self.approver, gate, self._going.take_reason
             )
             return self.feed(answer)
 

@@ -213,11 +213,14 @@ class PermissionGate:
         """Judge commands as started where another gate of the same session has them start."""
         self._starts = other._starts
 
-    def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
+    def find_start(self, tool: Tool, values: Mapping[str, Any]) -> str:
+        """Return the folder, relative to the workspace, that `start_in` gave for such a call."""
         _, folder, unless = self._starts.get(id(tool.handler), (tool, "", ()))
-        if not folder or any(values.get(name) for name in unless):
-            return self.context
-        return replace(self.context, start=folder)
+        return "" if any(values.get(name) for name in unless) else folder
+
+    def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
+        start = self.find_start(tool, values)
+        return replace(self.context, start=start) if start else self.context
 
     def _decide(self, profile: _Profile, values: Mapping[str, Any]) -> Decision:
         case = self._analyse(profile.tool, values)

@@ -10,6 +10,7 @@ import pytest
 
 from ferrule import Agent, Permissions, Scripted, Session
 from ferrule.core.calls import ErrorType
+from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.probes import probe
@@ -186,3 +187,35 @@ async def test_a_command_in_the_background_is_reported_and_ended_by_a_restart(
     assert await shell.run("pwd", restart=True) == f"{shell.folder}\n"
     commands = shell.session.driver.memory["ferrule.commands"]
     assert commands.running_count == 0
+
+
+@pytest.mark.proves("command.start-folder")
+@pytest.mark.parametrize(
+    ("permissions", "asked", "written"),
+    [
+        ({"allow": ["Bash(cd:*)", "Bash(echo:*)", "Edit(/out)"]}, 1, True),
+        ({"allow": ["Bash(cd:*)", "Bash(echo:*)", "Edit(**)"]}, 0, True),
+        ({"allow": ["Bash(cd:*)", "Bash(echo:*)", "Edit(/out)"], "deny": ["Edit(sub/**)"]}, 0, False),
+        ({"allow": ["Bash(cd:*)"]}, 1, True),
+        ({"allow": ["Bash(cd:*)"], "deny": ["Edit(sub/**)"]}, 0, False),
+    ],
+)  # fmt: skip
+async def test_calls_of_one_answer_are_judged_where_they_start(
+    shell: Shell, permissions: dict[str, Any], asked: int, written: bool
+) -> None:
+    steps = [
+        calls(("run_command", {"command": "cd sub"}), ("run_command", {"command": "echo 1 > out"})),
+        says("done"),
+    ]
+    agent = Agent(
+        Scripted(steps),
+        COMMAND_TOOLS,
+        workspace=shell.folder,
+        permissions=Permissions(approver=shell.approver, **permissions),
+        resources=[CommandPolicy()],
+    )
+    await agent.run("go")
+    assert (shell.folder / "sub/out").exists() is written
+    assert not (shell.folder / "out").exists()
+    assert len(shell.approver.requests) == asked
+    assert all("sub" in request.preview for request in shell.approver.requests)
