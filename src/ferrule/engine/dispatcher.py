@@ -206,8 +206,9 @@ class Dispatcher:
         return PreparedCall(call, evaluation, tool, checked.values, notes, decision, start=start)
 
     def has_moved(self, prepared: PreparedCall) -> bool:
-        """Whether its command would start in another folder than it was judged for: an earlier
-        command of the same answer may have changed it.
+        """Whether its command would start in another folder than it was judged for.
+
+        An earlier command of the same answer may have changed it.
         """
         if prepared.tool is None or prepared.values is None:
             return False

@@ -15,7 +15,14 @@ from typing import Literal
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Risk
 
-from .command_analysis.program_facts import NEVER_GRANTED, TWO_WORDS
+from .command_analysis.program_facts import (
+    INTERPRETERS,
+    NEVER_GRANTED,
+    SHELLS,
+    TWO_WORDS,
+    program_name,
+    word_set,
+)
 from .command_analysis.syntax import CommandPart
 from .rule_matching import AnalysedCall
 
@@ -32,6 +39,10 @@ ONCE_ONLY = frozenset(
 )
 """Labels of commands for which no grant is offered: a person looks at each of them."""
 
+_SCRIPTED = SHELLS | INTERPRETERS - word_set("make gmake awk gawk mawk nawk")
+"""Programs that obey their standard input where no argument is their script."""
+_INTERACTIVE = word_set("xargs sqlite3 psql mysql bc dc ed ex vi vim nvim emacs")
+"""Programs that obey it besides what their arguments say."""
 _RUNS_ANYTHING = frozenset({"exec", "x", "dlx", "tool", "start", "script", "-c"})
 _MAX_COMMAND_LENGTH = 200
 
@@ -73,6 +84,9 @@ def _command_rules(case: AnalysedCall) -> Iterator[str]:
     if len(case.analyses) != 1:
         return
     text = case.analyses[0].full_text
+    # A rule is about the command and not about its input, which is another one in the next call.
+    if any(need.part is not None and _obeys_input(need.part) for need in case.needs):
+        return
     if len(text) <= _MAX_COMMAND_LENGTH and text.isprintable():
         literal = text.replace("*", "\\*")
         yield f"Bash({literal})"
@@ -80,6 +94,19 @@ def _command_rules(case: AnalysedCall) -> Iterator[str]:
         prefix = _command_prefix(need.part) if need.part is not None else ""
         if prefix:
             yield f"Bash({prefix}:*)"
+
+
+def _obeys_input(part: CommandPart) -> bool:
+    """Return whether a command does what the call's standard input says."""
+    if part.fed_by or any(not redirect.write for redirect in part.redirects):
+        return False
+    words = [word.text if word.is_known else "?" for word in part.words_after_wrappers]
+    first = part.words[0].text if part.words else ""
+    programs = {program_name(name) for name in (first, *words[:1])}
+    if programs & _INTERACTIVE:
+        return True
+    has_script = any(not word.startswith("-") or word in ("-c", "-e", "-m") for word in words[1:])
+    return bool(programs & _SCRIPTED) and not has_script
 
 
 def _command_prefix(part: CommandPart) -> str:
