@@ -44,6 +44,8 @@ VALUES = {
     "a password in an address": "postgres://ada:s3cr3t-word@db.example.org:5432/x",
     "a token in an address": f"https://{R}@example.org/x.git",
     "a bearer token": f"Bearer {R}",
+    "a secret in an option": f"deploy --db-password {R[:12]} now",
+    "a password for curl": f"curl -s -u 'bob:{R[:12]}' https://example.org",
 }
 
 
@@ -67,6 +69,30 @@ def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: objec
     ):
         assert secret not in shown, form[0]
         assert "[redacted" in shown
+
+
+@pytest.mark.proves("redaction.forms")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "badge no: {}",
+        "badge_no={}",
+        "--badge-no={}",
+        "?badge_no={}&x=1",
+        'x {{"badgeNo": "{}"}} y',
+        "Badge-No = '{}'",
+        "export BADGE_NO={}",
+    ],
+)
+def test_a_persons_own_names_are_found_in_text(text: str) -> None:
+    shown = Redactor(keys=["badge-no"]).redact_text(text.format("17abcdefgh99"))
+    assert "17abcdefgh99" not in shown and "[redacted" in shown
+    assert REDACTOR.redact_text(text.format("17abcdefgh99")) == text.format("17abcdefgh99")
+
+
+def test_a_persons_own_name_is_a_whole_one() -> None:
+    text = "notbadge_no=17abcdefgh99 badge_nos=17abcdefgh99"
+    assert Redactor(keys=["badge-no"]).redact_text(text) == text
 
 
 @pytest.mark.proves("redaction.forms")

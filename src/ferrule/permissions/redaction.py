@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -47,6 +47,8 @@ MAX_JSON_DEPTH = 4
 _MARK = compile_lazily(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
 # ASCII: a key that directly follows a letter of another script is still found.
 _FORMS = [(form.signs, compile_lazily(form.pattern, re.ASCII)) for form in SECRET_FORMATS]
+_GAPS = ("", "_", "-", " ")
+"""What stands between the words of a name in its spellings."""
 _KEY_NAMES = (
     ("api", "key"),
     ("access", "key"),
@@ -73,7 +75,7 @@ _NAMES = (
     "credentials",
     "cookie",
     "cookies",
-    *(f"{first}{gap}{last}" for first, last in _KEY_NAMES for gap in ("", "_", "-", " ")),
+    *(f"{first}{gap}{last}" for first, last in _KEY_NAMES for gap in _GAPS),
 )
 # What follows a name in an assignment: `password: x`, `TOKEN=x`, `"api_key": "x"`, also with
 # escaped quotes.
@@ -141,7 +143,9 @@ class Redactor:
     def __init__(
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
-        self._keys = frozenset("_".join(split_words(key)) for key in keys)
+        words = [found for key in keys if (found := split_words(key))]
+        self._keys = frozenset(map("_".join, words))
+        self._spellings = tuple({gap.join(key) for key in words for gap in _GAPS})
         # Text that streams is searched line by line, so each line of a secret is one too.
         parts = {part for value in values for part in (value, *value.splitlines())}
         known = {part for part in parts if len(part.strip()) >= MIN_VALUE_LENGTH}
@@ -255,7 +259,7 @@ class Redactor:
         for signs, pattern in _FORMS:
             if any(sign in lower for sign in signs):
                 text = pattern.sub(_redact_form, text)
-        text = _redact_assignments(text)
+        text = _redact_assignments(text, self._spellings)
         if not self._patterns:
             return text
         return "\n".join(self._redact_line(line) for line in text.split("\n"))
@@ -303,11 +307,11 @@ def _redact_form(match: re.Match[str]) -> str:
     return _replace_group(match, "secret" if "secret" in match.re.groupindex else 0)
 
 
-def _redact_assignments(text: str) -> str:
-    """Replace what is assigned to secret names."""
+def _redact_assignments(text: str, own: Sequence[str]) -> str:
+    """Replace what is assigned to secret names, and to a person's own in any spelling."""
     parts: list[str] = []
     done = 0
-    for end in _ends_of_names(text):
+    for end in _ends_of_names(text, own):
         match = _ASSIGNMENT.match(text, end) if end >= done else None
         if match is None:
             continue
@@ -316,8 +320,11 @@ def _redact_assignments(text: str) -> str:
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _ends_of_names(text: str) -> list[int]:
-    """Return the positions behind secret names. Plain searches: most texts have none."""
+def _ends_of_names(text: str, own: Sequence[str]) -> list[int]:
+    """Return the positions behind secret names. Plain searches: most texts have none.
+
+    Behind what makes any name secret that ends with it; a person's own are whole names.
+    """
     lower = text.lower()
     if len(lower) != len(text):
         # A letter became two in lower case. Positions matter, not its case.
@@ -326,11 +333,12 @@ def _ends_of_names(text: str) -> list[int]:
             low if len(low) == 1 else letter for letter, low in zip(text, letters, strict=True)
         )
     ends: set[int] = set()
-    for name in _NAMES:
+    for name in (*_NAMES, *own):
         start = lower.find(name)
         while start >= 0:
             end = start + len(name)
-            ends.add(end)
+            if name in _NAMES or not text[start - 1 : start].isalnum():
+                ends.add(end)
             start = lower.find(name, end)
     return sorted(ends)
 

@@ -97,6 +97,18 @@ SECRET_FORMATS: tuple[SecretFormat, ...] = (
         ("bearer",),
         r"\b[Bb](?:earer|EARER)\s{1,4}(?P<secret>[A-Za-z0-9._~+/=-]{12,})",
     ),
+    SecretFormat(
+        "a secret in an option",
+        ("password", "passwd", "passphrase", "token", "secret", "key"),
+        r"--(?:[a-z0-9-]{1,24}-)?(?:password|passwd|passphrase|token|secret|api-?key|access-?key"
+        r"|private-?key)[ \t]{1,4}[\"']?(?P<secret>[^\s\"'\[-][^\s\"']{5,})",
+    ),
+    SecretFormat(
+        "a password for curl",
+        ("curl",),
+        r"\bcurl\b[^\n]{0,400}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,64}:"
+        r"(?P<secret>[^\s\"'\[][^\s\"']{2,})",
+    ),
 )
 
 SECRET_NAME_PARTS = ("password", "passwd", "passphrase", "passcode")
