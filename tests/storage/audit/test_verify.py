@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.audit.export import export_audit, read_export
 from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
 from ferrule.storage.export.archive import archive_sessions
@@ -629,3 +631,21 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
     assert verified(path).findings == []
     assert next(looks) > at
     assert verified(path).is_intact
+
+
+@pytest.mark.proves("audit.verify.kept-outputs")
+def test_a_kept_output_that_was_changed_is_named_and_one_that_is_gone_is_not(
+    tmp_path: Path,
+) -> None:
+    store = FileArtifactStore(tmp_path / "artifacts")
+    me = Identity("local", "ann", "s1", "r1")
+    with SqliteJournal(":memory:") as journal:
+        journal.append("s1", "r1", [Noticed("n", "x")], identity=me)
+        mine = Scope(me.tenant, me.user, "s1")
+        changed, gone, whole = (store.put(mine, [text], tool="t") for text in (b"1", b"2", b"3"))
+        assert verify_sessions(journal, artifacts=store).is_intact
+        (file,) = (tmp_path / "artifacts").rglob(changed.sha256)
+        file.write_bytes(b"TAMPERED")
+        store.delete(mine, gone.reference)
+        (finding,) = verify_sessions(journal, ["s1"], artifacts=store).findings
+        assert changed.reference in finding.text and whole.reference not in finding.text

@@ -14,6 +14,8 @@ from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
 from ferrule.permissions.redaction import Redactor
+from ferrule.storage import paths
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
 from ferrule.storage.audit.checkpoints import (
     Checkpoint,
@@ -57,8 +59,8 @@ def audit() -> None:
 def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as_json: bool) -> int:
     """Verify sessions, exported files or archives; without a name, the whole journal.
 
-    Names each event that was changed, removed, inserted, moved or cut off. Exit code 1 if anything
-    does not verify.
+    Names each event that was changed, removed, inserted, moved or cut off, and each kept output
+    that was changed. Exit code 1 if anything does not verify.
     """
     with _open_journal() as journal:
         points = _read_points(journal, checkpoints)
@@ -76,15 +78,16 @@ def _verify_one(
     journal: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
 ) -> Verification:
     """Verify a session, or a file, or everything if `name` is empty."""
+    kept = FileArtifactStore(paths.state() / "artifacts")
     if not name:
-        return verify_sessions(journal, points=points, verifier=verifier)
+        return verify_sessions(journal, points=points, verifier=verifier, artifacts=kept)
     try:
         session = journal.find(name).session
     except SessionNotFound:
         if not Path(name).is_file():
             raise
         return verify_file(Path(name), points=points, verifier=verifier)
-    return verify_sessions(journal, [session], points=points, verifier=verifier)
+    return verify_sessions(journal, [session], points=points, verifier=verifier, artifacts=kept)
 
 
 def _print(result: Verification) -> None:

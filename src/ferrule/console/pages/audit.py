@@ -25,6 +25,8 @@ from ferrule.storage.audit.export import export_audit
 from ferrule.storage.audit.signing import Verifier, default_key_path, public_key_path
 from ferrule.storage.audit.verification import Finding, Verification, verify_sessions
 
+from .artifacts import ConsoleArtifacts
+
 MAX_SESSIONS = 50
 MAX_CALLS = 1_000
 """Calls of a session on the page, the last ones."""
@@ -98,14 +100,15 @@ def _verify(console: Console, viewer: Viewer, session: str) -> Verification:
         names = [info.session for info in console.list_sessions(viewer)]
     key = public_key_path(default_key_path())
     verifier = Verifier.load(key) if key.exists() else None
+    kept = ConsoleArtifacts(console).store
     try:
         points = read_checkpoints(checkpoints_path_of(console.journal))
     except JournalError as error:
         # An unreadable file of checkpoints is a finding; the chains are still checked.
-        done = verify_sessions(console.journal, names)
+        done = verify_sessions(console.journal, names, artifacts=kept)
         done.findings.append(Finding(error.detail))
         return done
-    return verify_sessions(console.journal, names, points=points, verifier=verifier)
+    return verify_sessions(console.journal, names, points=points, verifier=verifier, artifacts=kept)
 
 
 async def call_page(console: Console, request: Request) -> Response:

@@ -8,18 +8,19 @@ sessions. Every finding names the first event that does not hold.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from hashlib import file_digest
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.errors import JournalError, SessionNotFound
+from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import JournalRecord, SessionArchived
 from ferrule.core.value_class import frozen
+from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, Scope
 from ferrule.storage.export.jsonl import check_header, is_sealed, read_jsonl
 from ferrule.storage.journal.protocols import CheckableJournal, Journal
 
@@ -76,6 +77,7 @@ def verify_sessions(
     *,
     points: Sequence[Checkpoint] = (),
     verifier: Verifier | None = None,
+    artifacts: ArtifactStore | None = None,
 ) -> Verification:
     """Check these sessions, or by default all of them and the journal itself.
 
@@ -86,6 +88,8 @@ def verify_sessions(
         sessions: Ids of sessions; None checks all and the journal itself.
         points: Checkpoints to compare with.
         verifier: Only checkpoints of this key count.
+        artifacts: Where outputs of the sessions are kept: each must still be what its name, the
+            hash in the journal, says. What was removed is no problem: they are not kept for ever.
 
     Raises:
         SessionNotFound: A named session does not exist.
@@ -100,6 +104,8 @@ def verify_sessions(
             done.sessions.append(
                 _check_session(journal, session, own_points, verifier, done.findings)
             )
+            if artifacts is not None:
+                done.findings += _check_artifacts(journal, session, artifacts)
         except SessionNotFound:
             if sessions is not None:
                 raise
@@ -150,6 +156,25 @@ def _check_session(
     except JournalError as error:
         findings.append(Finding(error.detail, error.session or session, error.event))
     return checked
+
+
+def _check_artifacts(journal: Journal, session: str, artifacts: ArtifactStore) -> Iterator[Finding]:
+    try:
+        info = journal.find(session)
+        scope = Scope(info.tenant, info.user, info.session)
+        kept = artifacts.list(scope)
+    except FerruleError:
+        return  # What is wrong with the session itself is among the findings.
+    for artifact in kept:
+        digest = hashlib.sha256()
+        try:
+            for part in artifacts.read_chunks(scope, artifact.reference):
+                digest.update(part)
+        except ArtifactMissing:
+            continue
+        if digest.hexdigest() != artifact.sha256:
+            text = f"session `{session}`: the kept output `{artifact.reference}` was changed"
+            yield Finding(text, session)
 
 
 def _check_journal(journal: CheckableJournal) -> list[str]:
@@ -207,7 +232,7 @@ def _check_archive_file(archived: SessionArchived, done: Verification) -> None:
     """Check that an archive is the file that was written. A missing one may have been moved."""
     try:
         with Path(archived.file).open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         done.notes.append(f"the archive `{archived.file}` was not found, so it was not checked")
         return
