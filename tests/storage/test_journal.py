@@ -70,6 +70,14 @@ def test_the_clock_is_the_one_given(path: Path) -> None:
         assert [record.time for record in journal.records("s1")] == [1_000, 1_000, 2_000]
 
 
+@pytest.mark.parametrize("name", ["\udcff", "s\0", "s1\n", ""])
+def test_a_name_that_no_session_can_have_is_not_found(path: Path, name: str) -> None:
+    with SqliteJournal(path) as journal:
+        journal.append("s1", "r1", STORY[:2], identity=ME)
+        with pytest.raises(SessionNotFound):
+            journal.find(name)
+
+
 def test_reading_makes_no_file(path: Path) -> None:
     with SqliteJournal(path.parent / "new" / "j.db") as journal:
         assert journal.sessions() == []

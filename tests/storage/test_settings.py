@@ -173,6 +173,18 @@ WRONG = {
     ),
     "number for text": ("model: 5\n", "1:8: `model` = `5`: must be text", ""),
     "blank text": ("model: '  '\n", "must be text", ""),
+    "a NUL in a text": ('journal: {path: "a\\0b"}\n', "`journal.path` holds a NUL character", ""),
+    "a NUL in a list": ('sandbox: {readable: ["/a\\0b"]}\n', "holds a NUL character", ""),
+    "a list in a list": (
+        "permissions: {allow: [[Read]]}\n",
+        "`permissions.allow` = a list: must be text",
+        "",
+    ),
+    "an expression that is none": (
+        'redaction: {patterns: ["("]}\n',
+        "1:24: `redaction.patterns`: ",
+        "",
+    ),
     "odd choice": ("mode: yolo\n", "must be one of `default`, `acceptEdits`", ""),
     "text for a list": (
         "tools: {allowed: read_file}\n",

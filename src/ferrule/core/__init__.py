@@ -21,6 +21,7 @@ Modules:
     errors                 the exceptions
     value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see
+    web_addresses          splits http and https addresses
     similar_names          what a misspelled name may mean
     lazy_names             public names of a package, loaded on first use
     lazy_patterns          regular expressions compiled on first use

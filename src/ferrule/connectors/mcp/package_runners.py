@@ -14,9 +14,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ferrule.core.value_class import frozen
+from ferrule.core.web_addresses import split_web_address
 from ferrule.storage import paths
 
 FIRST_START_SECONDS = 180.0
@@ -117,5 +117,5 @@ def _npm_setting(name: str) -> str:
 
 
 def _hosts_of(urls: list[str]) -> tuple[str, ...]:
-    hosts = (urlsplit(url).hostname for url in urls)
-    return tuple(dict.fromkeys(host for host in hosts if host))
+    found = [parts.hostname for url in urls if (parts := split_web_address(url)) is not None]
+    return tuple(dict.fromkeys(host for host in found if host))

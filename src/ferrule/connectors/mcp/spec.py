@@ -29,11 +29,11 @@ from dataclasses import field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.core.web_addresses import split_web_address
 from ferrule.permissions.child_environment import filter_environment, is_secret_variable
 from ferrule.permissions.command_variables import loads_code
 from ferrule.tools.reliability import Policies
@@ -314,15 +314,11 @@ def _describe_value(name: str, value: str) -> str:
 def _check_url(name: str, url: str) -> None:
     if _REFERENCE.search(url):
         return  # checked again after it is filled in
-    parts = urlsplit(url)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.username
-        or parts.fragment
-    ):
+    parts = split_web_address(url)
+    if parts is None or not parts.hostname or parts.username or parts.fragment:
+        shown = "its URL" if parts is None else f"`{parts.scheme}://{parts.hostname}`"
         raise ConfigError(
-            f"server `{name}`: `{parts.scheme}://{parts.hostname}` is not a valid URL for it",
+            f"server `{name}`: {shown} is not a valid URL for it",
             hint="write `https://host/path`, without a user name, password or fragment",
         )
     if parts.scheme == "http" and not is_local(parts.hostname):

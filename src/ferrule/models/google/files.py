@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
-from urllib.parse import urlsplit
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.media import MediaReference
+from ferrule.core.web_addresses import split_web_address
 from ferrule.models.http.transport import Response, Transport
 from ferrule.models.media_uploads import name_file
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
@@ -69,7 +69,9 @@ async def _begin(server: FileServer, one: MediaReference) -> str:
     if not target:
         raise server.read_refusal(answer.status, answer.headers, answer.body, tools=False)
     # The bytes are sent to the server that was chosen, whatever it answers.
-    path = urlsplit(target)
+    path = split_web_address(target)
+    if path is None:
+        raise server.read_refusal(answer.status, answer.headers, answer.body, tools=False)
     return f"{server.base_url}{path.path}?{path.query}"
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.web_addresses import split_web_address
 
 from .http1 import encode_request_head
 
@@ -69,10 +70,12 @@ def parse_proxy(url: str) -> Proxy:
     Raises:
         ConfigError: It is not an HTTP proxy.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme != "http" or not parts.hostname:
+    parts = split_web_address(url if "://" in url else f"http://{url}")
+    if parts is None or parts.scheme != "http" or not parts.hostname:
+        scheme = url.partition("://")[0] if "://" in url else "http"
+        what = "the address of a proxy cannot be read"
         raise ConfigError(
-            f"a `{parts.scheme}` proxy is not supported",
+            what if scheme == "http" else f"a `{scheme[:20]}` proxy is not supported",
             code="proxy",
             hint="use an HTTP proxy: `http://host:port` (it carries https through a tunnel)",
         )

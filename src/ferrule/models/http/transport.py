@@ -28,6 +28,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.value_class import frozen
+from ferrule.core.web_addresses import split_web_address
 
 from .connection import Connection, ConnectionFailed, ConnectionPool, Origin
 from .http1 import ResponseParser, encode_request_head
@@ -316,8 +317,8 @@ _UNREACHABLE_HINT = "check the address, and whether the server is running"
 
 
 def _split_url(url: str) -> SplitResult:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    parts = split_web_address(url)
+    if parts is None:
         raise ConfigError(
             f"`{url}` is not an http or https address",
             code="base_url",
@@ -325,10 +326,6 @@ def _split_url(url: str) -> SplitResult:
         )
     if parts.username is not None:
         raise ConfigError("a model server's address must not have a user name", code="base_url")
-    try:
-        parts.port  # noqa: B018 - reading it is the check
-    except ValueError as problem:
-        raise ConfigError(f"`{url}`: {problem}", code="base_url") from problem
     return parts
 
 

@@ -22,10 +22,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.core.web_addresses import split_web_address
 
 from .http_security import (
     MAX_BODY,
@@ -85,8 +86,8 @@ class HostAccess:
         hosts: set[str] = set()
         origins: set[str] = set()
         for one in [addresses] if isinstance(addresses, str) else addresses:
-            parts = urlsplit(one)
-            if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+            parts = split_web_address(one)
+            if parts is None or "@" in parts.netloc:
                 raise ConfigError(
                     f"`{one}` is not the address of an application",
                     hint="write the scheme and the host, as in `https://app.example.org`",

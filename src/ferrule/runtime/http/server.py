@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.web_addresses import split_web_address
 from ferrule.models.http.proxies import is_loopback
 
 from .http_security import Application
@@ -65,8 +66,13 @@ def public_address(host: str, port: int, url: str = "") -> str:
     """Return the address that clients use: `url`, or this host and port.
 
     Raises:
-        ConfigError: The token would go over a network unencrypted.
+        ConfigError: `url` is no address, or the token would go over a network unencrypted.
     """
+    if url and split_web_address(url) is None:
+        raise ConfigError(
+            f"`{url}` is not the address of a server",
+            hint="write the scheme and the host, as in `https://agent.example.org`",
+        )
     if not is_loopback(host) and not url.startswith("https://"):
         raise ConfigError(
             f"serving on `{host}` would send the token in the clear",

@@ -16,6 +16,7 @@ Tasks are kept in memory, the last `MAX_TASKS_KEPT` of them, and are gone with t
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -118,6 +119,9 @@ class A2aServer:
             f"{self.url}{RPC_PATH}",
             version,
         )
+        # Of a request that cannot be read the library would print tracebacks: its client has made
+        # the mistake, and is told.
+        logging.getLogger("a2a.server.routes").addHandler(logging.NullHandler())
         self.app: Application = HttpGuard(
             _application(self.conversations, self.card, sign_key),
             token=token,

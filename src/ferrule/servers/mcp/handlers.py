@@ -13,7 +13,6 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.engine.served_tools import find_served_tool, list_served_tools
@@ -265,7 +264,7 @@ class Service:
 
     async def read_resource(self, context: Any, params: Any) -> dict[str, Any]:
         uri = str(params.uri)
-        if urlsplit(uri).scheme != artifacts.SCHEME:
+        if not uri.startswith(f"{artifacts.SCHEME}:"):
             found = await self.offers.read(uri)
             if found is None:
                 raise self._no_resource(context, uri)

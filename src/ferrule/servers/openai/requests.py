@@ -18,6 +18,7 @@ from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.value_class import frozen
 from ferrule.models.answer_building import join_surrogates
 from ferrule.models.client import ToolSpec
+from ferrule.tools.define import compile_schema
 
 from .errors import RequestRefused
 from .messages import ParsedMessages, parse_messages, require_mapping
@@ -172,6 +173,7 @@ def _parse_schema(value: object) -> Mapping[str, Any] | None:
     wanted = require_mapping(fields.get("json_schema"), "response_format.json_schema")
     schema = require_mapping(wanted.get("schema"), where)
     try:
+        compile_schema("the reply", dict(schema))
         make_arguments("the reply", {**schema, "type": "object"})
     except ToolDefinitionError as error:
         raise RequestRefused(

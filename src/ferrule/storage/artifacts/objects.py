@@ -343,7 +343,7 @@ def _open_store(url: str) -> ObjectStore:
         if scheme in ("file", "memory"):
             return from_url(url)
         return from_url(url, client_options=client, retry_config=retry)
-    except _error_types() as error:
+    except (*_error_types(), ValueError) as error:
         raise ConfigError(
             f"artifacts cannot be kept in `{_redact_url(url)}`: {_first_line(error)}"
         ) from error

@@ -96,6 +96,9 @@ def find_session(
     Raises:
         SessionNotFound: There is none, or there are several.
     """
+    if not prefix.isprintable():
+        # Half of a surrogate pair, as a name that is not UTF-8 has, cannot be looked for at all.
+        raise unknown_session_error(prefix)
     rows = db.execute(
         "SELECT no, session, tenant, user FROM sessions WHERE session >= ?1 AND session < ?1 "
         "|| char(1114111)"

@@ -159,7 +159,7 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind == "names" and node.items is not None:
         places = tuple(item.where for item in node.items)
         names = tuple(
-            _check_type(setting, path, item.value, item.where, item=True) for item in node.items
+            _check_type(setting, path, _plain(item), item.where, item=True) for item in node.items
         )
         return Entry(names, node.where, places)
     if setting.kind == "actions":
@@ -280,15 +280,28 @@ def _check_type(setting: Setting, path: str, value: Any, where: str, *, item: bo
     """
     if value is None and setting.is_optional and not item:
         return None
-    if setting.kind == "names" and isinstance(value, list | tuple):
+    if setting.kind == "names" and isinstance(value, list | tuple) and not item:
         items = cast(Sequence[Any], value)
         return tuple(_check_type(setting, path, one, where, item=True) for one in items)
     accepted = _accept(setting, value, item)
     if accepted is None:
         expected = _describe_expected(setting, item)
         raise ConfigError(f"{where}: `{path}` = {_format_value(value)}: must be {expected}")
+    if isinstance(accepted, str) and "\0" in accepted:
+        raise ConfigError(f"{where}: `{path}` holds a NUL character, which no name or text has")
     _check_range(setting, path, accepted, where)
+    if item and setting.key == "redaction.patterns":
+        _check_pattern(path, accepted, where)
     return accepted
+
+
+def _check_pattern(path: str, pattern: str, where: str) -> None:
+    from ferrule.tools.safe_patterns import compile_regex  # few settings have any
+
+    try:
+        compile_regex(pattern)
+    except ValueError as error:
+        raise ConfigError(f"{where}: `{path}`: {error}") from None
 
 
 def _accept(setting: Setting, value: Any, item: bool) -> Any:

@@ -110,6 +110,15 @@ def request(**more: Any) -> bytes:
             },
             "response_format.json_schema.schema",
         ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"type": "weird"}},
+                }
+            },
+            "response_format.json_schema.schema",
+        ),
         ({"model": 1}, "model"),
         ({"messages": []}, "messages"),
         ({"messages": "hi"}, "messages"),
