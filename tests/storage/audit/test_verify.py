@@ -4,6 +4,7 @@ changed.
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import random
@@ -649,3 +650,13 @@ def test_a_kept_output_that_was_changed_is_named_and_one_that_is_gone_is_not(
         store.delete(mine, gone.reference)
         (finding,) = verify_sessions(journal, ["s1"], artifacts=store).findings
         assert changed.reference in finding.text and whole.reference not in finding.text
+
+
+def test_a_small_file_that_unpacks_to_one_endless_line_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.jsonl.gz"
+    piece = b"0" * (1 << 20)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(80):
+            file.write(piece)
+    with pytest.raises(JournalError, match="line 1: it has more than 67108864 bytes"):
+        verify_file(path)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import JournalRecord, SessionArchived
 from ferrule.core.value_class import frozen
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, Scope
-from ferrule.storage.export.jsonl import check_header, is_sealed, read_jsonl
+from ferrule.storage.export.jsonl import check_header, is_sealed, read_jsonl, split_lines
 from ferrule.storage.journal.protocols import CheckableJournal, Journal
 
 from .checkpoints import Checkpoint, compare_events, find_contradictions, is_signed_by
@@ -273,13 +273,13 @@ def open_lines(path: Path) -> Generator[Iterator[str]]:
     with path.open("rb") as raw:
         is_gzip = raw.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rb") if is_gzip else path.open("rb") as file:
-        yield _lines(file, str(path))
+        yield _lines(cast("IO[bytes]", file), str(path))
 
 
-def _lines(file: Iterable[bytes], path: str) -> Iterator[str]:
+def _lines(file: IO[bytes], path: str) -> Iterator[str]:
     number = 0
     try:
-        for line in file:
+        for line in split_lines(file):
             number += 1
             yield line.decode()
     except UnicodeDecodeError as error:

@@ -15,7 +15,6 @@ happened: whoever makes one can compute all of it.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import zipfile
 import zlib
@@ -36,7 +35,7 @@ from ferrule.storage.audit.verification import open_lines
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
-from .jsonl import export_jsonl, import_jsonl, read_jsonl
+from .jsonl import export_jsonl, import_jsonl, read_jsonl, split_lines
 
 FORMAT = 1
 SUFFIX = ".ferrule"
@@ -219,7 +218,8 @@ class Bundle:
                     f"its journal has {info.file_size} bytes, at most {_MAX_JOURNAL} are read"
                 )
             with self._file.open(info) as file:
-                yield from io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+                for line in split_lines(file):
+                    yield line.decode()
         except _UNREADABLE as error:
             raise self._corrupt(f"its journal cannot be read ({error})") from error
 

@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, cast
+from typing import IO, Any, Literal, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import JournalError, SessionNotFound
@@ -41,6 +41,8 @@ _KEYS = {
     "hash": str,
 }
 _BODY = ',"body":'
+MAX_LINE = 64 << 20
+"""Bytes of a line that are read: far more than an event has."""
 _Ends = Literal["", "marked", "sealed"]
 """How the last event of a session is known: by its seal, in older files by a mark or not at all."""
 
@@ -97,6 +99,22 @@ def _format_line(record: JournalRecord, kind: str, text: str, end: str) -> str:
     )
     head = json.dumps(dict(zip(_KEYS, values, strict=True)), separators=(",", ":"))
     return f"{head[:-1]}{end}{_BODY}{text}}}\n"
+
+
+def split_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an export.
+
+    A small file that was made to harm can unpack to one line of gigabytes, so a line is bounded.
+
+    Raises:
+        JournalError: A line is longer than `MAX_LINE`.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            raise _build_refusal(number, f"it has more than {MAX_LINE} bytes")
+        yield line
 
 
 def read_jsonl(lines: Iterable[str]) -> Iterator[JournalRecord]:

@@ -197,6 +197,6 @@ def _parse_body(text: str) -> dict[str, Any]:
     # A damaged row must not hide the others from the list; `verify` is what reports it.
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, TypeError):
         return {}
     return body if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownVariableType]
