@@ -22,6 +22,12 @@ from ferrule.engine.write_batching import WriteBatch
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, ScriptedExchange, calls, says
 from ferrule.storage.journal.postgres import PostgresJournal
+from ferrule.storage.journal.postgres_append_statement import (
+    APPEND_BATCHES,
+    BatchEntry,
+    build_values,
+)
+from ferrule.storage.journal.postgres_lease import RELEASE
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 
@@ -290,6 +296,30 @@ def test_a_session_that_another_process_opened_is_not_opened_again(
     with pytest.raises(JournalError, match="in use"):
         journal.append("s1", "r1", note("ours"), identity=identity("s1"))
     assert texts(other, "s1") == ["theirs"]
+
+
+@pytest.mark.proves("postgres.shared-writes")
+def test_sessions_are_looked_up_by_their_number_however_many_there_are(
+    journal: PostgresJournal, cluster: Any, schema: str
+) -> None:
+    import psycopg
+
+    for n in range(4):
+        journal.append_batches([(identity(f"s{n}-{at}"), note("x")) for at in range(100)])
+    entry = BatchEntry(
+        "s", "r", ("local", "me"), 7, 1, (1, b"a"), (2, b"b"), [(2, 0, 0, "n", "{}", b"c")]
+    )
+    appended = {**build_values([entry] * 3), "holder": uuid4(), "seconds": 1}
+    released = {"nos": [5, 6, 7], "holder": uuid4()}
+    # As often as the driver runs a statement before the server plans it once for all values.
+    plans: list[str] = []
+    with psycopg.connect(cluster.dsn(), autocommit=True) as db:
+        db.execute("SET plan_cache_mode = force_generic_plan")
+        for statement, values in ((APPEND_BATCHES, appended), (RELEASE, released)):
+            explain = f"EXPLAIN {statement.format(s=schema)}".encode()
+            plans += [str(row[0]) for row in db.execute(explain, values).fetchall()]
+    assert any("Index Scan using sessions_pkey" in row for row in plans)
+    assert [row for row in plans if "Seq Scan on sessions" in row] == []
 
 
 WORDS = st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=4)
