@@ -17,6 +17,8 @@ from ferrule import Agent, Storage, tool
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted, Unknown
 from ferrule.core.identity import Identity
+from ferrule.engine.distributed import job_run
+from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.session_log import SessionLog
 from ferrule.engine.write_batching import WriteBatch
 from ferrule.models.client import ModelOptions, ToolSpec
@@ -296,6 +298,29 @@ def test_a_session_that_another_process_opened_is_not_opened_again(
     with pytest.raises(JournalError, match="in use"):
         journal.append("s1", "r1", note("ours"), identity=identity("s1"))
     assert texts(other, "s1") == ["theirs"]
+
+
+@pytest.mark.proves("postgres.fencing", "scale.same-key")
+async def test_a_session_that_was_opened_since_it_was_looked_for_is_not_opened_again(
+    journal: PostgresJournal, other: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_run, "RETRY_SECONDS", 0)
+
+    def make(job: Job, journal: Any) -> Agent:
+        storage = Storage(journal=journal, tenant=job.tenant, user=job.user)
+        return Agent(Afresh(), [pay], storage=storage)
+
+    first = Job("go", run="r1", session="s1", tenant="local", user="me")
+    second = Job("go", run="r2", session="s1", tenant="local", user="me")
+    assert journal.find_known(["s1", "none", "\0"]) == set()
+    told = await job_run.run_job(first, other, make, is_new=True)
+    assert journal.find_known(["s1", "none", "\0"]) == {"s1"}
+    # Both were looked for before the session was there.
+    assert await job_run.run_job(first, journal, make, is_new=True) == told
+    assert (await job_run.run_job(second, journal, make, is_new=True))["stop"] == "done"
+    kinds = [record.event.kind for record in journal.records("s1")]
+    assert [kinds.count(kind) for kind in ("session.opened", "run.finished")] == [1, 2]
+    journal.verify("s1")
 
 
 @pytest.mark.proves("postgres.shared-writes")
