@@ -13,7 +13,14 @@ import pytest
 
 from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
-from ferrule.core.events import Event, JournalRecord, RunFinished, RunStarted, ToolAnswered
+from ferrule.core.events import (
+    Event,
+    JournalRecord,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    ToolAnswered,
+)
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.engine.distributed import job_run as working
@@ -357,3 +364,49 @@ def test_a_database_is_named_as_postgresql_programs_name_it(start: str) -> None:
 def test_a_database_that_is_no_postgresql_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="lives in PostgreSQL"):
         libpq_url(wrong)
+
+
+class Unread:
+    """A journal that counts how often its events are read."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def records(self, session: str) -> Iterator[JournalRecord]:
+        self.read += 1
+        return self._journal.records(session)
+
+
+@pytest.mark.proves("scale.outcome")
+def test_a_run_that_began_here_and_ended_well_is_told_as_the_journal_tells_it(
+    journal: SqliteJournal,
+) -> None:
+    unread = Unread(journal)
+    outcome = bounded(run_job(JOB, unread, make, is_new=True))
+    assert unread.read == 0
+    assert bounded(run_job(JOB, unread, make)) == outcome
+    assert unread.read == 1
+    # Text that is escaped in the journal.
+    strange = Job("\ud800", run="run-2", session="session-2", tenant="acme", user="ines")
+    outcome = bounded(run_job(strange, unread, make, is_new=True))
+    assert outcome == bounded(run_job(strange, unread, make))
+
+
+@pytest.mark.proves("scale.session")
+def test_of_two_new_jobs_of_one_session_the_second_goes_on_with_it(journal: SqliteJournal) -> None:
+    async def both() -> list[dict[str, Any]]:
+        acts, turns = Acts(), SessionTurns()
+        first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
+        second = Job("look", run="second", session="session-1", tenant="acme", user="ines")
+        one = asyncio.create_task(run_job(first, journal, acts.make, turns, is_new=True))
+        two = asyncio.create_task(run_job(second, journal, acts.make, turns, is_new=True))
+        await acts.inside.wait()
+        acts.go_on.set()
+        return [await one, await two]
+
+    assert [outcome["stop"] for outcome in bounded(both())] == ["done", "done"]
+    assert (count(journal, SessionOpened), count(journal, RunStarted)) == (1, 2)

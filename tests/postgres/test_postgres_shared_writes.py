@@ -17,11 +17,19 @@ from ferrule import Agent, Storage, tool
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted, Unknown
 from ferrule.core.identity import Identity
+from ferrule.engine.distributed import job_run
+from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.session_log import SessionLog
 from ferrule.engine.write_batching import WriteBatch
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, ScriptedExchange, calls, says
 from ferrule.storage.journal.postgres import PostgresJournal
+from ferrule.storage.journal.postgres_append_statement import (
+    APPEND_BATCHES,
+    BatchEntry,
+    build_values,
+)
+from ferrule.storage.journal.postgres_lease import RELEASE
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 
@@ -290,6 +298,53 @@ def test_a_session_that_another_process_opened_is_not_opened_again(
     with pytest.raises(JournalError, match="in use"):
         journal.append("s1", "r1", note("ours"), identity=identity("s1"))
     assert texts(other, "s1") == ["theirs"]
+
+
+@pytest.mark.proves("postgres.fencing", "scale.same-key")
+async def test_a_session_that_was_opened_since_it_was_looked_for_is_not_opened_again(
+    journal: PostgresJournal, other: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_run, "RETRY_SECONDS", 0)
+
+    def make(job: Job, journal: Any) -> Agent:
+        storage = Storage(journal=journal, tenant=job.tenant, user=job.user)
+        return Agent(Afresh(), [pay], storage=storage)
+
+    first = Job("go", run="r1", session="s1", tenant="local", user="me")
+    second = Job("go", run="r2", session="s1", tenant="local", user="me")
+    assert journal.find_known(["s1", "none", "\0"]) == set()
+    told = await job_run.run_job(first, other, make, is_new=True)
+    assert journal.find_known(["s1", "none", "\0"]) == {"s1"}
+    # Both were looked for before the session was there.
+    assert await job_run.run_job(first, journal, make, is_new=True) == told
+    assert (await job_run.run_job(second, journal, make, is_new=True))["stop"] == "done"
+    kinds = [record.event.kind for record in journal.records("s1")]
+    assert [kinds.count(kind) for kind in ("session.opened", "run.finished")] == [1, 2]
+    journal.verify("s1")
+
+
+@pytest.mark.proves("postgres.shared-writes")
+def test_sessions_are_looked_up_by_their_number_however_many_there_are(
+    journal: PostgresJournal, cluster: Any, schema: str
+) -> None:
+    import psycopg
+
+    for n in range(4):
+        journal.append_batches([(identity(f"s{n}-{at}"), note("x")) for at in range(100)])
+    entry = BatchEntry(
+        "s", "r", ("local", "me"), 7, 1, (1, b"a"), (2, b"b"), [(2, 0, 0, "n", "{}", b"c")]
+    )
+    appended = {**build_values([entry] * 3), "holder": uuid4(), "seconds": 1}
+    released = {"nos": [5, 6, 7], "holder": uuid4()}
+    # As often as the driver runs a statement before the server plans it once for all values.
+    plans: list[str] = []
+    with psycopg.connect(cluster.dsn(), autocommit=True) as db:
+        db.execute("SET plan_cache_mode = force_generic_plan")
+        for statement, values in ((APPEND_BATCHES, appended), (RELEASE, released)):
+            explain = f"EXPLAIN {statement.format(s=schema)}".encode()
+            plans += [str(row[0]) for row in db.execute(explain, values).fetchall()]
+    assert any("Index Scan using sessions_pkey" in row for row in plans)
+    assert [row for row in plans if "Seq Scan on sessions" in row] == []
 
 
 WORDS = st.lists(st.sampled_from([PASS, BEFORE, AFTER]), max_size=4)

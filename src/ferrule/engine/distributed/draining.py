@@ -90,6 +90,9 @@ class DrainingRemoteJournal(DrainingJournal):
     def release_batch(self, sessions: Sequence[str]) -> None:
         self._remote.release_batch(sessions)
 
+    def find_known(self, sessions: Sequence[str]) -> set[str]:
+        return self._remote.find_known(sessions)
+
 
 def make_draining(journal: Journal) -> DrainingJournal:
     """Return the journal as jobs of a worker see it."""

@@ -47,15 +47,19 @@ class SessionTurns:
         self._locks: dict[str, asyncio.Lock] = {}
 
     @asynccontextmanager
-    async def of(self, session: str) -> AsyncGenerator[None]:
-        """Wait for the turn, and keep it until the end of the block."""
+    async def of(self, session: str) -> AsyncGenerator[bool]:
+        """Wait for the turn, and keep it until the end of the block.
+
+        Yields whether there was nobody to wait for.
+        """
         lock = self._locks.setdefault(session, asyncio.Lock())
         here = self._waiting.setdefault(session, [])
         me = object()
+        is_first = not here
         here.append(me)
         try:
             async with lock:
-                yield
+                yield is_first
         finally:
             here.remove(me)
             if not here:
@@ -63,24 +67,42 @@ class SessionTurns:
 
 
 async def run_job(
-    job: Job, journal: Journal, make: MakeAgent, turns: SessionTurns | None = None
+    job: Job,
+    journal: Journal,
+    make: MakeAgent,
+    turns: SessionTurns | None = None,
+    *,
+    is_new: bool = False,
 ) -> dict[str, Any]:
-    """Run a job to its end, or find that it has ended, and return its outcome (`jobs.told`).
+    """Run a job to its end, or find that it has ended, and return its outcome (`build_outcome`).
 
     It waits while the journal is unreachable or another worker has the session.
+
+    Args:
+        job: The job.
+        journal: The journal of its session.
+        make: Makes the agent.
+        turns: The turns of jobs of one session.
+        is_new: Whether the journal was asked just now, and has no such session.
 
     Raises:
         FerruleError: The run could not be started or continued.
     """
-    async with (turns or SessionTurns()).of(job.session):
+    async with (turns or SessionTurns()).of(job.session) as is_first:
+        is_new = is_new and is_first
         while True:
+            begun: bool | None = None
+            outcome: dict[str, Any] | None = None
             try:
-                begun, outcome = await run_blocking(partial(find_outcome, journal, job))
+                if not is_new:
+                    begun, outcome = await run_blocking(partial(find_outcome, journal, job))
+                if outcome is None:
+                    outcome = await _continue(job, make(job, journal), begun)
                 if outcome is not None:
                     return outcome
-                await _continue(job, make(job, journal), begun)
             except JournalError as error:
-                if error.code not in TRANSIENT_ERRORS or _is_cancelled():
+                was_opened_meanwhile = begun is None and error.code == "journal_conflict"
+                if not (was_opened_meanwhile or error.code in TRANSIENT_ERRORS) or _is_cancelled():
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
             except FerruleError:
@@ -88,6 +110,7 @@ async def run_job(
                 found = await run_blocking(partial(find_outcome, journal, job))
                 if found[1] is None:
                     raise
+            is_new = False
 
 
 def _is_cancelled() -> bool:
@@ -126,19 +149,32 @@ def _outcome(job: Job, end: RunFinished, *, typed: bool) -> dict[str, Any]:
     return outcome
 
 
-async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> None:
+async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> dict[str, Any] | None:
+    """Work a run until it ends.
+
+    Returns:
+        The outcome of a run that began here and ended well; None if the journal must be asked.
+    """
     try:
         session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
         try:
             if begun:
                 await session.resume(WORKER_LOST)
-            else:
+                return None
+            if begun is not None:
                 await _finish_others(session)
-                await session.run(job.text, run=job.run)
+            result = await session.run(job.text, run=job.run)
         finally:
             await session.close()
     finally:
         await agent.disconnect()
+    who = session.identity
+    # A run that was continued is told of as it ended first.
+    is_whole = (who.tenant, who.user, who.run) == (job.tenant, job.user, job.run)
+    if result.stop != "done" or not is_whole:
+        return None
+    end = RunFinished(result.stop, result.text, usage=result.usage)
+    return _outcome(job, end, typed=session.ends_with_value)
 
 
 async def _finish_others(session: Session[Any]) -> None:

@@ -3,9 +3,10 @@
     Worker("postgresql://ferrule@db/ferrule", make_agent, concurrency=16).run()
 
 Jobs run in the event loop of a thread of their own. One statement after the other gives the
-outcomes of those that ended and takes as many as there are places (`job_queue`); while nothing
-ends and nothing waits, the queue is looked at every `POLL_SECONDS`. All jobs share the worker's
-journal, and with it their writes (`engine.write_batching`).
+outcomes of those that ended and takes as many as there are places (`job_queue`): at once where jobs
+may wait for a place, else with what ends within `GATHER_SECONDS`; while nothing ends, the queue is
+looked at every `POLL_SECONDS`. All jobs share the worker's journal, and with it their writes
+(`engine.write_batching`).
 
 The main thread leaves heartbeats, requeues the jobs of workers whose heartbeats are too old, and
 submits what schedules are due; a job that blocks the event loop does not keep it from that. A dead
@@ -31,13 +32,13 @@ from types import FrameType
 from typing import Any
 from uuid import uuid4
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import FerruleError, JournalError
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.locations import create_journal
 
 from .cron import parse_cron
-from .draining import DrainingJournal, make_draining
+from .draining import DrainingJournal, DrainingRemoteJournal, make_draining
 from .job_queue import JobQueue, QueueError
 from .job_run import MakeAgent, SessionTurns, run_job
 from .jobs import MAX_WORKERS, Job, build_outcome, check_connection, libpq_url
@@ -46,6 +47,8 @@ HEARTBEAT_SECONDS = 2.0
 """Seconds between two heartbeats."""
 POLL_SECONDS = 0.1
 """Seconds between two looks at the queue while nothing ends."""
+GATHER_SECONDS = 0.025
+"""Seconds that an outcome waits for others if no job may wait for its place."""
 RETRY_SECONDS = 1.0
 """Seconds before the queue is asked again after it could not be reached."""
 SKIPPED_SECONDS = 60.0
@@ -195,6 +198,9 @@ class JobLoop:
         self._working: dict[str, asyncio.Task[dict[str, Any] | None]] = {}
         self._ended: dict[str, dict[str, Any]] = {}
         self._changed = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
+        self._jobs_may_wait = True
+        """Whether the queue may have had more jobs than places when it was looked at last."""
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -236,16 +242,20 @@ class JobLoop:
     async def _exchange(self, queue: JobQueue, places: int) -> float:
         """Give outcomes and take jobs. Return how long to wait for the next time."""
         self._changed.clear()
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         ended = dict(self._ended)
         known = [*self._working, *ended]
         free = max(0, places - len(self._working))
         per_tenant = self._per_tenant
 
-        def work() -> tuple[list[tuple[dict[str, Any], int]], list[str]]:
-            return queue.exchange(self._name, ended, known, free, per_tenant)
+        def work() -> tuple[list[tuple[dict[str, Any], int]], list[str], set[str]]:
+            taken, cancelled = queue.exchange(self._name, ended, known, free, per_tenant)
+            return taken, cancelled, self._find_new([job["session"] for job, _ in taken])
 
         try:
-            taken, cancelled = await _run_in_thread(work)
+            taken, cancelled, new = await _run_in_thread(work)
         except QueueError:
             return RETRY_SECONDS
         for run in ended:
@@ -254,10 +264,23 @@ class JobLoop:
             if run in self._working:
                 self._working[run].cancel()
         for given, attempts in taken:
-            self._begin(Job.of(given), attempts)
-        return 0 if taken or ended else POLL_SECONDS
+            job = Job.of(given)
+            self._begin(job, attempts, is_new=job.session in new)
+        self._jobs_may_wait = len(taken) >= free
+        # Jobs often come one after the other.
+        return GATHER_SECONDS if taken else POLL_SECONDS
 
-    def _begin(self, job: Job, attempts: int) -> None:
+    def _find_new(self, sessions: list[str]) -> set[str]:
+        """Return those sessions that are certainly not in the journal, asked for all at once."""
+        if not sessions or not isinstance(self._journal, DrainingRemoteJournal):
+            return set()
+        try:
+            return set(sessions) - self._journal.find_known(sessions)
+        except JournalError:
+            # Each job asks for itself, and waits until the journal can be reached.
+            return set()
+
+    def _begin(self, job: Job, attempts: int, *, is_new: bool) -> None:
         if attempts > MAX_WORKERS:
             detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
             self._ended[job.run] = build_outcome(job, "failed", code="job_given_up", detail=detail)
@@ -265,7 +288,7 @@ class JobLoop:
         if job.run in self._working:
             # It went to another worker and came back: what is under way here goes on.
             return
-        task = asyncio.create_task(self._work(job))
+        task = asyncio.create_task(self._work(job, is_new))
         self._working[job.run] = task
         # Not at the end of the task's own code: a task that is cancelled at once never begins.
         task.add_done_callback(partial(self._end, job.run))
@@ -276,15 +299,19 @@ class JobLoop:
         outcome = None if task.cancelled() else task.result()
         if outcome is not None:
             self._ended[run] = outcome
-        self._changed.set()
+        if self._jobs_may_wait or not self._working:
+            self._changed.set()
+        elif self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(GATHER_SECONDS, self._changed.set)
 
-    async def _work(self, job: Job) -> dict[str, Any] | None:
+    async def _work(self, job: Job, is_new: bool) -> dict[str, Any] | None:
         """Work a job and return its outcome; None if another worker is to go on with it.
 
         A job that can never start has failed, whatever the reason: trying again would not help.
         """
         try:
-            return await run_job(job, self._journal, self._make, self._turns)
+            return await run_job(job, self._journal, self._make, self._turns, is_new=is_new)
         except Exception as error:  # noqa: BLE001  boundary: somebody's code makes the agent, and its error is the job's outcome
             return None if self._journal.left else _describe_failure(job, error)
 

@@ -55,7 +55,7 @@ class Service:
     connection: Callable[[Any], ClientIdentity | None] = field(default=lambda context: None)
     """Returns the client that a request's connection belongs to, if known without its name."""
     plain_calls: PlainCalls = field(default_factory=PlainCalls)
-    """Calls over HTTP that began without the library, and the clients that can make them."""
+    """Calls that began without the library, and the clients that can make them."""
 
     # ---- whose request it is
 
@@ -83,6 +83,11 @@ class Service:
             found.tenant,
             found.is_exclusive,
         )
+
+    def close_connection(self, key: tuple[str, ...]) -> None:
+        """Close the sessions of a connection that ended, in the background."""
+        self.plain_calls.forget(key)
+        self.sessions.close_client(key)
 
     # ---- tools
 
@@ -117,12 +122,15 @@ class Service:
 
     def begin_plain_call(self, known: KnownClient, request: PlainRequest) -> ClientRequest | None:
         """Start a call without the library; None if it must see the request."""
-        tool = find_served_tool(known.visit.session, request.name)
+        visit = known.visit
+        if self.sessions.pool.use(visit.identity.key) is not visit:
+            return None
+        tool = find_served_tool(visit.session, request.name)
         if tool is None:
             return None
-        self.sessions.pool.use(known.visit.identity.key)
         try:
-            return known.begin(request, self.prepare_call(known.visit, tool, request.arguments))
+            work = self.prepare_call(visit, tool, request.arguments)
+            return self.plain_calls.begin(known, request, work)
         except FerruleError:
             return None
 

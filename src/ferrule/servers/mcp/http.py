@@ -9,6 +9,7 @@ says it is, among those with the same token, and its call ends when it closes th
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -147,9 +148,11 @@ class Endpoint:
         begun = await self._serve_plainly(known, body, given, send)
         if begun is not True:
             await self._serve_by_library(scope, replay_body(body, receive), given, send)
-        if isinstance(begun, PlainRequest) and (left := known.begun.pop(begun.id, None)):
-            # The library refused the request: nobody waits for its call.
-            await left.stop()
+        if not isinstance(begun, bool):
+            left = self._service.plain_calls.take(known.visit, begun.id)
+            if left is not None:
+                # The library refused the request: nobody waits for its call.
+                await left.stop()
 
     def _find_known(self, scope: Scope, session: bytes | None) -> KnownClient | None:
         """Return the client of a request that can be answered with plain JSON; else None."""
@@ -157,8 +160,9 @@ class Endpoint:
             return None
         visitor: Visitor = scope["state"]["visitor"]
         user, tenant = (visitor.user, visitor.tenant) if visitor.is_named else ("", "")
-        known = self._service.plain_calls.find((session.decode("latin-1"), tenant, user))
-        if known is None or self._service.sessions.pool.find(known.visit.identity.key) is None:
+        client = "http", session.decode("latin-1"), tenant, user
+        known = self._service.plain_calls.find(client)
+        if known is None:
             return None
         headers = dict(scope["headers"])
         accepted = headers.get(b"accept", b"")
@@ -179,19 +183,24 @@ class Endpoint:
             Whether it was answered; or the request, if its call has begun and needs the library.
         """
         message = parse_message(body)
-        if (cancelled := find_cancelled(message, known)) is not None:
+        plain_calls = self._service.plain_calls
+        if (cancelled := plain_calls.find_begun(known.key, find_cancelled(message))) is not None:
             await cancelled.begin_stream()
             return False
         request = read_plain_request(message)
-        if request is None or request.id in known.begun:
+        begun = None if request is None else self._service.begin_plain_call(known, request)
+        if request is None or begun is None:
             return False
-        begun = self._service.begin_plain_call(known, request)
-        if begun is None:
-            return False
-        if not await begun.wait_for_plain_answer(SOON):
+        try:
+            is_answered = await begun.wait_for_plain_answer(SOON)
+        except asyncio.CancelledError:
+            plain_calls.end(known.key, request.id)
+            raise
+        if not is_answered:
+            plain_calls.hand_over(known.key, request.id)
             return request
+        plain_calls.end(known.key, request.id)
         answer = format_plain_answer(request, known.peer.version, begun.outcome())
-        del known.begun[request.id]
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(answer)).encode()),
@@ -227,9 +236,7 @@ class Endpoint:
                         self._owners.popitem(last=False)
                 elif given is not None and scope["method"] == "DELETE" and message["status"] < 400:
                     self._owners.pop(given, None)
-                    session = given.decode("latin-1")
-                    self._service.plain_calls.forget(session)
-                    self._service.sessions.close_client(("http", session))
+                    self._service.close_connection(("http", given.decode("latin-1")))
             await send(message)
 
         return send_and_note_session

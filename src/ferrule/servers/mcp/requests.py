@@ -126,13 +126,23 @@ class ClientRequest:
             raise
         finally:
             timer.cancel()
-        return not self.peer.needs_stream and self._has_result()
+        return self.has_plain_answer
 
-    def _has_result(self) -> bool:
+    def watch(self, notify: Callable[[], object]) -> None:
+        """Call `notify` when the work is over, and when the client must be reached before."""
+        assert self._work is not None
+        assert isinstance(self.peer, PlainPeer)
+        self.peer.on_needed = notify
+        self._work.add_done_callback(lambda _: notify())
+
+    @property
+    def has_plain_answer(self) -> bool:
+        """Whether the work has a result and nothing is to be sent before it."""
         work = self._work
-        if work is None or not work.done() or work.cancelled():
+        if work is None or not work.done() or work.cancelled() or self.lacking_capability:
             return False
-        return work.exception() is None and not self.lacking_capability
+        needs_stream = isinstance(self.peer, PlainPeer) and self.peer.needs_stream
+        return not needs_stream and work.exception() is None
 
     def take_over(self, peer: RequestPeer) -> None:
         """Continue with the library's stream, for a request that began without one."""

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from ferrule._version import __version__
@@ -38,10 +39,12 @@ from ferrule.runtime.http.server import (
 from . import http, stdio
 from .handlers import Service, build_server, require_library
 from .offers import Offers
+from .plain_calls import ClientKey
+from .plain_lines import PlainLines
 from .sessions import ClientIdentity, ClientSessions
 
 PORT = 8330
-_connection: ContextVar[str] = ContextVar("ferrule_mcp_connection", default="")
+_connection: ContextVar[ClientKey] = ContextVar("ferrule_mcp_connection", default=("stdio", ""))
 
 
 class McpServer:
@@ -92,16 +95,21 @@ class McpServer:
 
         Meanwhile, whatever else writes to standard output writes to standard error.
         """
-        async with stdio.open_streams() as (read, write):
-            await self.connect(read, write)
+        # Before there are streams: requests are handled in the context of what reads them.
+        connection = _name_connection()
+        begin_calls = partial(PlainLines, self._service, connection)
+        async with stdio.open_streams(begin_calls) as (read, write):
+            await self._serve(read, write, connection)
 
     async def connect(self, read: Any, write: Any) -> None:
         """Serve one client over a pair of the library's message streams until it closes them."""
-        _connection.set(uuid.uuid4().hex)
+        await self._serve(read, write, _name_connection())
+
+    async def _serve(self, read: Any, write: Any, connection: ClientKey) -> None:
         try:
             await self._server.run(read, write, self._server.create_initialization_options())
         finally:
-            self._service.sessions.close_client(("stdio", _connection.get()))
+            self._service.close_connection(connection)
 
     async def http(
         self,
@@ -194,9 +202,16 @@ class McpServer:
         await self._service.sessions.close()
 
 
+def _name_connection() -> ClientKey:
+    """Return a new connection, of which the requests in this context are."""
+    key = "stdio", uuid.uuid4().hex
+    _connection.set(key)
+    return key
+
+
 def _identify_client(context: Any) -> ClientIdentity | None:
     """Return the client of a connection: by its token over HTTP, else by its streams."""
     over_http = http.identify_client(context)
     if over_http is not None:
         return over_http
-    return ClientIdentity(("stdio", _connection.get()), "")
+    return ClientIdentity(_connection.get(), "")

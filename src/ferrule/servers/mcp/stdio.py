@@ -19,57 +19,161 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ferrule.engine.threads import run_blocking
 
 MAX_LINE = 16 * 1024 * 1024
 
 
-class LineReader:
-    """The lines of a stream, in the form the library expects."""
+class LineReader(asyncio.Protocol):
+    """The lines of a stream, in the form the library expects.
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    Reading pauses while the library has `MAX_LINE` bytes of lines to see.
+    """
+
+    def __init__(self) -> None:
+        self.take: Callable[[bytes], bool] = lambda line: False
+        """Is shown each line first. If it returns True, the library does not get the line."""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called once, at the end of the input or of the library."""
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._partial = bytearray()
+        self._is_ended = False
+        self._has_more: asyncio.Future[None] | None = None
+        self._transport: asyncio.ReadTransport | None = None
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
 
     async def __anext__(self) -> str:
-        try:
-            line = await self._reader.readline()
-        except (ValueError, ConnectionError):
-            line = b""
-        if not line:
-            raise StopAsyncIteration
+        while not self._lines:
+            if self._is_ended:
+                raise StopAsyncIteration
+            self._has_more = asyncio.get_running_loop().create_future()
+            await self._has_more
+        line = self._lines.popleft()
+        self._size -= len(line)
+        if self._size <= MAX_LINE and self._transport is not None:
+            self._transport.resume_reading()
         return line.decode("utf-8", "replace")
+
+    def add(self, line: bytes) -> None:
+        """Give the library a line, after those that it has not seen yet. Nothing after the end."""
+        if self._is_ended:
+            return
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size > MAX_LINE and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def end(self) -> None:
+        """End the stream after the lines that were added."""
+        if not self._is_ended:
+            self._is_ended = True
+            self.on_end()
+            self._wake()
+            if self._transport is not None:
+                self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the transport (asyncio)."""
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Split what was read into lines (asyncio)."""
+        first, *more = data.split(b"\n")
+        self._partial += first
+        for piece in more:
+            line = bytes(self._partial)
+            self._partial = bytearray(piece)
+            self._add_complete(line + b"\n")
+        if len(self._partial) > MAX_LINE:
+            self.end()
+
+    def eof_received(self) -> bool:
+        """End, after a last line that may have no end (asyncio). Returns False: it is over."""
+        if self._partial:
+            self._add_complete(bytes(self._partial))
+        self.end()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End (asyncio)."""
+        self.end()
+
+    def _add_complete(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            self.end()
+        elif not self._is_ended and not self.take(line):
+            self.add(line)
+
+    def _wake(self) -> None:
+        if self._has_more is not None and not self._has_more.done():
+            self._has_more.set_result(None)
 
 
 class LineWriter:
     """A pipe that lines are written to, in the form the library expects."""
 
     def __init__(self, descriptor: int) -> None:
+        self.on_broken: Callable[[], object] = lambda: None
+        """Called if a line of `write_soon` could not be written."""
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
+        self._in_turn = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
 
     async def write(self, line: str) -> None:
         """Write a line: at once if the pipe takes it whole, else in a thread."""
-        data = line.encode("utf-8", "replace")
-        # A pipe that can be written to takes this many bytes without blocking (POSIX).
-        if len(data) <= select.PIPE_BUF and self._is_writable():
-            os.write(self._descriptor, data)
-        else:
-            await run_blocking(partial(self._write_all, data))
+        await self._write(line.encode("utf-8", "replace"))
 
     async def flush(self) -> None:
         """Do nothing: everything is written already."""
 
-    def _is_writable(self) -> bool:
-        return any(events & select.POLLOUT for _, events in self._poll.poll(0))
+    def write_soon(self, line: bytes) -> None:
+        """Write a line, at once if possible, without waiting for it."""
+        try:
+            if not self._in_turn.locked() and self._write_now(line):
+                return
+        except OSError:
+            self.on_broken()
+            return
+        task = asyncio.create_task(self._write(line), name="write line")
+        self._writing.add(task)
+        task.add_done_callback(self._on_written)
+
+    async def drain(self) -> None:
+        """Wait until all lines of `write_soon` are written."""
+        while self._writing:
+            await asyncio.wait(self._writing)
+
+    async def _write(self, data: bytes) -> None:
+        # A line that is written in a thread is written in pieces: no other may come between.
+        async with self._in_turn:
+            if not self._write_now(data):
+                await run_blocking(partial(self._write_all, data))
+
+    def _write_now(self, data: bytes) -> bool:
+        """Write a line, if that cannot block."""
+        # A pipe that can be written to takes this many bytes without blocking (POSIX).
+        is_short = len(data) <= select.PIPE_BUF
+        is_writable = is_short and any(events & select.POLLOUT for _, events in self._poll.poll(0))
+        if is_writable:
+            os.write(self._descriptor, data)
+        return is_writable
+
+    def _on_written(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.on_broken()
 
     def _write_all(self, data: bytes) -> None:
         left = memoryview(data)
@@ -78,45 +182,54 @@ class LineWriter:
 
 
 @asynccontextmanager
-async def open_streams() -> AsyncGenerator[tuple[Any, Any]]:
-    """Yield the streams of the client's messages and ours.
+async def open_streams(
+    on_lines: Callable[[LineReader, LineWriter], object],
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """Yield the streams of the client's messages and ours, for the library.
 
     SIGTERM cancels the current task cleanly, as Ctrl-C does, and then ends the process
     (SystemExit).
+
+    Args:
+        on_lines: Gets the reader and the writer before the first line is read, if both are ours.
     """
     from mcp.server.stdio import stdio_server
 
-    async with _cancel_when_terminated(), _open_input() as lines:
-        with _open_output() as output:
-            given: Any = lines
+    # Asked first: then standard output is still where it was.
+    reader = LineReader() if _can_read_input() else None
+    async with _cancel_when_terminated(), _open_output() as output:
+        if reader is not None and output is not None:
+            on_lines(reader, output)
+        async with _read_input(reader):
+            given: Any = reader
             taken: Any = output
             async with stdio_server(stdin=given, stdout=taken) as (read, write):
                 yield read, write
 
 
 @asynccontextmanager
-async def _open_input() -> AsyncGenerator[LineReader | None]:
-    """Yield standard input, moved to another descriptor; None if the library must read it."""
-    if not _can_read_input():
-        yield None
+async def _read_input(reader: LineReader | None) -> AsyncGenerator[None]:
+    """Let a reader have standard input, moved to another descriptor; the library if it is None."""
+    if reader is None:
+        yield
         return
     private = os.dup(0)
     os.set_inheritable(private, False)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    reader = asyncio.StreamReader(limit=MAX_LINE)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(private, "rb", buffering=0)
+        lambda: reader, os.fdopen(private, "rb", buffering=0)
     )
     try:
-        yield LineReader(reader)
+        yield
     finally:
+        reader.end()
         transport.close()
 
 
-@contextmanager
-def _open_output() -> Generator[LineWriter | None]:
+@asynccontextmanager
+async def _open_output() -> AsyncGenerator[LineWriter | None]:
     """Yield standard output, if it is a pipe, moved to another descriptor; else None."""
     if not _is_output_pipe():
         yield None
@@ -125,8 +238,10 @@ def _open_output() -> Generator[LineWriter | None]:
     private = os.dup(1)
     os.set_inheritable(private, False)
     os.dup2(2, 1)
+    writer = LineWriter(private)
     try:
-        yield LineWriter(private)
+        yield writer
+        await writer.drain()
     finally:
         # Not closed: a thread may still be blocked on it.
         os.dup2(private, 1)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from ferrule.core.errors import FerruleError, JournalError
-from ferrule.core.events import Event, JournalRecord
+from ferrule.core.events import Event, JournalRecord, SessionOpened
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
@@ -71,6 +71,7 @@ _KNOWN = (
     'SELECT no, seq, hash, token, seal, time, tenant, "user" FROM {s}.sessions WHERE session = '
     "%s AND seq > 0"
 )
+_ANY_KNOWN = "SELECT session FROM {s}.sessions WHERE session = ANY(%s) AND seq > 0"
 _LAST = (
     "SELECT r.seq, r.hash, s.seal FROM {s}.records r JOIN {s}.sessions s USING (no)"
     " WHERE no = %s ORDER BY r.seq DESC LIMIT 1"
@@ -164,6 +165,7 @@ class PostgresJournal:
                 _APPEND,
                 APPEND_BATCHES,
                 _KNOWN,
+                _ANY_KNOWN,
                 _LAST,
                 _NOT_STARTED,
                 _STRAY,
@@ -198,10 +200,15 @@ class PostgresJournal:
             self._check_open()
             until = self._db.deadline()
             held = self._held.get(session)
+            was_held = held is not None
             if held is None or held.identity is not identity or held.run != run:
                 held = self._hold(session, run, identity, until)
             if not events:
                 return []
+            if not was_held and held.seq and isinstance(events[0], SessionOpened):
+                # Somebody else opened it since it was looked for.
+                self.release(session)
+                raise _not_new_error(session)
             done = self._settle(session, held, events, until) if held.pending else []
             events = events[len(done) :]
             if times is not None:
@@ -544,6 +551,12 @@ class PostgresJournal:
         known = self._session_row(session)
         return known.seq, known.hash.hex()
 
+    def find_known(self, sessions: Sequence[str]) -> set[str]:
+        self._check_open()
+        asked = [session for session in sessions if is_storable(session)]
+        rows = self._query(_ANY_KNOWN, (asked,), f"looking for {len(asked)} sessions")
+        return {session for (session,) in rows}
+
     def verify(self, session: str) -> None:
         known = self._session_row(session)
         try:
@@ -693,6 +706,14 @@ def _raise_wrong_end(session: str, rows: Rows, end: int) -> NoReturn:
     if last > end:
         _raise_broken(session, end + 1, "follows the end of the session")
     _raise_broken(session, end, "was changed, or what followed it was cut off")
+
+
+def _not_new_error(session: str) -> JournalError:
+    return JournalError(
+        f"session `{session}` exists already",
+        code="journal_conflict",
+        hint="resume it, or give a new one another id",
+    )
 
 
 def _taken_over_error(session: str) -> JournalError:

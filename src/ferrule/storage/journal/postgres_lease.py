@@ -42,12 +42,19 @@ RETURNING no, token, seq, hash, tenant, "user"
 _OWNER = """SELECT tenant, "user", seq FROM {s}.sessions WHERE session = %s"""
 # A session that was never written belongs to nobody: its row is deleted. The rights of a worker
 # suffice for such a row only.
-_RELEASE = """
-WITH unwritten AS (
-    DELETE FROM {s}.sessions WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq = 0
+RELEASE = """
+WITH given AS (
+    SELECT no FROM unnest(%(nos)s::bigint[]) WITH ORDINALITY AS given (no, place)
+    WHERE no > 0 AND place > 0
+), unwritten AS (
+    DELETE FROM {s}.sessions USING given
+    WHERE sessions.no = given.no AND CASE WHEN holder = %(holder)s THEN seq = 0 END
 )
-UPDATE {s}.sessions SET holder = NULL, until = NULL
-WHERE no = ANY(%(nos)s) AND holder = %(holder)s AND seq > 0
+UPDATE {s}.sessions SET holder = NULL, until = NULL FROM given
+WHERE sessions.no = given.no AND CASE WHEN holder = %(holder)s THEN seq > 0 END
+"""
+"""Written so that the planner looks up each session by its number (see
+`postgres_append_statement`): of a CASE it does not think that it leaves few rows.
 """
 _RENEW = """
 UPDATE {s}.sessions AS mine SET until = clock_timestamp() + %(seconds)s * interval '1 second'
@@ -75,7 +82,7 @@ class PostgresLeases:
         self.seconds = seconds
         self.holder = uuid4()
         self._take, self._release, self._renew, self._owner = (
-            sql.format(s=f'"{db.schema}"') for sql in (_TAKE, _RELEASE, _RENEW, _OWNER)
+            sql.format(s=f'"{db.schema}"') for sql in (_TAKE, RELEASE, _RENEW, _OWNER)
         )
 
     def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Lease:

@@ -127,6 +127,10 @@ class RemoteJournal(Journal, BatchJournal, Protocol):
         """Let others write these sessions, with one write."""
         ...
 
+    def find_known(self, sessions: Sequence[str]) -> set[str]:
+        """Return those of the sessions that have events. Raises JournalError."""
+        ...
+
 
 @runtime_checkable
 class CheckableJournal(Protocol):

@@ -92,12 +92,14 @@ def replace_lines(text: str, first: int, last: int, new: str) -> str:
 
 def number_lines(lines: Iterable[str], first: int = 1) -> str:
     """Format lines as `N: line`, one below the other, without their own line ends."""
-    without_ends = (line.removesuffix("\n").removesuffix("\r") for line in lines)
-    return "\n".join(f"{number}: {line}" for number, line in enumerate(without_ends, first))
+    without_ends = [line.removesuffix("\n").removesuffix("\r") for line in lines]
+    return "\n".join([f"{number}: {line}" for number, line in enumerate(without_ends, first)])
 
 
 def cut_middle(line: str) -> str:
     """Cut the middle out of a long line and say how long it is. Its end of line stays."""
+    if len(line) <= MAX_SHOWN_LINE:
+        return line
     text = line.rstrip("\r\n")
     if len(text) <= MAX_SHOWN_LINE:
         return line

@@ -65,19 +65,22 @@ def _decode_lines(found: list[bytes], first: int) -> list[str]:
     return text
 
 
-def _format_lines(found: list[bytes], first: int, note: str, *, whole: bool = False) -> str:
+def _format_lines(
+    found: list[bytes], first: int, note: str, *, whole: bool = False
+) -> tuple[str, list[str]]:
+    """Return the text that shows these lines, and each line as it is shown."""
     text = _decode_lines(found, first)
     shown = text if whole else [lines.cut_middle(line) for line in text]
-    cut = sum(one != other for one, other in zip(text, shown, strict=True))
     parts = [lines.number_lines(shown, first) if first else "".join(shown).removesuffix("\n")]
     if note:
         parts.append(note)
-    if cut:
+    if shown != text:
+        cut = sum(one != other for one, other in zip(text, shown, strict=True))
         parts.append(
             f"[{format_count(cut, 'long line')} cut in the middle; `read_file` with `full: true` "
             "shows whole lines]"
         )
-    replaced = any(
+    replaced = "\ufffd" in "".join(text) and any(
         "\ufffd" in line and b"\xef\xbf\xbd" not in raw
         for line, raw in zip(text, found, strict=True)
     )
@@ -85,7 +88,7 @@ def _format_lines(found: list[bytes], first: int, note: str, *, whole: bool = Fa
         parts.append(
             "[some bytes are not UTF-8 and appear as \ufffd; edits elsewhere in the file keep them]"
         )
-    return "\n".join(parts)
+    return "\n".join(parts), shown
 
 
 @tool(side_effect="read", risk="medium", inline=True, impossible=edits.find_line_range_problems)
@@ -114,8 +117,9 @@ def read_file(
             return reading.read_medium(file, path)
         file.seek(0)
         part = reading.read_lines(file, path, first, line_end)
+    name = workspace.name(path)
     if part.digest:
-        read_versions.remember(context, workspace.name(path), part.digest)
+        read_versions.remember(context, name, part.digest)
     if first > max(part.total, 1):
         raise invalid_arguments(
             f"`line_start` = {first} is past the end: {quote_path(path)} has "
@@ -125,12 +129,9 @@ def read_file(
         return "[the file is empty]"
     complete = len(part.lines) == part.total and (line_end or part.total) <= part.total
     note = "" if complete else f"[lines {first}-{first + len(part.lines) - 1} of {part.total}]"
-    text = _format_lines(part.lines, first, note, whole=full)
-    shown = tuple(
-        line.rstrip("\r\n") if full else lines.cut_middle(line.rstrip("\r\n"))
-        for line in _decode_lines(part.lines, first)
-    )
-    now = rereading.Reading(workspace.name(path), first, shown, text, note)
+    text, shown = _format_lines(part.lines, first, note, whole=full)
+    without_ends = tuple([line.rstrip("\r\n") for line in shown])
+    now = rereading.Reading(name, first, without_ends, text, note)
     return rereading.answer_again(context, now, line_end, full=full)
 
 
@@ -157,13 +158,13 @@ def read_file_tail(
         note = (
             f"[the last {format_count(len(part.lines), 'line')} of a large file, without numbers]"
         )
-        return _format_lines(part.lines, 0, note)
+        return _format_lines(part.lines, 0, note)[0]
     read_versions.remember(context, workspace.name(path), part.digest)
     if not part.total:
         return "[the file is empty]"
     complete = len(part.lines) == part.total
     note = "" if complete else f"[lines {part.first}-{part.total} of {part.total}]"
-    return _format_lines(part.lines, part.first, note)
+    return _format_lines(part.lines, part.first, note)[0]
 
 
 @tool(

@@ -1,4 +1,4 @@
-"""Lines on standard output: whole, in order, and never waited for by the event loop."""
+"""Lines at the standard streams: whole, in order, and never waited for by the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed here")
 
 from ferrule.servers.mcp import stdio
-from ferrule.servers.mcp.stdio import LineWriter
+from ferrule.servers.mcp.stdio import LineReader, LineWriter
 
 SECONDS = 30
 
@@ -91,3 +91,100 @@ async def test_a_short_line_takes_no_thread(
     monkeypatch.setattr(stdio, "run_blocking", refuse)
     await LineWriter(pipe[1]).write("short\n")
     assert os.read(pipe[0], 10) == b"short\n"
+
+
+async def read_all(reader: LineReader) -> list[str]:
+    async with asyncio.timeout(SECONDS):
+        return [line async for line in reader]
+
+
+@pytest.mark.proves("serve.mcp.lines")
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+async def test_lines_are_the_same_in_whatever_pieces_they_come(size: int) -> None:
+    data = "one\n\nä\r\ntaken\nlast".encode() + b"\xff"
+    reader = LineReader()
+    taken: list[bytes] = []
+    reader.take = lambda line: line.startswith(b"taken") and not taken.append(line)
+    ends: list[bool] = []
+    reader.on_end = lambda: ends.append(True)
+    reading = asyncio.create_task(read_all(reader))
+    for at in range(0, len(data), size):
+        reader.data_received(data[at : at + size])
+        await asyncio.sleep(0)
+    reader.eof_received()
+    reader.connection_lost(None)
+    reader.add(b"late\n")
+    assert await reading == ["one\n", "\n", "ä\r\n", "last\ufffd"]
+    assert (taken, ends) == ([b"taken\n"], [True])
+
+
+@pytest.mark.proves("serve.mcp.lines")
+async def test_a_line_without_end_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MAX_LINE", 10)
+    for pieces in ([b"first\n", b"x" * 11], [b"first\n" + b"x" * 10 + b"\nlate\n"]):
+        reader = LineReader()
+        for piece in pieces:
+            reader.data_received(piece)
+        assert await read_all(reader) == ["first\n"]
+
+
+@pytest.mark.proves("serve.mcp.lines")
+async def test_what_the_library_does_not_read_is_not_read_from_the_client(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "MAX_LINE", 100)
+    reader = LineReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: reader, os.fdopen(os.dup(pipe[0]), "rb", buffering=0)
+    )
+    os.write(pipe[1], b"line 12\n" * 20)
+    async with asyncio.timeout(SECONDS):
+        while transport.is_reading():
+            await asyncio.sleep(0)
+    os.write(pipe[1], b"later\n")
+    lines = [await anext(reader) for _ in range(21)]
+    transport.close()
+    assert lines == ["line 12\n"] * 20 + ["later\n"]
+
+
+@pytest.mark.proves("serve.mcp.lines")
+async def test_answers_nobody_reads_any_more_are_noticed(pipe: tuple[int, int]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    writer = LineWriter(writing)
+    broken: list[bool] = []
+    writer.on_broken = lambda: broken.append(True)
+    writer.write_soon(b"short\n")
+    writer.write_soon(b"x" * 100_000)
+    async with asyncio.timeout(SECONDS):
+        await writer.drain()
+        await asyncio.sleep(0)
+    os.close(writing)
+    assert broken == [True, True]
+
+
+@pytest.mark.proves("serve.mcp.lines")
+async def test_no_line_comes_between_the_pieces_of_a_long_one(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = pipe
+    go_on = asyncio.Event()
+    in_thread = stdio.run_blocking
+
+    async def write_later(work: object) -> None:
+        await go_on.wait()
+        await in_thread(work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stdio, "run_blocking", write_later)
+    long = b"x" * 10_000 + b"\n"
+    writer = LineWriter(writing)
+    writer.write_soon(long)
+    await asyncio.sleep(0)
+    writer.write_soon(b"short\n")
+    asked = asyncio.create_task(writer.write("asked\n"))
+    await asyncio.sleep(0)
+    go_on.set()
+    async with asyncio.timeout(SECONDS):
+        await writer.drain()
+        await asked
+    assert os.read(reading, 20_000) == long + b"short\nasked\n"
