@@ -47,6 +47,9 @@ ENVIRONMENT = word_set("""
     bind mapfile readarray read let""")
 """Built-ins that change what later commands mean."""
 
+DECLARATIONS = word_set("declare typeset export readonly local")
+"""Built-ins whose words are assignments."""
+
 NEVER_GRANTED = SHELLS | RUNNERS | INTERPRETERS | ENVIRONMENT
 """Programs for which a wildcard would allow anything: it is never offered as a grant."""
 

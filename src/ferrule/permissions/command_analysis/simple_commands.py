@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ferrule.permissions.command_variables import explain_meaning
 from ferrule.permissions.protected_names import ProtectedNames
 
-from .bash_builtins import explain_special_variable, find_callbacks, find_doubts, find_shell_texts
+from .bash_builtins import find_callbacks, find_doubts, find_shell_texts
 from .bash_parser import (
     AndOr,
     Assignment,
@@ -241,7 +242,7 @@ class CommandWalk:
             self._inside(reading)
         self.loose += [reading.word for reading in node.loose]
         if node.sets:
-            self._sets(node.sets, True)
+            self._note_setting(node.sets)
         opened, fed = self._collect_redirections(node.redirections)
         if fed or any(not redirect.write for redirect in opened):
             fed_by = (*fed_by, "?")
@@ -278,6 +279,8 @@ class CommandWalk:
 
     def _inside(self, reading: ParsedWord) -> None:
         self._note_evaluation(reading.evaluated)
+        for name in reading.sets:
+            self._note_setting(name)
         for script in reading.inside:
             with self.folders.within("substitution"):
                 self.visit_all(script, ())
@@ -291,10 +294,12 @@ class CommandWalk:
         for value in assignment.values:
             self._inside(value)
             self.loose.append(value.word)
-        self._sets(assignment.name, not all(value.word.is_known for value in assignment.values))
+        # Rules see an assignment as part of its command.
+        self._note_setting(assignment.name, is_spelled_out=True)
 
-    def _sets(self, name: str, unknown: bool) -> None:
-        if why := explain_special_variable(name):
+    def _note_setting(self, name: str, *, is_spelled_out: bool = False) -> None:
+        """Note that the line sets a variable, in whatever way."""
+        if why := explain_meaning(name, is_spelled_out=is_spelled_out):
             self.doubts.append(why)
 
     def _collect_redirections(
@@ -305,6 +310,8 @@ class CommandWalk:
         fed: list[Word] = []
         for redirection in redirections:
             self._note_evaluation(redirection.evaluated)
+            if redirection.sets:
+                self._note_setting(redirection.sets)
             for reading in (redirection.file, redirection.fed):
                 if reading is not None:
                     self._inside(reading)
