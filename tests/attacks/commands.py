@@ -2975,6 +2975,63 @@ def _rows() -> list[CommandAttack]:
             "echo ${a[1]}; ls",
             "kernel",
         ),
+        # ---- redirects
+        (
+            "device-descriptor-parent",
+            "ls > /dev/fd/../root/../../work/project/README.md",
+            "any file is written",
+            "where a redirect writes (red team)",
+            "ls > /dev/fd/1",
+            "kernel",
+        ),
+        (
+            "device-standard-parent",
+            "ls > /dev/stdout/../../work/project/README.md",
+            "any file is written",
+            "where a redirect writes (red team)",
+            "ls > /dev/stdout",
+            "kernel",
+        ),
+        (
+            "device-terminal-line",
+            "ls > /dev/ttyS0",
+            "another device is written",
+            "where a redirect writes (red team)",
+            "ls > /dev/tty",
+            "text",
+        ),
+        (
+            "redirect-after-cd",
+            "cd docs && cat x > out/x",
+            "a folder elsewhere is written",
+            "where a redirect writes (red team)",
+            "cd docs && cat x > ../out/x",
+            "kernel",
+        ),
+        (
+            "redirect-after-cd-that-may-fail",
+            "cd docs; cat x > out/x",
+            "a folder elsewhere is written",
+            "where a redirect writes (red team)",
+            "cd docs; cat x > /work/project/out/x",
+            "kernel",
+        ),
+        (
+            "redirect-in-a-loop-with-cd",
+            "for i in a; do cd docs; cat x > out/x; done",
+            "a folder elsewhere is written",
+            "where a redirect writes (red team)",
+            "for i in a; do cat x > out/x; done",
+            "kernel",
+        ),
+        (
+            "redirect-of-a-subshell-with-cd",
+            "(cd out && ls) > x",
+            "a file of the folder before the `cd` is written",
+            "where a redirect writes (red team)",
+            "(cd out && ls > x)",
+            "kernel",
+        ),
     ]
     return [CommandAttack(*row) for row in table]
 

@@ -45,9 +45,9 @@ _OF_BASH = word_set("""
 `SRANDOM`, `SECONDS`, `HISTCMD`, `OPTIND`), or goes by itself.
 
 Sources: "Shell Variables" of the manuals of bash 5.2 and 5.3, and `compgen -v` of a bash with an
-empty environment. Left out: `_`, `REPLY`, `MAPFILE`, `COPROC` and `OPTARG`, which bash only writes;
-`TERM`; those below that look different to programs only (`COLUMNS`, `LANG`, ...); and those that an
-assignment before a command may set where a rule spells it out (`PATH`, `IFS`, `SHELL`, `TMPDIR`).
+empty environment. Left out: those that bash only writes (_, REPLY, MAPFILE, COPROC, OPTARG);
+`TERM` and the others by which output only looks different (`COLUMNS`, `LANG`, ...); and those that
+an assignment before a command may set where a rule spells it out (`PATH`, `IFS`, `SHELL`, TMPDIR).
 """
 
 _LOWER_CASE = compile_lazily(r"(npm|yarn|pnpm|bun|pip|uv)_\w+|\w+_proxy|auto_resume|histchars")

@@ -25,12 +25,12 @@ from .bash_parser import (
     TooDeep,
 )
 from .hazards import find_hazards
-from .path_arguments import judge_paths
+from .path_arguments import is_device, judge_paths
 from .program_facts import PLAIN, PRINTERS, RUNNERS, SHELLS, program_name, word_set
 from .risk_labels import FETCHERS, RUN_INPUT, labels_of
 from .shell_words import UNKNOWN, Word, literal_word
 from .syntax import MAX_BYTES, MAX_PARTS, CommandAnalysis, CommandPart, Redirect
-from .working_directory import WorkingDirectory, absolute_folders
+from .working_directory import States, WorkingDirectory, absolute_folders
 from .wrappers import find_environment_doubts, runs_unknown_program, strip_wrappers
 
 
@@ -197,7 +197,7 @@ class CommandWalk:
             self._doubt_files(f"which file `{target.raw}` is will be known only when it runs")
         if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
             self.labels.add("network_exfil")
-        if redirect.write and not target.text.startswith("/dev/"):
+        if redirect.write and not is_device(target.text):
             self.labels.add("write_intent")
 
     # ---- the commands
@@ -237,6 +237,8 @@ class CommandWalk:
             fed_by = (*fed_by, *(part.wrapped_program or "?" for part in self.parts[first:]))
 
     def _compound(self, node: Compound, fed_by: tuple[str, ...]) -> None:
+        # The shell opens its files before a `cd` in it.
+        starts_in = self.folders.if_succeeded
         self._note_evaluation(node.evaluated)
         for reading in (*node.loose, *node.patterns):
             self._inside(reading)
@@ -255,7 +257,7 @@ class CommandWalk:
                 )
             )
         elif opened:
-            self._add(CommandPart(node.raw, redirects=tuple(opened)))
+            self._add(CommandPart(node.raw, redirects=tuple(opened)), starts_in)
 
     def _simple(self, node: Simple, fed_by: tuple[str, ...]) -> None:
         first = len(self.parts)
@@ -323,7 +325,7 @@ class CommandWalk:
 
     # ---- one part
 
-    def _add(self, part: CommandPart) -> CommandPart:
+    def _add(self, part: CommandPart, starts_in: States | None = None) -> CommandPart:
         stripped = strip_wrappers(part.words)
         words = [word.text for word in stripped]
         if part.words and (
@@ -335,7 +337,7 @@ class CommandWalk:
             part,
             words_after_wrappers=stripped,
             hazards=(*find_hazards(known), *_unspellable(stripped)),
-            folders=self.folders.if_succeeded,
+            folders=self.folders.if_succeeded if starts_in is None else starts_in,
         )
         self.parts.append(part)
         self.renamed = self.renamed or part.wrapped_program == "alias"
