@@ -1,8 +1,8 @@
 """Built-ins of bash that run text, evaluate names, or change what later words mean.
 
-    callbacks(words)    texts that the built-in runs as commands: `eval`, `trap`, `mapfile -C`
-    doubts_of(words)    why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`, `bind -x`
-    shell_texts(words)  what `sh -c` runs
+    find_callbacks(words)    texts that it runs as commands: `eval`, `trap`, `mapfile -C`
+    find_doubts(words)       why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`
+    find_shell_texts(words)  what `sh -c` runs
 
 A name with a subscript is evaluated as arithmetic, which runs substitutions: `read 'a[$(rm x)]'`
 runs `rm`. So names given to built-ins have to be plain and known. Sources: the manual of bash 5.2
@@ -37,8 +37,10 @@ _WITH_VALUE = {
 
 
 def find_callbacks(words: Sequence[Word]) -> Iterator[Word]:
-    """Yield the texts that a built-in runs as commands."""
+    """Yield the texts that a built-in, or git, runs as commands."""
     program, rest = words[0].text, list(words[1:])
+    if program_name(program) == "git":
+        yield from _find_git_texts(rest)
     if program == "eval":
         rest = rest[1:] if rest and rest[0].text == "--" else rest
         yield Word(" ".join(word.text for word in rest), "", any(word.splits for word in rest))
@@ -49,6 +51,23 @@ def find_callbacks(words: Sequence[Word]) -> Iterator[Word]:
     elif program in ("mapfile", "readarray"):
         options, _ = _options(program, rest)
         yield from (value for letter, value in options if letter == "C")
+
+
+def _find_git_texts(rest: Sequence[Word]) -> Iterator[Word]:
+    """Yield what git gives to a shell: `submodule foreach TEXT`, `bisect run`, `rebase --exec`."""
+    rebases = any(word.text == "rebase" for word in rest)
+    for index, (before, word) in enumerate(pairwise(rest), 2):
+        if (before.text, word.text) in (("submodule", "foreach"), ("bisect", "run")):
+            after = list(rest[index:])
+            while after and after[0].text.startswith("-"):
+                after.pop(0)
+            yield Word(" ".join(each.text for each in after), "", any(w.splits for w in after))
+        elif rebases and before.text in ("-x", "--exec"):
+            yield word
+    for word in rest:
+        attached = re.match(r"-x|--exec=", word.text)
+        if rebases and attached:
+            yield Word(word.text[attached.end() :], word.raw, word.splits)
 
 
 def find_doubts(words: Sequence[Word]) -> Iterator[str]:

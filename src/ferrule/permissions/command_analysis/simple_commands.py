@@ -26,7 +26,7 @@ from .bash_parser import (
 )
 from .hazards import find_hazards
 from .path_arguments import is_device, judge_paths
-from .program_facts import PLAIN, PRINTERS, RUNNERS, SHELLS, program_name, word_set
+from .program_facts import PLAIN, PRINTERS, SHELLS, program_name, runs_arguments, word_set
 from .risk_labels import FETCHERS, RUN_INPUT, labels_of
 from .shell_words import UNKNOWN, Word, literal_word
 from .syntax import MAX_BYTES, MAX_PARTS, CommandAnalysis, CommandPart, Redirect
@@ -357,7 +357,7 @@ class CommandWalk:
     def _judge_what_is_started(self, part: CommandPart) -> None:
         """Judge what a runner starts, the text given to a shell, and what built-ins evaluate."""
         words = part.words
-        runner = part.program in RUNNERS
+        runner = runs_arguments([word.text for word in words])
         if runner:
             for index in range(1, len(words)):
                 self.labels.update(labels_of([word.text for word in words[index:]]))
