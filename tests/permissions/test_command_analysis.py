@@ -5,6 +5,8 @@ past rules.
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +61,73 @@ def test_harmless_twin_is_allowed_by_the_same_rules(
 ) -> None:
     decision = gate(allow=TABLE.PERMISSIVE).decide(tools.run, {"command": row.twin})
     assert decision.verdict == "allow", decision.reason
+
+
+ONLY_WRITTEN = {"_", "TERM"}
+"""Variables of a bash with an empty environment whose value means nothing to bash."""
+
+
+def ask_bash(text: str) -> str:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    command = [bash, "--noprofile", "--norc", "-c", text]
+    return subprocess.run(command, env={}, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.proves("command.variables-in-lines")
+def test_each_variable_that_bash_sets_itself_is_asked_about_in_a_loop() -> None:
+    names = set(ask_bash("compgen -v").split()) - ONLY_WRITTEN
+    assert len(names) >= 30
+    assert [
+        name for name in sorted(names) if not look(f"for {name} in x; do ls; done").doubts
+    ] == []
+
+
+@pytest.mark.proves("command.variables-in-lines")
+def test_each_variable_that_bash_evaluates_when_it_is_set_is_asked_about_in_every_way() -> None:
+    text = """
+        for name in $(compgen -v) FUNCNAME TMOUT HISTSIZE MAILCHECK OPTARG REPLY MAPFILE; do
+            (eval "for $name in 'a[\\$(echo $name >&3)]'; do :; done") 3>&1 >/dev/null 2>&1
+            (printf -v $name %s 'a[$(echo '$name' >&3)]') 3>&1 >/dev/null 2>&1
+        done"""
+    evaluated = set(ask_bash(text).split())
+    assert evaluated >= {"RANDOM", "SECONDS", "HISTCMD", "OPTIND"}
+    for name in evaluated:
+        for line in (
+            f"{name}=x",
+            f"for {name} in x; do ls; done",
+            f"select {name} in x; do ls; done",
+            f"read {name}",
+            f"mapfile {name}",
+            f"getopts x {name}",
+            f"printf -v{name} x",
+            f"wait -n -p{name}",
+            f"declare {name}=x",
+            f"echo {{{name}}}<x",
+            f"coproc {name} {{ ls; }}",
+            f"echo ${{{name}:=x}}",
+            f"(({name}=1))",
+            f"unset {name}",
+        ):
+            assert look(line).doubts, line
+
+
+def test_ordinary_names_are_set_without_a_question() -> None:
+    for line in (
+        "for path in *.py; do wc -l x; done",
+        "for r in a b; do ls; done",
+        "while IFS= read -r line; do echo x; done < list",
+        "read -ra user <<< x",
+        "mapfile -t RESULTS < list",
+        "printf -v home x",
+        "echo ${name:=x} {fd}<list",
+        "for LANG in C; do ls; done",
+        "for _ in 1 2 3; do ls; done",
+        "PATH=src/bin ls",
+        'printf "$x"',
+    ):
+        assert look(line).doubts == (), line
 
 
 def test_the_table_is_large_and_its_ids_are_unique() -> None:

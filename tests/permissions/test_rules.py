@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.command_analysis.program_facts import GIT_VALUE
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet, matches_tool, parse_rule
 
@@ -363,3 +367,57 @@ def test_the_stronger_layer_is_named_as_the_reason(tools: SimpleNamespace) -> No
         tools.run, {"command": "ls"}
     )
     assert (decision.rule, decision.layer) == ("Bash(ls)", "managed")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git --shallow-file x push",
+        "git --attr-source HEAD push",
+        "git -C x -c a.b=c --no-pager push",
+        "git --super-prefix a/ push",
+        "setpriv --no-new-privs git push",
+        "linux64 git push",
+        "choom -n 5 -- git push",
+        "tini -s -- git push",
+        "uv run git push",
+        "uv --quiet run --no-sync git push",
+        "poetry run git push",
+        "npm exec -- git push",
+        "git submodule foreach git push",
+        "git submodule foreach --recursive 'cd x; git push'",
+        "git bisect run sh -c 'git push'",
+        "git bisect run git push",
+        "git rebase -x 'cd x && git push' main",
+        "git rebase --exec='cd x && git push' main",
+        "uv run sh -c 'git push'",
+    ],
+)
+def test_a_denied_program_is_found_behind_options_and_what_runs_it(
+    command: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    of = gate(deny=["Bash(git push:*)"], allow=["Bash"])
+    assert of.decide(tools.run, {"command": command}).verdict == "deny"
+
+
+def test_words_that_run_nothing_are_not_taken_for_programs(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    of = gate(deny=["Bash(pytest:*)"], allow=["Bash"])
+    for command in (
+        "uv pip install pytest",
+        "poetry add pytest",
+        "git log pytest",
+        "npm ls pytest",
+    ):
+        assert of.decide(tools.run, {"command": command}).verdict == "allow", command
+
+
+def test_options_of_git_with_a_value_are_those_of_its_help() -> None:
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not installed")
+    shown = subprocess.run([git, "-h"], capture_output=True, text=True, check=False).stdout
+    options = set(re.findall(r"\[(--?[A-Za-z-]+)[ =]<", shown))
+    assert options >= {"-C", "-c", "--git-dir"}
+    assert options <= GIT_VALUE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
-from .grammar import HARMLESS, Grammar
+from .grammar import HARMLESS, QUIET, Grammar
 from .judge import HOME, ROOT, STUBS, Verdict, describe, judge
 from .oracle import LATE, Bash, Event
 
@@ -39,7 +40,13 @@ def _gate(**rules: Sequence[str]) -> PermissionGate:
     return PermissionGate(RuleSet.parse(**rules), mode=mode, root=Path(ROOT), home=Path(HOME))
 
 
-_TRUSTING = _gate(allow=[f"Bash({program}:*)" for program in HARMLESS])
+_TRUSTING = _gate(
+    allow=[
+        *(f"Bash({program}:*)" for program in (*HARMLESS, *QUIET)),
+        "Edit(./out)",
+        "Edit(./out/**)",
+    ]
+)
 _REFUSING = _gate(deny=["Bash(touch:*)"])
 
 
@@ -71,7 +78,8 @@ def slipped(program: str, events: Sequence[Event]) -> Iterator[str]:
     """What ran although the rules say otherwise: allowed for harmless programs alone, or denied."""
     started = [event.fields[0] for event in events if event.kind == "E"]
     allowed = {STUBS + name for name in (*HARMLESS, "nice", "nohup", "timeout", "xargs")}
-    written = [event.fields[0] for event in events if event.kind == "W"]
+    out = f"{ROOT}/out"
+    written = [path for path in _written(events) if path != out and not path.startswith(f"{out}/")]
     others = [path for path in started if path not in allowed] + written
     if others and _TRUSTING.decide(_RUN, {"command": program}).verdict == "allow":
         yield f"allowed, and did {others[0]}"
@@ -80,6 +88,13 @@ def slipped(program: str, events: Sequence[Event]) -> Iterator[str]:
         and _REFUSING.decide(_RUN, {"command": program}).verdict == "allow"
     ):
         yield "touch is denied, and ran"
+
+
+def _written(events: Sequence[Event]) -> Iterator[str]:
+    """The files that were written, from where they were opened."""
+    for event in events:
+        if event.kind == "W":
+            yield posixpath.normpath(posixpath.join(ROOT, event.folder, event.fields[0]))
 
 
 def _count(counts: Counter[str], status: int, events: Sequence[Event], verdict: Verdict) -> None:

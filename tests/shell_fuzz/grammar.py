@@ -15,7 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 HARMLESS = ("ok", "ls", "cat", "git", "echo", "no", "grep", "sort")
+QUIET = ("printf", "read", "cd", "mapfile", "getopts", "export", "declare", "wait", "unset")
+"""Built-ins that start nothing."""
 HARMFUL = ("touch", "rm", "hid")
+SPECIAL = (
+    *("RANDOM", "SRANDOM", "SECONDS", "HISTCMD", "OPTIND", "LINENO", "BASHPID", "EPOCHSECONDS"),
+    *("DIRSTACK", "GROUPS", "FUNCNAME", "BASH_ARGV0", "BASH_SUBSHELL", "BASH_ALIASES", "TMOUT"),
+    *("PATH", "CDPATH", "IFS", "HOME", "PS4", "BASH_ENV", "ENV", "PWD", "GLOBIGNORE", "EXECIGNORE"),
+)
+"""Variables that bash evaluates, runs or goes by."""
 MOST = 1500
 """Characters of a program."""
 
@@ -154,6 +162,7 @@ class Grammar:
             self.compound,
             self.builtin,
             self.builtin,
+            self.set_in_some_way,
             self.moved,
             self.wrapped,
             self.assigned,
@@ -257,6 +266,45 @@ class Grammar:
         target = self.pick(name, name, name, f"a[{self.subscript()}]")
         return f"{target}{operator}{value}" + ("" if self.chance(2) else " " + self.leaf())
 
+    def name(self) -> str:
+        """The name of a variable that something sets."""
+        return self.pick(*SPECIAL) if self.chance(2) else self.pick("i", "x", "N", "A", "fd")
+
+    def value(self) -> str:
+        """A value that does something where it is evaluated, or where programs are looked for."""
+        return self.draw(
+            lambda: f"'a[$({self.leaf()})]'",
+            lambda: "evil",
+            lambda: "..",
+            lambda: '"$N"',
+            self.word,
+        )
+
+    def set_in_some_way(self) -> str:
+        """A variable is set in one of all the ways, and something may run after it."""
+        name = self.name()
+        text = self.draw(
+            lambda: f"for {name} in {self.value()}; do {self.leaf()}; done",
+            lambda: f"select {name} in {self.value()}; do {self.leaf()}; break; done <<< 1",
+            lambda: f"printf -v {name} %s {self.value()}",
+            lambda: f"printf -v{name} %s {self.value()}",
+            lambda: f'for i in -v{name}; do printf "$i" {self.value()}; done',
+            lambda: f"read {name} <<< {self.value()}",
+            lambda: f"read -ra{name} <<< {self.value()}",
+            lambda: f"mapfile {name} <<< {self.value()}",
+            lambda: f"getopts {self.pick('a', '-- a', '-- -a')} {name} -a",
+            lambda: f"wait -n -p{name}",
+            lambda: f"{self.pick('declare', 'export', 'readonly')} {name}={self.value()}",
+            lambda: f"echo {{{name}}}{self.pick('<data', '>&-', '>/dev/null', '<<<x')}",
+            lambda: f"coproc {name} {{ {self.leaf()}; }}",
+            lambda: f"echo ${{{name}{self.pick(':=', '=')}{self.value()}}}",
+            lambda: f"(({name}={self.arithmetic()}))",
+            lambda: f"echo ${{a[{name}=1]}}",
+            lambda: f"{name}={self.value()}",
+            lambda: f"unset {name}",
+        )
+        return text + self.pick("", "; ", "\n" if not self.waiting else "; ") + self.pick("", "ls")
+
     def array(self) -> str:
         values = (self.word, self.substitution)
         items = [
@@ -313,6 +361,7 @@ class Grammar:
     def loop(self) -> str:
         head = self.draw(
             lambda: f"for i in {self.words()}",
+            lambda: f"for {self.name()} in {self.value()}",
             lambda: "for i in 1",
             lambda: f"for i in\\\n {self.word()}",
             lambda: f"while {self.body()}break; ",
@@ -336,7 +385,7 @@ class Grammar:
         return head + separator + "do " + inner + "done"
 
     def select(self) -> str:
-        return f"select i in {self.words()}; do {self.body()}break; done"
+        return f"select {self.name()} in {self.words()}; do {self.body()}break; done"
 
     def branch(self) -> str:
         text = f"if {self.body()}then {self.body()}"
@@ -397,7 +446,7 @@ class Grammar:
 
     def coproc(self) -> str:
         return "coproc " + self.draw(
-            self.leaf, self.group, lambda: "NAME " + self.group(), self.simple
+            self.leaf, self.group, lambda: f"{self.name()} {self.group()}", self.simple
         )
 
     def arithmetic_command(self) -> str:
@@ -605,10 +654,13 @@ class Grammar:
             text += self.draw(
                 self.leaf,
                 lambda: f"{self.leaf()} > out",
+                lambda: f"{self.leaf()} > out/x",
                 lambda: f"cd {self.pick('dir', '..', 'evil', '../dir', '-')}",
                 self.command,
             )
-        return self.pick(text, text, f"({text})", f"{{ {text}; }}" if not self.waiting else text)
+        if self.waiting:
+            return text
+        return self.pick(text, text, f"({text})", f"({text}) > out", f"{{ {text}; }}")
 
     # ---- redirections
 
@@ -623,6 +675,9 @@ class Grammar:
             "$L",
             "*.txt",
             f"{{o,p}}{self.number}",
+            f"/dev/fd/../cwd/kept{self.number}",
+            f"/dev/fd/../root/../../tmp/fuzz/box/kept{self.number}",
+            f"/dev/{self.pick('stdout', 'null', 'fd/1')}/../../tmp/fuzz/box/kept{self.number}",
         )
 
     def redirect(self) -> str:
@@ -648,6 +703,8 @@ class Grammar:
             "{fd}<&-",
             "{a[0]}>",
             "{fd}>>",
+            f"{{{self.name()}}}<",
+            f"{{{self.name()}}}>&-",
             "2>>",
             "0<",
         )
@@ -931,6 +988,9 @@ class Grammar:
                 "!",
                 "HOME",
                 "10",
+                *SPECIAL[:2],
+                "CDPATH",
+                "IFS",
             )
             if not self.chance(8)
             else f"a[{self.subscript()}]"

@@ -248,22 +248,25 @@ def _needs_of_subject(subject: Subject, around: CallContext) -> Iterator[Require
 
 
 def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterator[RequiredAccess]:
+    # As `analyse_command` above.
+    from .command_analysis.path_arguments import is_device, possible_folders
+    from .command_analysis.working_directory import absolute_folders
+
+    closure = possible_folders(analysis.parts, around.starting_folder)
     for part in analysis.parts:
         if part.words or part.assignments:
             yield RequiredAccess("command", part.raw, part, analysis)
-        for redirect in part.redirects:
-            target = redirect.target
-            if not redirect.write or target.text.startswith(_DEVICES):
+        written = [redirect.target for redirect in part.redirects if redirect.write]
+        for target in written:
+            if not target.is_known:
+                yield RequiredAccess("write", "", None, analysis)
                 continue
-            base = around.starting_folder
-            path = normalise_path(target.text, base, around.home) if target.is_known else ""
-            yield RequiredAccess("write", path, None, analysis)
+            for folder in absolute_folders(part, around.starting_folder, closure):
+                path = normalise_path(target.text, folder, around.home)
+                if not is_device(path):
+                    yield RequiredAccess("write", path, None, analysis)
     if not analysis.parts:
         yield RequiredAccess("command", analysis.text, None, analysis)
-
-
-_DEVICES = ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
-"""Paths to which a command may always be redirected."""
 
 
 def _files_named_in(analysis: CommandAnalysis, around: CallContext) -> Iterator[tuple[str, bool]]:

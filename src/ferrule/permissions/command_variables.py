@@ -1,9 +1,11 @@
-"""Environment variables that a call sets for a command: harmless, doubtful or refused.
+"""Variables that a call, or a line of shell, sets for a command: harmless, doubtful or refused.
 
-    loads_code("LD_PRELOAD")     refused: the loader or the shell runs what it names
-    takes_orders("PYTHONPATH")   a person looks at it each time, whatever rules allow
-    harmless("CI")               ignored by rules
-    any other name               part of the command: `Bash(npm test)` does not cover `X=1 npm test`
+    loads_code("LD_PRELOAD")             refused: the loader or the shell runs what it names
+    controls_programs("PYTHONPATH")      a person looks at it each time, whatever rules allow
+    is_harmless("CI")                    ignored by rules
+    any other name                       part of the command: `Bash(npm test)` does not cover
+                                         `X=1 npm test`
+    explain_meaning("RANDOM")            why a person looks at a line that sets it, in any way
 
 Only names are judged, because a value does not say which program reads it. Not protected: a program
 that is controlled by a variable with an unknown name, except that a rule for the plain command does
@@ -27,12 +29,36 @@ _HARMLESS = word_set("""
     CARGO_TERM_COLOR GOOS GOARCH CGO_ENABLED LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY
     LC_NUMERIC LC_TIME""")
 
+_OF_BASH = word_set("""
+    BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_COMPAT BASH_ENV BASH_EXECUTION_STRING BASH_LINENO BASH_LOADABLES_PATH BASH_MONOSECONDS
+    BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_TRAPSIG BASH_VERSINFO BASH_VERSION BASH_XTRACEFD
+    CDPATH CHILD_MAX COMPREPLY COMP_CWORD COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS
+    COMP_WORDS DIRSTACK EMACS ENV EPOCHREALTIME EPOCHSECONDS EUID EXECIGNORE FCEDIT FIGNORE FUNCNAME
+    FUNCNEST GLOBIGNORE GLOBSORT GROUPS HISTCMD HISTCONTROL HISTFILE HISTFILESIZE HISTIGNORE
+    HISTSIZE HISTTIMEFORMAT HOME HOSTFILE HOSTNAME HOSTTYPE IGNOREEOF INPUTRC INSIDE_EMACS LINENO
+    MACHTYPE MAIL MAILCHECK MAILPATH OLDPWD OPTERR OPTIND OSTYPE PIPESTATUS POSIXLY_CORRECT PPID
+    PROMPT_COMMAND PROMPT_DIRTRIM PS0 PS1 PS2 PS3 PS4 PWD RANDOM READLINE_ARGUMENT READLINE_LINE
+    READLINE_MARK READLINE_POINT SECONDS SHELLOPTS SHLVL SRANDOM TIMEFORMAT TMOUT UID
+    auto_resume histchars""")
+"""Variables that bash runs, expands, evaluates as arithmetic when they are set (`RANDOM`,
+`SRANDOM`, `SECONDS`, `HISTCMD`, `OPTIND`), or goes by itself.
+
+Sources: "Shell Variables" of the manuals of bash 5.2 and 5.3, and `compgen -v` of a bash with an
+empty environment. Left out: those that bash only writes (_, REPLY, MAPFILE, COPROC, OPTARG);
+`TERM` and the others by which output only looks different (`COLUMNS`, `LANG`, ...); and those that
+an assignment before a command may set where a rule spells it out (`PATH`, `IFS`, `SHELL`, TMPDIR).
+"""
+
+_LOWER_CASE = compile_lazily(r"(npm|yarn|pnpm|bun|pip|uv)_\w+|\w+_proxy|auto_resume|histchars")
+"""Names in lower case that mean something to programs. Other ones are ordinary names in a shell."""
+
 _TAKES_ORDERS = compile_lazily(
     # Prefixes of tools that read such variables.
     r"(GIT|PYTHON|PERL\d*|RUBY|GEM|BUNDLE|NODE|NPM|YARN|PNPM|BUN|DENO|PIP|UV|POETRY|CONDA|VIRTUAL"
     r"|CARGO|RUST|GO|CGO|JAVA|_JAVA|JDK|MAVEN|GRADLE|ANT|MAKE|GNUMAKE|CMAKE|NINJA|CC|CXX|CPP|LD"
     r"|DYLD|LIBRARY|GCC|CLANG|LESS|MAN|BASH|ZSH|SSH|SUDO|DOCKER|KUBE|AWS|TERM(INFO|CAP)|XDG|SSL"
-    r"|CURL|REQUESTS|LUA|PHP|TCL|R|OPENSSL|PYTEST|TOX|COVERAGE|MYPY)_?.*"
+    r"|CURL|REQUESTS|LUA|PHP|TCL|R_|RSTUDIO|OPENSSL|PYTEST|TOX|COVERAGE|MYPY)_?.*"
     # Names of programs, of places to load from, of options.
     r"|\w*_(COMMAND|PAGER|EDITOR|SHELL|WRAPPER|RC|RCFILE|PATH|HOME|OPTIONS|OPTS|FLAGS|ARGS|PRELOAD"
     r"|PLUGINS?|HOOKS?|PROXY)"
@@ -55,7 +81,22 @@ def loads_code(name: str) -> bool:
 
 def controls_programs(name: str) -> bool:
     """Return whether a variable could make an allowed program do what was not allowed."""
-    return not is_harmless(name) and _TAKES_ORDERS.fullmatch(name) is not None
+    return not is_harmless(name) and (name in _OF_BASH or _TAKES_ORDERS.fullmatch(name) is not None)
+
+
+def explain_meaning(name: str, *, is_spelled_out: bool = False) -> str:
+    """Return why a person has to look at a line of shell that sets a variable; empty if none has.
+
+    With `is_spelled_out` it is an assignment that rules see as part of the command: then only what
+    bash itself makes of the variable counts.
+    """
+    if name in _OF_BASH or name.startswith("BASH_FUNC_"):
+        return f"`{name}` is what the shell itself runs, expands or goes by"
+    if is_spelled_out or not (name.isupper() or _LOWER_CASE.fullmatch(name)):
+        return ""
+    if loads_code(name) or controls_programs(name):
+        return f"the variable `{name}` is set, which can make a program run or load something else"
+    return ""
 
 
 def format_assignments(variables: Iterable[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
-from .command_analysis.program_facts import RUNNERS, drop_options, program_name
+from .command_analysis.program_facts import drop_options, program_name, runs_arguments
 from .command_analysis.syntax import CommandAnalysis, CommandPart
 from .rules import PermissionRule, matches_tool
 
@@ -296,7 +296,7 @@ def could_match_line(specifier: str, analysis: CommandAnalysis) -> bool:
 def _spellings_of(part: CommandPart) -> Iterator[str]:
     yield part.raw
     starts = [part.words, part.words_after_wrappers]
-    if part.program in RUNNERS:
+    if runs_arguments([word.text for word in part.words]):
         starts += [part.words[index:] for index in range(1, len(part.words))]
     for words in starts:
         if not words:

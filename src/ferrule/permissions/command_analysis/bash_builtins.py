@@ -1,8 +1,8 @@
 """Built-ins of bash that run text, evaluate names, or change what later words mean.
 
-    callbacks(words)    texts that the built-in runs as commands: `eval`, `trap`, `mapfile -C`
-    doubts_of(words)    why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`, `bind -x`
-    shell_texts(words)  what `sh -c` runs
+    find_callbacks(words)    texts that it runs as commands: `eval`, `trap`, `mapfile -C`
+    find_doubts(words)       why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`
+    find_shell_texts(words)  what `sh -c` runs
 
 A name with a subscript is evaluated as arithmetic, which runs substitutions: `read 'a[$(rm x)]'`
 runs `rm`. So names given to built-ins have to be plain and known. Sources: the manual of bash 5.2
@@ -16,18 +16,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.permissions.command_variables import explain_meaning
 
-from .program_facts import program_name, word_set
-from .shell_words import Word
+from .program_facts import DECLARATIONS, program_name
+from .shell_words import UNKNOWN_MARKS, Word
 
 _PLAIN_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
 _DECLARED = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?(?:\+?=(?!\().*)?", re.DOTALL)
 _NUMBERS = compile_lazily(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
-
-_GIVES_MEANING = compile_lazily(
-    r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD|CDPATH"
-)
-"""Variables that bash itself runs, expands, or uses to find commands or folders."""
 
 _WITH_VALUE = {
     "read": "adinNptu",
@@ -39,19 +35,12 @@ _WITH_VALUE = {
 }
 """Options of built-ins that take a word."""
 
-_DECLARES = word_set("declare typeset export readonly local")
-
-
-def explain_special_variable(name: str) -> str:
-    """Return why a person has to look at setting a variable; empty if none has to."""
-    if _GIVES_MEANING.fullmatch(name):
-        return f"`{name}` is what the shell itself runs or expands"
-    return ""
-
 
 def find_callbacks(words: Sequence[Word]) -> Iterator[Word]:
-    """Yield the texts that a built-in runs as commands."""
+    """Yield the texts that a built-in, or git, runs as commands."""
     program, rest = words[0].text, list(words[1:])
+    if program_name(program) == "git":
+        yield from _find_git_texts(rest)
     if program == "eval":
         rest = rest[1:] if rest and rest[0].text == "--" else rest
         yield Word(" ".join(word.text for word in rest), "", any(word.splits for word in rest))
@@ -64,17 +53,35 @@ def find_callbacks(words: Sequence[Word]) -> Iterator[Word]:
         yield from (value for letter, value in options if letter == "C")
 
 
+def _find_git_texts(rest: Sequence[Word]) -> Iterator[Word]:
+    """Yield what git gives to a shell: `submodule foreach TEXT`, `bisect run`, `rebase --exec`."""
+    rebases = any(word.text == "rebase" for word in rest)
+    for index, (before, word) in enumerate(pairwise(rest), 2):
+        if (before.text, word.text) in (("submodule", "foreach"), ("bisect", "run")):
+            after = list(rest[index:])
+            while after and after[0].text.startswith("-"):
+                after.pop(0)
+            yield Word(" ".join(each.text for each in after), "", any(w.splits for w in after))
+        elif rebases and before.text in ("-x", "--exec"):
+            yield word
+    for word in rest:
+        attached = re.match(r"-x|--exec=", word.text)
+        if rebases and attached:
+            yield Word(word.text[attached.end() :], word.raw, word.splits)
+
+
 def find_doubts(words: Sequence[Word]) -> Iterator[str]:
     """Yield why a person has to look at a built-in with these words."""
     program, rest = words[0].text, words[1:]
     if program in ("read", "mapfile", "readarray", "printf", "wait"):
         yield from _names_of(program, rest)
-    elif program in ("unset", "getopts"):
-        names = [word for word in rest if not word.text.startswith("-")]
-        yield from _plain(program, names if program == "unset" else names[1:2])
+    elif program == "unset":
+        yield from _plain(program, [word for word in rest if not word.text.startswith("-")])
+    elif program == "getopts":
+        yield from _judge_getopts(rest)
     elif program in ("test", "["):
         yield from _judge_test(program, rest)
-    elif program in _DECLARES:
+    elif program in DECLARATIONS:
         yield from _judge_declaration(program, rest)
     elif program == "let" and not all(
         word.is_known and _NUMBERS.fullmatch(word.text) for word in rest
@@ -121,7 +128,7 @@ def _find_meaning_changes(program: str, rest: Sequence[Word]) -> Iterator[str]:
         yield "`hash -p` gives a name another program"
     elif program == "bind" and rest:
         yield "`bind` binds keys to commands"
-    elif program in ("complete", "compgen") and (unknown or set(letters) & set("CFWGX")):
+    elif program in ("complete", "compgen") and (unknown or set(letters) & set("CFWGXV")):
         yield f"`{program}` runs or expands what it is given"
     elif program == "fc":
         yield "`fc` runs what was typed before"
@@ -141,21 +148,27 @@ def _names_of(program: str, rest: Sequence[Word]) -> Iterator[str]:
     options, operands = _options(program, rest)
     if program in ("mapfile", "readarray") and any(letter == "C" for letter, _ in options):
         yield f"`{program} -C` hands lines to a command"
-    names = [
-        value
-        for letter, value in options
-        if letter in {"read": "a", "wait": "p", "printf": "v"}.get(program, "")
-    ]
+    letters = {"read": "a", "wait": "p", "printf": "v"}.get(program, "")
+    names = [value for letter, value in options if letter == _UNKNOWN_LETTER or letter in letters]
     if program in ("read", "mapfile", "readarray"):
         names += operands
+    # A format alone sets nothing: `printf "$x"`. One that becomes `-vNAME` does so with another.
+    if program == "printf" and operands and operands[0].may_be_flag:
+        names += operands[:1] if operands[0].splits or len(operands) > 1 else []
     yield from _plain(program, names)
+
+
+def _judge_getopts(rest: Sequence[Word]) -> Iterator[str]:
+    operands = rest[1:] if rest and rest[0].text == "--" else rest
+    shifting = [word for word in operands[:1] if word.splits]
+    yield from _plain("getopts", [*shifting, *operands[1:2]])
 
 
 def _plain(program: str, names: Sequence[Word]) -> Iterator[str]:
     for name in names:
         if not name.is_known or not _PLAIN_NAME.fullmatch(name.text):
             yield f"`{program}` evaluates the name that it is given"
-        elif why := explain_special_variable(name.text):
+        elif why := explain_meaning(name.text.partition("[")[0]):
             yield why
 
 
@@ -182,12 +195,18 @@ def _judge_declaration(program: str, rest: Sequence[Word]) -> Iterator[str]:
             continue
         if not _DECLARED.fullmatch(word.text) or word.splits or "\0" in name:
             yield f"`{program}` evaluates the name that it is given"
-        elif why := explain_special_variable(name):
+        elif why := explain_meaning(name.partition("[")[0], is_spelled_out=True):
             yield why
 
 
+_UNKNOWN_LETTER = "?"
+
+
 def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]], list[Word]]:
-    """Return the options with a value, and the operands. What is unknown counts as an operand."""
+    """Return the options with a value, and the operands.
+
+    A word that is unknown counts as an operand, or as the value of an unknown letter.
+    """
     found: list[tuple[str, Word]] = []
     pending = list(rest)
     while pending and pending[0].text.startswith("-") and len(pending[0].text) > 1:
@@ -195,6 +214,9 @@ def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]]
         if word.text == "--":
             break
         for index, letter in enumerate(word.text[1:], 1):
+            if letter in UNKNOWN_MARKS:
+                found.append((_UNKNOWN_LETTER, word))
+                break
             if letter not in _WITH_VALUE[program]:
                 continue
             if word.text[index + 1 :]:

@@ -41,12 +41,13 @@ class ParsedWord:
     """A parsed word.
 
     `inside` are the scripts that run while it is expanded, `evaluated` the texts in it that
-    evaluate the value of a variable as code.
+    evaluate the value of a variable as code, `sets` the variables that it may set (`${NAME:=x}`).
     """
 
     word: Word
     inside: tuple[Script, ...] = ()
     evaluated: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
     plain: bool = False
     """True if nothing in it is quoted or expanded: only then it can be a reserved word."""
 
@@ -66,7 +67,8 @@ class Redirection:
     """A redirection from or to a `file`, or of a text (`fed`). Both are None for `2>&1`.
 
     The text of a here-document is set when its lines are parsed, behind its command. `stdin` is
-    False if it goes to another descriptor.
+    False if it goes to another descriptor. `sets` is the variable that gets the descriptor's
+    number (`{NAME}<file`).
     """
 
     write: bool
@@ -74,6 +76,7 @@ class Redirection:
     fed: ParsedWord | None = None
     evaluated: tuple[str, ...] = ()
     stdin: bool = True
+    sets: str = ""
 
 
 @frozen
@@ -106,7 +109,7 @@ class Compound:
     """A compound command: a group, loop, branch, function or test.
 
     `loose` are words that could become file names, `patterns` words that are only compared, `sets`
-    is the variable of a loop.
+    is the variable of a loop or of a coprocess.
     """
 
     raw: str
@@ -490,7 +493,8 @@ class Parser:
             self._skip()
             # `coproc NAME { ...; }` names it; before anything else it is the command.
             if self._peek() == "(" or self._word_here() in self._compounds():
-                return Compound(self.text[start : self.at], "group", ((self._command(),),), sets="")
+                raw = self.text[start : self.at]
+                return Compound(raw, "group", ((self._command(),),), sets=named.group())
             self.at = before
         return Compound("", "group", ((self._command(),),))
 
@@ -715,6 +719,13 @@ class Parser:
         match = _REDIRECT.match(self.text, self.at)
         if match is None:
             return False
+        self._redirect(match, found)
+        if match[1] and match[1].startswith("{"):
+            found[-1].sets = match[1].strip("{}").partition("[")[0]
+        return True
+
+    def _redirect(self, match: re.Match[str], found: list[Redirection]) -> None:
+        """Parse what follows the operator of a redirection, and append it."""
         descriptor = match[1] or ""
         operator = match[2] or match[3]
         if len(descriptor) > 4 and descriptor.isdigit():
@@ -726,11 +737,11 @@ class Parser:
         if operator in ("<<", "<<-"):
             found.append(self._heredoc(operator == "<<-"))
             found[-1].stdin = descriptor in ("", "0")
-            return True
+            return
         if operator in (">&", "<&") and self._peek() == "-":
             self.at += 1  # a word of its own, whatever follows it
             found.append(Redirection(False, evaluated=evaluated))
-            return True
+            return
         if not self._word_follows():
             self._refuse("a redirection names nothing")
         target = self._word()
@@ -747,7 +758,6 @@ class Parser:
             found.append(Redirection(False, evaluated=evaluated))
         else:
             found.append(Redirection(">" in operator, target, evaluated=evaluated))
-        return True
 
     def _heredoc(self, tabs: bool) -> Redirection:
         match = _DELIMITER.match(self.text, self.at)
@@ -1069,6 +1079,8 @@ class Parser:
         builder.merge(inner)
         if runs_values("expansion", text):
             builder.evaluated.append(text)
+        if set_here := _SETS_DEFAULT.match(text):
+            builder.sets.append(set_here[1])
         name = text[2:-1]
         if name in ("HOME", "PWD"):
             self._variable(builder, name, quoted)
@@ -1108,7 +1120,9 @@ _FUNCTION = compile_lazily(r"[^\s'\"\\$`]+")
 
 def _build_parsed_word(builder: WordBuilder, raw: str) -> ParsedWord:
     word = Word(builder.text, raw, builder.splits)
-    return ParsedWord(word, builder.inside, tuple(builder.evaluated), builder.plain)
+    return ParsedWord(
+        word, builder.inside, tuple(builder.evaluated), tuple(builder.sets), builder.plain
+    )
 
 
 # ---- values that are evaluated as code
@@ -1119,6 +1133,7 @@ def _build_parsed_word(builder: WordBuilder, raw: str) -> ParsedWord:
 # where names are evaluated, a person is asked.
 
 _VALUE_NAME = r"(?:[A-Za-z_]\w*|[0-9@*#?$!_-])(?:\[(?:[0-9]+|[@*])\])?"
+_SETS_DEFAULT = compile_lazily(r"\$\{([A-Za-z_]\w*)(?:\[[^\]]*\])?:?=")
 _PLAIN_EXPANSION = compile_lazily(
     rf"\$\{{#?{_VALUE_NAME}(?:(?::?[-=+?]|##?|%%?|//?|\^\^?|,,?).*|:\s?\d+(?::\d+)?)?\}}",
     re.DOTALL,

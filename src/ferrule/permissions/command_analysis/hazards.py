@@ -1,8 +1,8 @@
 """Hazards: words that make a program do more than its name says, like write, run or delete.
 
 Most are options, by the tables of `option_meanings`. Here are those that need a closer look:
-scripts of sed and awk, verbs of git, variables of make. A rule with a wildcard covers a command
-with such a word only if the rule spells the word out.
+scripts of sed and awk, verbs of git, variables of make and of the shell. A rule with a wildcard
+covers a command with such a word only if the rule spells the word out.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.permissions.command_variables import explain_meaning
 
 from .option_meanings import judge_arguments
-from .program_facts import GIT_HARMLESS, GIT_READ, GIT_VALUE, GIT_WRITE, program_name, word_set
+from .program_facts import (
+    DECLARATIONS,
+    GIT_HARMLESS,
+    GIT_READ,
+    GIT_VALUE,
+    GIT_WRITE,
+    program_name,
+    word_set,
+)
 
-_EXACT = {"test": word_set("-v -R"), "[": word_set("-v -R"), "printf": word_set("-v")}
+_EXACT = {"test": word_set("-v -R"), "[": word_set("-v -R")}
 
 
 def find_hazards(words: Sequence[str]) -> tuple[str, ...]:
@@ -31,6 +40,21 @@ def find_hazards(words: Sequence[str]) -> tuple[str, ...]:
     if special is not None:
         found += special(rest)
     return tuple(dict.fromkeys(found))
+
+
+def _printf_hazards(rest: Sequence[str]) -> Iterator[str]:
+    # `printf -v NAME` and `printf -vNAME` set a variable instead of printing.
+    index = 0
+    while index < len(rest) and rest[index].startswith("-v"):
+        yield rest[index]
+        index += 2 if rest[index] == "-v" else 1
+
+
+def _declaration_hazards(rest: Sequence[str]) -> Iterator[str]:
+    for word in rest:
+        name, is_assigned, _ = word.partition("=")
+        if is_assigned and explain_meaning(name.removesuffix("+").partition("[")[0]):
+            yield word
 
 
 def _sed_hazards(rest: Sequence[str]) -> Iterator[str]:
@@ -87,6 +111,8 @@ _MAKE_PROGRAMS = compile_lazily(
 """Variables of make that name a program or the options of one."""
 
 _SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
+    "printf": _printf_hazards,
+    **dict.fromkeys(DECLARATIONS, _declaration_hazards),
     "sed": _sed_hazards,
     "tar": _tar_hazards,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk_hazards),

@@ -44,6 +44,15 @@ _WILDCARD = re.compile("[\1-\3]")
 _IN_CODE = compile_lazily(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 
+def is_device(path: str) -> bool:
+    """Return whether a path is a device, or a descriptor, that any command may use.
+
+    Only a whole name counts: `/dev/fd/../cwd/x` is a file.
+    """
+    path = posixpath.normpath(path)
+    return path in _DEVICES or _DESCRIPTOR.fullmatch(path) is not None
+
+
 @frozen
 class NamedPath:
     """A file name in a command, with marks (`shell_words`) for what is unknown."""
@@ -274,9 +283,9 @@ def _judge(
     text = named.text
     if UNKNOWN in text:
         return _judge_tail(named, names)
-    if not text or text in _DEVICES or _DESCRIPTOR.fullmatch(text):
-        return None
     absolute = posixpath.normpath(posixpath.join(folder, text))
+    if not text or is_device(absolute):
+        return None
     if root and (absolute == root or absolute.startswith(root + "/")):
         name = absolute[len(root) + 1 :]
         return _find_refusal(named, name, names) if name else None

@@ -27,11 +27,37 @@ RUNNERS = word_set("""
     chroot npx bunx pnpx uvx
     pipx docker podman kubectl ssh strace ltrace gdb script parallel busybox toybox xvfb-run entr
     systemd-run firejail
-    bwrap proot fakeroot faketime caffeinate doppler dotenv direnv nix-shell find fd setarch
-    prlimit cpulimit
+    bwrap proot fakeroot fakechroot faketime caffeinate doppler dotenv direnv nix-shell find fd
+    setarch linux32 linux64 i386 x86_64 uname26 prlimit cpulimit setpriv capsh runcon aa-exec sg
+    choom numactl cgexec tini tini-static dumb-init catatonit setuidgid softlimit chpst eatmydata
+    nocache torsocks torify proxychains proxychains4 valgrind perf hyperfine watchexec nodemon
+    cross-env dotenvx systemd-cat systemd-inhibit dbus-run-session mpirun srun
     start-stop-daemon rlwrap unbuffer expect tmux screen at batch crontab coproc eval trap
     timeout time nice nohup stdbuf command builtin xargs""")
 """Programs that run the program in their arguments. Allow rules look through `STRIPPED` only."""
+
+_RUNNING_VERBS = {
+    "git": word_set("foreach bisect for-each-repo filter-branch"),
+    "npm": word_set("exec x"),
+    **dict.fromkeys(("pnpm", "yarn"), word_set("exec dlx")),
+    **dict.fromkeys(("bundle", "rbenv", "pyenv", "nodenv", "asdf", "aws-vault"), word_set("exec")),
+    **dict.fromkeys(("uv", "pixi", "mise"), word_set("run tool exec x")),
+    **dict.fromkeys(("poetry", "pdm", "pipenv", "hatch", "rye", "rustup", "op"), word_set("run")),
+    **dict.fromkeys(
+        ("conda", "mamba", "micromamba", "devbox", "nix"), word_set("run develop shell")
+    ),
+}
+"""Verbs with which a program runs the program in its arguments."""
+
+
+def runs_arguments(words: Sequence[str]) -> bool:
+    """Return whether a command line runs the program in its arguments: `nice rm`, `uv run rm`."""
+    if not words:
+        return False
+    program = program_name(words[0])
+    verbs = _RUNNING_VERBS.get(program, frozenset[str]())
+    return program in RUNNERS or not verbs.isdisjoint(words[1:])
+
 
 INTERPRETERS = word_set("""
     python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua luajit tclsh wish
@@ -46,6 +72,9 @@ ENVIRONMENT = word_set("""
     unset hash ulimit umask
     bind mapfile readarray read let""")
 """Built-ins that change what later commands mean."""
+
+DECLARATIONS = word_set("declare typeset export readonly local")
+"""Built-ins whose words are assignments."""
 
 NEVER_GRANTED = SHELLS | RUNNERS | INTERPRETERS | ENVIRONMENT
 """Programs for which a wildcard would allow anything: it is never offered as a grant."""
@@ -85,9 +114,11 @@ GIT_WRITE = word_set("""
     mv notes prune pull push rebase reflog remote reset restore revert rm sparse-checkout stash
     switch symbolic-ref tag
     update-index worktree write-tree""")
-GIT_VALUE = word_set(
-    "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix"
-)
+GIT_VALUE = word_set("""
+    -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --shallow-file
+    --attr-source""")
+"""Options of git itself that take a word: git's help, and `handle_options` of its source, which
+also knows what its help leaves out."""
 GIT_HARMLESS = word_set("--no-pager --version --help --no-optional-locks --literal-pathspecs -P")
 
 _SED_IN_PLACE = compile_lazily(r"-[A-Za-z]*i|--i")

@@ -18,7 +18,7 @@ UNKNOWN = "\0"
 ANY = "\1"
 ONE = "\2"
 BRACE = "\3"
-_MARKED = (UNKNOWN, ANY, ONE, BRACE)
+UNKNOWN_MARKS = (UNKNOWN, ANY, ONE, BRACE)
 _MARKS = compile_lazily("[\0-\3]")
 _ESCAPES = {
     "a": "\a",
@@ -79,7 +79,17 @@ class WordBuilder:
     they are bare.
     """
 
-    __slots__ = ("_inside", "_shape", "_text", "evaluated", "plain", "splits", "text", "used")
+    __slots__ = (
+        "_inside",
+        "_shape",
+        "_text",
+        "evaluated",
+        "plain",
+        "sets",
+        "splits",
+        "text",
+        "used",
+    )
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -89,6 +99,7 @@ class WordBuilder:
         self.splits = False
         self.plain = True
         self.evaluated: list[str] = []
+        self.sets: list[str] = []
         self.used: list[str] = []
 
     @property
@@ -119,9 +130,10 @@ class WordBuilder:
         self._inside.append(script)
 
     def merge(self, inner: WordBuilder) -> None:
-        """Add what runs and what is evaluated in a word inside this one."""
+        """Add what runs, what is evaluated and what is set in a word inside this one."""
         self._inside += inner._inside
         self.evaluated += inner.evaluated
+        self.sets += inner.sets
         self.used += inner.used
 
     def finish(self, home: str | None) -> None:
@@ -226,7 +238,7 @@ def could_match_name(glob: str, pattern: str) -> bool:
     pattern = pattern.lower()
     # Fast: most differ in their last letters.
     for own, wanted in zip(reversed(glob), reversed(pattern), strict=False):
-        if own in _MARKED or wanted in "*?":
+        if own in UNKNOWN_MARKS or wanted in "*?":
             break
         if own != wanted:
             return False

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ferrule.permissions.command_variables import explain_meaning
 from ferrule.permissions.protected_names import ProtectedNames
 
-from .bash_builtins import explain_special_variable, find_callbacks, find_doubts, find_shell_texts
+from .bash_builtins import find_callbacks, find_doubts, find_shell_texts
 from .bash_parser import (
     AndOr,
     Assignment,
@@ -24,12 +25,12 @@ from .bash_parser import (
     TooDeep,
 )
 from .hazards import find_hazards
-from .path_arguments import judge_paths
-from .program_facts import PLAIN, PRINTERS, RUNNERS, SHELLS, program_name, word_set
+from .path_arguments import is_device, judge_paths
+from .program_facts import PLAIN, PRINTERS, SHELLS, program_name, runs_arguments, word_set
 from .risk_labels import FETCHERS, RUN_INPUT, labels_of
 from .shell_words import UNKNOWN, Word, literal_word
 from .syntax import MAX_BYTES, MAX_PARTS, CommandAnalysis, CommandPart, Redirect
-from .working_directory import WorkingDirectory, absolute_folders
+from .working_directory import States, WorkingDirectory, absolute_folders
 from .wrappers import find_environment_doubts, runs_unknown_program, strip_wrappers
 
 
@@ -196,7 +197,7 @@ class CommandWalk:
             self._doubt_files(f"which file `{target.raw}` is will be known only when it runs")
         if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
             self.labels.add("network_exfil")
-        if redirect.write and not target.text.startswith("/dev/"):
+        if redirect.write and not is_device(target.text):
             self.labels.add("write_intent")
 
     # ---- the commands
@@ -236,12 +237,14 @@ class CommandWalk:
             fed_by = (*fed_by, *(part.wrapped_program or "?" for part in self.parts[first:]))
 
     def _compound(self, node: Compound, fed_by: tuple[str, ...]) -> None:
+        # The shell opens its files before a `cd` in it.
+        starts_in = self.folders.if_succeeded
         self._note_evaluation(node.evaluated)
         for reading in (*node.loose, *node.patterns):
             self._inside(reading)
         self.loose += [reading.word for reading in node.loose]
         if node.sets:
-            self._sets(node.sets, True)
+            self._note_setting(node.sets)
         opened, fed = self._collect_redirections(node.redirections)
         if fed or any(not redirect.write for redirect in opened):
             fed_by = (*fed_by, "?")
@@ -254,7 +257,7 @@ class CommandWalk:
                 )
             )
         elif opened:
-            self._add(CommandPart(node.raw, redirects=tuple(opened)))
+            self._add(CommandPart(node.raw, redirects=tuple(opened)), starts_in)
 
     def _simple(self, node: Simple, fed_by: tuple[str, ...]) -> None:
         first = len(self.parts)
@@ -278,6 +281,8 @@ class CommandWalk:
 
     def _inside(self, reading: ParsedWord) -> None:
         self._note_evaluation(reading.evaluated)
+        for name in reading.sets:
+            self._note_setting(name)
         for script in reading.inside:
             with self.folders.within("substitution"):
                 self.visit_all(script, ())
@@ -291,10 +296,12 @@ class CommandWalk:
         for value in assignment.values:
             self._inside(value)
             self.loose.append(value.word)
-        self._sets(assignment.name, not all(value.word.is_known for value in assignment.values))
+        # Rules see an assignment as part of its command.
+        self._note_setting(assignment.name, is_spelled_out=True)
 
-    def _sets(self, name: str, unknown: bool) -> None:
-        if why := explain_special_variable(name):
+    def _note_setting(self, name: str, *, is_spelled_out: bool = False) -> None:
+        """Note that the line sets a variable, in whatever way."""
+        if why := explain_meaning(name, is_spelled_out=is_spelled_out):
             self.doubts.append(why)
 
     def _collect_redirections(
@@ -305,6 +312,8 @@ class CommandWalk:
         fed: list[Word] = []
         for redirection in redirections:
             self._note_evaluation(redirection.evaluated)
+            if redirection.sets:
+                self._note_setting(redirection.sets)
             for reading in (redirection.file, redirection.fed):
                 if reading is not None:
                     self._inside(reading)
@@ -316,7 +325,7 @@ class CommandWalk:
 
     # ---- one part
 
-    def _add(self, part: CommandPart) -> CommandPart:
+    def _add(self, part: CommandPart, starts_in: States | None = None) -> CommandPart:
         stripped = strip_wrappers(part.words)
         words = [word.text for word in stripped]
         if part.words and (
@@ -328,7 +337,7 @@ class CommandWalk:
             part,
             words_after_wrappers=stripped,
             hazards=(*find_hazards(known), *_unspellable(stripped)),
-            folders=self.folders.if_succeeded,
+            folders=self.folders.if_succeeded if starts_in is None else starts_in,
         )
         self.parts.append(part)
         self.renamed = self.renamed or part.wrapped_program == "alias"
@@ -348,7 +357,7 @@ class CommandWalk:
     def _judge_what_is_started(self, part: CommandPart) -> None:
         """Judge what a runner starts, the text given to a shell, and what built-ins evaluate."""
         words = part.words
-        runner = part.program in RUNNERS
+        runner = runs_arguments([word.text for word in words])
         if runner:
             for index in range(1, len(words)):
                 self.labels.update(labels_of([word.text for word in words[index:]]))

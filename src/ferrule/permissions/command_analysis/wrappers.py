@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .bash_builtins import explain_special_variable
+from ferrule.permissions.command_variables import explain_meaning
+
 from .program_facts import STRIPPED, program_name, word_set
 from .shell_words import UNKNOWN, Word
 
@@ -94,7 +95,7 @@ def find_environment_doubts(words: Sequence[Word]) -> Iterator[str]:
     program = ""
     for word in words:
         name, is_assigned, _ = word.text.partition("=")
-        if is_assigned and (why := explain_special_variable(name)):
+        if is_assigned and (why := explain_meaning(name, is_spelled_out=True)):
             yield why
         elif word.text.startswith("-") and program in ("env", "exec"):
             yield f"`{program} {word.text}` may take variables from the shell that it runs"
