@@ -3032,6 +3032,31 @@ def _rows() -> list[CommandAttack]:
             "(cd out && ls > x)",
             "kernel",
         ),
+        # ---- names of files that are not arguments
+        (
+            "jq-import",
+            'jq -n \'import "secrets/db" as $k {search:"."}; $k\'',
+            "another file is read",
+            "forms of names (red team)",
+            "jq '.import' x",
+            "kernel",
+        ),
+        (
+            "jq-include",
+            "jq -n '# x\ninclude \"x\"; f'",
+            "another file says what runs",
+            "forms of names (red team)",
+            "jq 'select(.include)' x",
+            "kernel",
+        ),
+        (
+            "git-batch",
+            "git cat-file --batch <<< HEAD:.env",
+            "a file that only the input names is shown",
+            "forms of names (red team)",
+            "git cat-file --batch-check",
+            "text",
+        ),
     ]
     return [CommandAttack(*row) for row in table]
 

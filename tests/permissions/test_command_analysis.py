@@ -113,6 +113,13 @@ def test_each_variable_that_bash_evaluates_when_it_is_set_is_asked_about_in_ever
             assert look(line).doubts, line
 
 
+@given(st.text(st.sampled_from("AENV_=!$[]{}-'x \n"), max_size=8))
+def test_any_name_is_judged_without_an_error(name: str) -> None:
+    for line in (f"export {name}=x", f"read {name}", f"for {name} in x; do ls; done"):
+        look(line)
+    look(["export", f"{name}=x"])
+
+
 def test_ordinary_names_are_set_without_a_question() -> None:
     for line in (
         "for path in *.py; do wc -l x; done",

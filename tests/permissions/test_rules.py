@@ -13,6 +13,8 @@ import pytest
 
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.command_analysis.program_facts import GIT_VALUE
+from ferrule.permissions.command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN
+from ferrule.permissions.path_denials import could_name
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet, matches_tool, parse_rule
 
@@ -367,6 +369,92 @@ def test_the_stronger_layer_is_named_as_the_reason(tools: SimpleNamespace) -> No
         tools.run, {"command": "ls"}
     )
     assert (decision.rule, decision.layer) == ("Bash(ls)", "managed")
+
+
+SECRETS = ("Read(secrets/**)", "Read(vault/key.txt)", "Edit(vendor/**)")
+
+
+@pytest.mark.proves("rules.path-rules-cover-commands")
+@pytest.mark.parametrize(
+    ("command", "verdict", "twin"),
+    [
+        ("cat secrets/*", "deny", "cat src/*.py"),
+        ("cat secrets/k?y.txt", "deny", "cat src/k?y.py"),
+        ('cat "secrets/$x"', "deny", 'cat "src/$x"'),
+        ("for f in secrets/*; do cat x; done", "deny", "for f in src/*.py; do cat x; done"),
+        ("cat secret[s]/key.txt", "ask", "cat secreta[s]/key.txt"),
+        ("cat secret?/key.txt", "ask", "cat secret/?key.txt"),
+        ("cat SECRET?/x", "ask", "cat SECRET/x"),
+        ("cat ${x}crets/key.txt", "ask", "cat ${x}cret/key.txt"),
+        ('for d in vault; do cat "$d/key.txt"; done', "ask", 'cat "$d/README.md"'),
+        ("cd src && cat ../secret?/x", "ask", "cd src && cat secret?/x"),
+        ("for f in secret?; do cat x; done", "ask", "for f in *.md; do cat x; done"),
+        ("touch vend?r/x", "ask", "cat vend?r/x"),
+        ("curl file:///work/project/%73ecrets/key.txt", "deny", "curl file:///work/project/s.txt"),
+        ("curl file:///work/project/vault/key.txt?x", "deny", "curl file:///work/project/a.txt?x"),
+        (
+            "curl --url FILE:///work/project/%73ecrets/x",
+            "deny",
+            "curl --url https://e.test/secrets/x",
+        ),
+        ("git show HEAD:secrets/key.txt", "deny", "git show HEAD:src/key.txt"),
+        ("cd src && git show HEAD:secrets/key.txt", "deny", "cd src && git show HEAD:key.txt"),
+        ("git show :0:secrets/key.txt", "deny", "git show :0:src/key.txt"),
+        ("git log -L1,3:secrets/key.txt", "deny", "git log -L1,3:src/x.py"),
+        ("git log -L '/a:b/,+3:secrets/key.txt'", "deny", "git log -L '/^def f/,/^}/:src/x.py'"),
+        ("git log -L :main:secrets/key.txt", "deny", "git log -L :secrets:src/x.c"),
+        ("git show HEAD -- ':(top)secrets'", "deny", "git show HEAD -- ':(top)src'"),
+        ("git show HEAD -- :/secrets", "deny", "git show HEAD -- ':(exclude)secrets'"),
+        ("cd src && git diff -- ':(icase,top)SECRETS/x'", "deny", "git diff -- ':!secrets'"),
+        ("git show HEAD -- 'secret*'", "ask", "git show HEAD -- '*.py'"),
+        ("git diff -- ':(glob)secret?/**'", "ask", "git diff -- '*'"),
+        ("git cat-file --batch <<< HEAD:secrets/key.txt", "ask", "git cat-file --batch-check"),
+        ("git log -p --stdin < list", "ask", "git check-ignore --stdin"),
+    ],
+)
+def test_a_deny_rule_for_paths_holds_for_each_form_of_a_name(
+    command: str, verdict: str, twin: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    of = gate(deny=SECRETS, allow=["Bash", "Edit"])
+    decision = of.decide(tools.run, {"command": command})
+    assert decision.verdict == verdict
+    assert re.search("(Read|Edit)\\(|what its input names", decision.reason)
+    assert of.decide(tools.run, {"command": twin}).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("path", "rule", "is_possible"),
+    [
+        (f"/w/sec{ANY}/key.txt", "Read(secrets/**)", True),
+        (f"/w/sac{ANY}/key.txt", "Read(secrets/**)", False),
+        (f"/w/{BRACE}/key.txt", "Read(secrets/**)", True),
+        (f"/w/{BRACE}", "Read(vault/key.txt)", True),
+        (f"/w/{ANY}", "Read(vault/key.txt)", False),
+        (f"/w/{ANY}{ANY}/key.txt", "Read(a/b/key.txt)", True),
+        (f"/w/v{BRACE}t", "Read(vault/key.txt)", True),
+        (f"/w/v{BRACE}x", "Read(vault/key.txt)", False),
+        (f"/w/{UNKNOWN}/key.txt", "Read(vault/key.txt)", True),
+        (f"/w/{UNKNOWN}/key.txt", "Read(secrets/**)", False),
+        (f"/w/{UNKNOWN}s/x", "Read(secrets/**)", True),
+        (f"/w/src/{ONE}.pem", "Read(**/*.pem)", True),
+        (f"/w/src/{ANY}", "Read(*.pem)", True),
+        (f"/w/src/{ANY}.py", "Read(*.pem)", False),
+        (f"/etc/pass{ONE}d", "Read(//etc/passwd)", True),
+        (f"/home/p/.s{ANY}", "Read(~/.ssh/**)", True),
+        (f"/w/SEC{ANY}", "Read(secrets)", True),
+    ],
+)
+def test_a_name_with_marks_could_be_one_of_a_rule(path: str, rule: str, is_possible: bool) -> None:
+    assert could_name(path, parse_rule(rule), "/w", "/home/p") is is_possible
+
+
+def test_an_ask_rule_for_paths_holds_for_names_that_could_be_meant(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    of = gate(ask=["Read(secrets/**)"], allow=["Bash"])
+    asked = of.decide(tools.run, {"command": "cat secret?/x"})
+    assert asked.verdict == "ask" and "Read(secrets/**)" in asked.reason
+    assert of.decide(tools.run, {"command": "ls secret?"}).verdict == "allow"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,9 @@ def _said(analysis: CommandAnalysis, event: Event, anywhere: list[str]) -> bool:
         path = event.fields[0]
         # With `PATH=evil` or an empty one, the name is found below or in the folder itself.
         if (path.startswith("evil/") or "/" not in path) and any(
-            "PATH=" in text for p in analysis.parts for text in p.assignments
+            "PATH=" in text
+            for p in analysis.parts
+            for text in (*p.assignments, *(word.text for word in p.words))
         ):
             event = Event("E", (STUBS + program_name(path), *event.fields[1:]))
         return any(_starts(part, event) for part in parts)

@@ -7,6 +7,7 @@ its commands name, built-in refusals and doubts. No I/O.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -15,7 +16,7 @@ from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
-from .command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN, literal_word
+from .command_analysis.shell_words import UNKNOWN, UNKNOWN_MARKS, literal_word
 from .command_analysis.syntax import CommandAnalysis, Finding
 from .protected_names import ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, host_of_url, normalise_path
@@ -135,16 +136,19 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         needs.append(RequiredAccess("tool", tool.full_name))
 
     labels: set[str] = set()
-    file_names: list[tuple[str, bool]] = []
+    named_files: list[tuple[str, bool]] = []
+    possible_files: list[tuple[str, bool]] = []
     for analysis in analyses:
         labels |= _labels_of(analysis, context)
-        file_names += _files_named_in(analysis, context)
+        for path, is_written, is_sure in _files_named_in(analysis, context):
+            (named_files if is_sure else possible_files).append((path, is_written))
     return AnalysedCall(
         tool=tool,
         name=tool.full_name,
         needs=tuple(needs),
         analyses=analyses,
-        named_files=tuple(file_names),
+        named_files=tuple(named_files),
+        possible_files=tuple(dict.fromkeys(possible_files)),
         labels=tuple(sorted(labels)),
         refusal=next(_refusals(tool, subjects, analyses, variables, context), ""),
         doubt=next((why for why, _ in _doubts(analyses, variables, context)), ""),
@@ -269,14 +273,28 @@ def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterato
         yield RequiredAccess("command", analysis.text, None, analysis)
 
 
-def _files_named_in(analysis: CommandAnalysis, around: CallContext) -> Iterator[tuple[str, bool]]:
-    """Yield the files that a command names, as `(absolute path, written)`."""
+_SOME_NAME = "\ue000"
+"""Stands for what is unknown in a name: what a rule says of this, it says of any name."""
+
+
+def _files_named_in(
+    analysis: CommandAnalysis, around: CallContext
+) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the files that a command names, as `(absolute path, written, whether it is sure)`.
+
+    What is not sure has marks (`shell_words`) for what only the shell knows.
+    """
     from .command_analysis.path_arguments import find_paths  # as `analyse_command` above
 
     for named, folders in find_paths(analysis.parts, analysis.loose, around.starting_folder):
-        if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
-            for folder in folders:
-                yield normalise_path(named.text, folder, around.home), named.is_written
+        is_known = not any(mark in named.text for mark in UNKNOWN_MARKS)
+        if not is_known and not named.text.strip(f"{UNKNOWN}/"):
+            continue  # nothing of it is known
+        for folder in folders:
+            path = normalise_path(named.text, folder, around.home)
+            yield re.sub("[\0-\3]+", _SOME_NAME, path), named.is_written, True
+            if not is_known and not named.is_only_listed:
+                yield path, named.is_written, False
 
 
 # ---- refusals and doubts

@@ -92,7 +92,8 @@ def explain_meaning(name: str, *, is_spelled_out: bool = False) -> str:
     """
     if name in _OF_BASH or name.startswith("BASH_FUNC_"):
         return f"`{name}` is what the shell itself runs, expands or goes by"
-    if is_spelled_out or not (name.isupper() or _LOWER_CASE.fullmatch(name)):
+    means_nothing = not (name.isupper() or _LOWER_CASE.fullmatch(name))
+    if is_spelled_out or means_nothing or not _is_name(name):
         return ""
     if loads_code(name) or controls_programs(name):
         return f"the variable `{name}` is set, which can make a program run or load something else"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ferrule.core.value_class import frozen
 
+from .command_analysis.shell_words import ANY, BRACE, UNKNOWN, could_match_name
 from .protected_names import ProtectedNames
 from .rule_matching import split_anchor
 from .rules import PermissionRule
@@ -82,6 +83,39 @@ def make_creation_patterns(
 def names_something_in(rule: PermissionRule, folder: str, root: str, home: str) -> bool:
     """Return whether a rule for paths could name something in a folder, also outside `root`."""
     return any(True for _ in _names_below(folder, rule, root, home))
+
+
+def could_name(path: str, rule: PermissionRule, root: str, home: str) -> bool:
+    """Return whether a path with marks (`shell_words`) could become one that a rule names."""
+    names = [name for name in path.split("/") if name]
+    for components in _names_below("/", rule, root, home):
+        wanted = list(components)
+        while wanted and wanted[-1] in ("*", "**"):
+            wanted.pop()  # what lies in a folder is named with the folder
+        if _could_lead_to(names, wanted):
+            return True
+    return False
+
+
+def _could_lead_to(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether the first of some names could match all components of a pattern."""
+    if not wanted:
+        return True
+    if wanted[0] == "**" and _could_lead_to(names, wanted[1:]):
+        return True
+    if not names:
+        return False
+    if wanted[0] == "**":
+        return _could_lead_to(names[1:], wanted)
+    # A variable, a brace or `**` may become several components. A variable alone tells nothing, so
+    # it is not taken for the last one.
+    spans = any(mark in names[0] for mark in (UNKNOWN, BRACE, ANY + ANY))
+    for count in range(1, len(wanted) + 1 if spans else 2):
+        is_told = count < len(wanted) or names[0].strip(UNKNOWN)
+        matches = is_told and could_match_name(names[0], "/".join(wanted[:count]))
+        if matches and _could_lead_to(names[1:], wanted[count:]):
+            return True
+    return False
 
 
 def _patterns_of(rule: PermissionRule, root: str, home: str) -> Iterator[str]:

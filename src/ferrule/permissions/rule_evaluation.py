@@ -51,7 +51,7 @@ from .call_analysis import (
 )
 from .grant_proposals import ONCE_ONLY, GrantOffer, propose_grants
 from .grants import Grants
-from .path_denials import PathDenials, make_creation_patterns, names_something_in
+from .path_denials import PathDenials, could_name, make_creation_patterns, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, normalise_path
 from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
@@ -449,7 +449,10 @@ class PermissionGate:
             if decision is not None:
                 return decision
         all_granted = self._grants_all_commands(case, extra)
-        doubt = self._check_doubts(case, case.firm_doubt if all_granted else case.doubt)
+        why = case.firm_doubt
+        if not all_granted:
+            why = case.doubt or self._find_possible_denial(case, profile)
+        doubt = self._check_doubts(case, why)
         trace.append(f"doubts: {doubt.reason if doubt else 'nothing'}")
         if doubt is not None:
             return doubt
@@ -494,6 +497,20 @@ class PermissionGate:
         if case.tool.risk == Risk.CRITICAL:
             return self._ask(case, f"`{case.name}` has critical risk")
         return None
+
+    def _find_possible_denial(self, case: AnalysedCall, profile: _Profile) -> str:
+        """Return why a name that only the shell knows could be one that a rule names."""
+        for path, is_written in case.possible_files:
+            for matcher in (*profile.deny, *profile.ask):
+                rule = matcher.rule
+                is_about_it = rule.kind == "read" or (rule.kind == "write" and is_written)
+                if (
+                    is_about_it
+                    and rule.specifier is not None
+                    and could_name(path, rule, self.context.root, self.context.home)
+                ):
+                    return f"a name with wildcards or variables could be one of `{rule.text}`"
+        return ""
 
     def _grants_all_commands(self, case: AnalysedCall, extra: tuple[RuleMatcher, ...]) -> bool:
         """Return whether a person granted all commands of the session and this is one of them."""

@@ -49,6 +49,8 @@ class AnalysedCall:
         needs: What must be allowed.
         analyses: The call's command lines.
         named_files: `(absolute path, written)` of each file that the commands name.
+        possible_files: The same for names of which only the shell knows a part, with marks
+            (`shell_words`) for that part.
         labels: Risk labels of the commands.
         refusal: Why no rule can allow the call; empty if one can.
         doubt: Why a person has to look at it; empty if none has to.
@@ -61,6 +63,7 @@ class AnalysedCall:
     needs: tuple[RequiredAccess, ...]
     analyses: tuple[CommandAnalysis, ...] = ()
     named_files: tuple[tuple[str, bool], ...] = ()
+    possible_files: tuple[tuple[str, bool], ...] = ()
     labels: tuple[str, ...] = ()
     refusal: str = ""
     doubt: str = ""

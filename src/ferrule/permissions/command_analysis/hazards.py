@@ -57,6 +57,11 @@ def _declaration_hazards(rest: Sequence[str]) -> Iterator[str]:
             yield word
 
 
+def _jq_hazards(rest: Sequence[str]) -> Iterator[str]:
+    # `import "x" as $y` reads another file.
+    yield from (word for word in rest if re.search(r"(?:^|[\s;])(?:import|include)\b", word))
+
+
 def _sed_hazards(rest: Sequence[str]) -> Iterator[str]:
     yield from (script for script in _sed_scripts(rest) if not _sed_plain(script))
 
@@ -116,6 +121,7 @@ _SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     "sed": _sed_hazards,
     "tar": _tar_hazards,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk_hazards),
+    "jq": _jq_hazards,
     "date": _date_hazards,
     "less": _less_hazards,
     **dict.fromkeys(("make", "gmake"), _make_hazards),

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import unquote
 
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
@@ -25,6 +26,7 @@ from .program_facts import (
     PRINTERS,
     SCRIPT_FIRST,
     SHELLS,
+    git_verb,
     program_name,
     word_set,
     writes_files,
@@ -65,6 +67,10 @@ class NamedPath:
     """True if it may be on another machine or in a text: then only secret names count."""
     is_cd_target: bool = False
     """True if it is the target of a `cd`."""
+    is_for_rules_only: bool = False
+    """True if it names content that git keeps, which deny rules are about and nothing else."""
+    may_be_from_top: bool = False
+    """True if git may read it from a folder above, the top of its repository."""
 
 
 def find_paths(
@@ -80,10 +86,19 @@ def find_paths(
         for named in _find_named_paths(part):
             if part.wrapped_program in DIRECTORY_COMMANDS:
                 named = replace(named, is_cd_target=True)
-            yield named, folders
+            yield named, _add_parents(folders) if named.may_be_from_top else folders
     for word in loose:
         for named in _pieces(word.text, False, False):
             yield named, closure
+
+
+def _add_parents(folders: Sequence[str]) -> list[str]:
+    """Return the folders with all that are above them."""
+    found = list(folders)
+    for folder in found:
+        if (parent := posixpath.dirname(folder)) != folder:
+            found.append(parent)
+    return list(dict.fromkeys(found))
 
 
 def _find_named_paths(part: CommandPart) -> Iterator[NamedPath]:
@@ -95,6 +110,8 @@ def _find_named_paths(part: CommandPart) -> Iterator[NamedPath]:
         return
     if texts and "/" in texts[0] and not texts[0].startswith("/"):
         yield NamedPath(texts[0], False)
+    if program == "git":
+        yield from _find_git_paths(texts[1:])
     write = writes_files(texts)
     lists = program in LISTERS
     for text, role in _roles(part, program, texts[1:]) if texts else ():
@@ -103,6 +120,59 @@ def _find_named_paths(part: CommandPart) -> Iterator[NamedPath]:
                 yield NamedPath(token, False, may_be_elsewhere=True)
         elif role != "text":
             yield from _pieces(text, write or role == "written", lists)
+
+
+def _find_git_paths(rest: Sequence[str]) -> Iterator[NamedPath]:
+    """Yield what git may read as a path where others would not.
+
+    `-L1,3:path` of `log`, `rev:path` from the top of the repository, the magic of path patterns
+    (`:(top)path`, `:/path`), and their wildcards, which no shell has expanded.
+    """
+    content = NamedPath("", False, is_for_rules_only=True)
+    before = ""
+    for text in rest:
+        after_colon = text.partition(":")[2]
+        if text.startswith("-L") or before == "-L":
+            while after_colon:
+                yield replace(content, text=after_colon)
+                after_colon = after_colon.partition(":")[2]
+        elif magic := _PATHSPEC_MAGIC.fullmatch(text):
+            excludes = "exclude" in (magic[1] or "") or set(magic[2] or "") & {"!", "^"}
+            if not excludes:
+                path = _mark_wildcards(magic[3])
+                yield replace(content, text=path, may_be_from_top=True)
+        elif not text.startswith("-") and "://" not in text:
+            while after_colon:
+                yield replace(content, text=after_colon, may_be_from_top=True)
+                after_colon = after_colon.partition(":")[2]
+            if re.search(r"[*?\[]", text) and re.search(r"\w", text):
+                yield replace(content, text=_mark_wildcards(text))
+        before = text
+
+
+def _mark_wildcards(text: str) -> str:
+    """Mark the wildcards in a text that a program itself expands."""
+    text = re.sub(r"\[[^\]]*\]", ONE, text)
+    return text.replace("*", ANY).replace("?", ONE)
+
+
+_PATHSPEC_MAGIC = compile_lazily(r":(?:\(([^)]*)\)|([/!^]+):?)(.*)", re.DOTALL)
+_SHOWS_WHAT_IT_READS = compile_lazily(r"--batch(=.*|-co.*)?|--stdin", re.DOTALL)
+"""Options with which git takes from its input what it shows."""
+
+
+def _find_input_doubts(parts: Sequence[CommandPart]) -> Iterator[str]:
+    """Yield which commands of git show what only their input names."""
+    for part in parts:
+        if part.wrapped_program != "git":
+            continue
+        texts = [word.text for word in part.words_after_wrappers]
+        options = [text for text in texts[1:] if _SHOWS_WHAT_IT_READS.fullmatch(text)]
+        if options and git_verb(texts) in _SHOWS:
+            yield f"`git {git_verb(texts)} {options[0]}` shows what its input names"
+
+
+_SHOWS = word_set("cat-file log show rev-list diff-tree whatchanged blame format-patch")
 
 
 def _roles(part: CommandPart, program: str, rest: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -174,16 +244,29 @@ def _pieces(text: str, write: bool, lists: bool) -> Iterator[NamedPath]:
         # With `..` it may be a path all the same: if there is a folder `https:`, `https://../.env`
         # is `.env`.
         return
-    text = _FILE_URL.sub("", text, count=1) if _FILE_URL.match(text) else text
     if text.startswith("-"):
         text = _value_of_option(text)
         if not text:
             return
+    if _FILE_URL.match(text):
+        text = _FILE_URL.sub("", text, count=1)
+        yield NamedPath(_decode_url_path(text), write, lists)
     yield NamedPath(text, write, lists)
     for match in re.finditer(r"(^|[=:@,])([^=:@,]+)", text):
         if match[2] != text:
             # After a colon it is on another machine or in a container, a revision or a volume.
             yield NamedPath(match[2], write, lists, match[1] == ":")
+
+
+def _decode_url_path(path: str) -> str:
+    """Return the path of a `file:` URL as a program opens it.
+
+    Without query and fragment and with `%73` decoded; what curl expands (`{a,b}`, `[1-3]`) is
+    marked, and so is what would forge a mark.
+    """
+    path = re.split(f"[?#{ONE}]", path, maxsplit=1)[0]
+    path = re.sub(r"\{[^}]*\}|\[[^\]]*\]", BRACE, path)
+    return re.sub("%0[0-3]", UNKNOWN, path) if re.search("%0[0-3]", path) else unquote(path)
 
 
 def _value_of_option(text: str) -> str:
@@ -216,8 +299,10 @@ def judge_paths(
         `(findings, doubts)`: the names that may not be used, and why a person has to look.
     """
     findings: list[Finding] = []
-    doubts = list(_unknown_folders(parts))
+    doubts = [*_unknown_folders(parts), *_find_input_doubts(parts)]
     for named, folders in find_paths(parts, loose, start or root or "/."):
+        if named.is_for_rules_only:
+            continue
         # A folder outside is judged with the `cd` that leads there.
         inside = [folder for folder in folders if not root or _is_below(folder, root)]
         found = [_judge(named, folder, root, names) for folder in inside or folders[:1]]
