@@ -52,7 +52,9 @@ CATEGORIES = (
     "written",
 )
 MIN_TOOLS = 12
-EPOCHS = 5
+EPOCHS = 8
+AVERAGED = 5
+"""Last rounds whose weights are averaged: a single one depends on the order of the examples."""
 RATE = 0.15
 PENALTY = 0.005
 LEAST_WEIGHT = 0.03
@@ -169,6 +171,7 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
         for one in usable
     ]
     weights, squares = [0.0] * len(names), [1e-6] * len(names)
+    rounds: list[list[float]] = []
     chance = random.Random(1)
     for _ in range(EPOCHS):
         chance.shuffle(rows)
@@ -177,9 +180,11 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
                 slope = slope * share + PENALTY * weights[feature]
                 squares[feature] += slope * slope
                 weights[feature] -= RATE * slope / math.sqrt(squares[feature])
+        rounds.append(list(weights))
+    means = [sum(column) / AVERAGED for column in zip(*rounds[-AVERAGED:], strict=True)]
     return {
         name: round(weight, 2)
-        for name, weight in zip(names, weights, strict=True)
+        for name, weight in zip(names, means, strict=True)
         if abs(weight) >= LEAST_WEIGHT
     }
 

@@ -59,6 +59,9 @@ COUNTED_ORDER_COST = 4.0
 For instance `city1` and `city2`, or `first_player` and `second_player`.
 """
 
+LEAST_LEAD = 0.2
+"""Difference of log probabilities by which a piece must lead leaving an optional slot out."""
+
 CLOSE = 1.0
 """Difference of log probabilities within which the model decides between two pieces.
 
@@ -583,7 +586,9 @@ def rank_candidates(
     most = max(totals)
     norm = most + math.log(sum(math.exp(total - most) for total in totals))
     ranked = [
-        RankedValue(candidate.value, total - norm)
+        RankedValue(
+            candidate.value, total - norm + (LEAST_LEAD if candidate.value is None else 0.0)
+        )
         for candidate, total in zip(candidates, totals, strict=True)
     ]
     return sorted(ranked, key=lambda one: -one.score)
