@@ -3029,7 +3029,7 @@ def _rows() -> list[CommandAttack]:
             "(cd out && ls) > x",
             "a file of the folder before the `cd` is written",
             "where a redirect writes (red team)",
-            "(cd out && ls > x)",
+            "(cd docs && ls) > out/x",
             "kernel",
         ),
         # ---- names of files that are not arguments
