@@ -23,7 +23,15 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
 
 from .spec import Era
-from .streams import MALFORMED, TOO_LARGE, TransportStreams, collect_errors
+from .streams import (
+    MALFORMED,
+    MAX_UNANSWERED,
+    TOO_LARGE,
+    CountedAnswers,
+    TransportStreams,
+    UnansweredRequests,
+    collect_errors,
+)
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -80,6 +88,7 @@ class Connection:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._end_reason = ""
+        self._unanswered = UnansweredRequests(self._end_flood)
         self.ended = asyncio.Event()
         """Set when no more requests can be made."""
 
@@ -286,7 +295,8 @@ class Connection:
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
 
-        self._dispatcher = JSONRPCDispatcher(streams.read, streams.write)
+        answers = CountedAnswers(streams.write, self._unanswered)
+        self._dispatcher = JSONRPCDispatcher(streams.read, answers)
         session = ClientSession(
             dispatcher=self._dispatcher,
             client_info=Implementation(name="ferrule", version=__version__),
@@ -306,12 +316,16 @@ class Connection:
             self._ready.set_exception(error)
             self._ready.exception()  # marks it as retrieved: `open` may have stopped waiting
 
+    def _end_flood(self) -> None:
+        self.abort(f"it was ended: more than {MAX_UNANSWERED} requests of its own had no answer")
+
     async def _answer_elicitation(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
-        answer = await self._elicit(
-            params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        )
+        with self._unanswered.count_one():
+            answer = await self._elicit(
+                params.model_dump(by_alias=True, mode="json", exclude_none=True)
+            )
         return ElicitResult.model_validate(answer)
 
     async def _handle_message(self, message: Any) -> None:
