@@ -7,6 +7,8 @@ alone is an answer if the form needs no value that it does not provide itself: d
 single boolean. Without either, the server is told that the person declines. URLs are shown, never
 opened by us.
 
+While a person is asked, the time limits of the call stand still.
+
 Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what
 is typed passes through here). Which call a question belongs to is known if the server asks within
 it (2026-07-28); an older server's question goes to the only running call, and to nobody if there
@@ -99,9 +101,10 @@ class ElicitationRouter:
         if context is None:
             return DECLINE
         try:
-            if params.get("mode") == "url":
-                return await self._answer_url(params, context)
-            return await self._answer_form(params, context)
+            with context.time_limits.paused():
+                if params.get("mode") == "url":
+                    return await self._answer_url(params, context)
+                return await self._answer_form(params, context)
         except FerruleError as error:
             context.note(
                 "mcp", f"server `{self._server}` asked, and nobody could answer: {error.detail}"
