@@ -17,7 +17,7 @@ async def answered_late(context: Context) -> str:
     """Ask two people at once for longer than it may take."""
 
     async def ask(seconds: float) -> None:
-        with context.time_limits.paused():
+        with context.time_limits.pause():
             await asyncio.sleep(seconds)
 
     await asyncio.gather(ask(0.1), ask(0.5))
@@ -27,7 +27,7 @@ async def answered_late(context: Context) -> str:
 @tool(timeout=0.2)
 async def hangs_afterwards(context: Context) -> None:
     """Ask a person, and hang."""
-    with context.time_limits.paused():
+    with context.time_limits.pause():
         pass
     await asyncio.Event().wait()
 

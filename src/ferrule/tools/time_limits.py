@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import asyncio
+
+class TimeLimit(Protocol):
+    """A limit that can be moved: an `asyncio.Timeout`."""
+
+    def when(self) -> float | None: ...
+
+    def reschedule(self, when: float | None) -> None: ...
 
 
 class TimeLimits:
     """The limits that bound a call's current attempt: the engine's, and those of its handler."""
 
     def __init__(self) -> None:
-        self._limits: list[asyncio.Timeout] = []
-        self._seconds_left: list[tuple[asyncio.Timeout, float]] = []
+        self._limits: list[TimeLimit] = []
+        self._seconds_left: list[tuple[TimeLimit, float]] = []
         self._pauses = 0
 
-    def add(self, limit: asyncio.Timeout) -> None:
+    def add(self, limit: TimeLimit) -> None:
         """Add a limit that has been entered. One that is over is no longer paused."""
         self._limits.append(limit)
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """Pause the limits while a person is asked, whose time is not the tool's.
 
         Several questions at once pause them until the last is answered.

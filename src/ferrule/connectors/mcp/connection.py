@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
@@ -199,10 +198,6 @@ class Connection:
             raise RequestFailed(
                 "malformed", f"its answer is not valid: {_first_line(error)}"
             ) from error
-        if not is_finite(result):
-            raise RequestFailed(
-                "malformed", "its answer is not valid: JSON has no NaN and no Infinity"
-            )
         return mapping_or_empty(result)
 
     def _headers(self) -> Any:
@@ -399,24 +394,6 @@ def _supports_old_version(data: Any) -> bool:
         return True
     versions = cast("list[Any]", supported)
     return any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in versions)
-
-
-def is_finite(value: object) -> bool:
-    """Return whether a value contains neither NaN nor Infinity.
-
-    Readers of JSON accept them, but writers after them cannot write them.
-    """
-    remaining: list[Any] = [value]
-    while remaining:
-        item = remaining.pop()
-        if isinstance(item, float):
-            if not isfinite(item):
-                return False
-        elif isinstance(item, dict):
-            remaining.extend(cast("dict[str, Any]", item).values())
-        elif isinstance(item, list):
-            remaining.extend(cast("list[Any]", item))
-    return True
 
 
 def _make_request(method: str, params: dict[str, Any], named: str) -> Any:

@@ -75,13 +75,13 @@ _NAMES = frozenset(
 """Names of fields that ask for a secret though the word alone would not."""
 
 
-def _spaced(word: str) -> str:
+def _allow_spaces(word: str) -> str:
     return " ?".join(word)
 
 
 _SECRET = compile_lazily(
     f"{_INSIDE_WORDS}"
-    f"|(?<![a-z])(?:{'|'.join(map(_spaced, _ALONE))})(?:s|[0-9]+)?(?![a-z])"
+    f"|(?<![a-z])(?:{'|'.join(map(_allow_spaces, _ALONE))})(?:s|[0-9]+)?(?![a-z])"
     f"|\\b(?:{_BEFORE_KEY}) ?keys?\\b"
     f"|\\b{''.join(f'(?<!{word} )' for word in _NOT_BEFORE_TOKEN)}token\\b"
     f"(?! (?:{_AFTER_TOKEN})\\b)"
