@@ -97,7 +97,7 @@ class ElicitationRouter:
         if context is None:
             return DECLINE
         try:
-            with context.time_limits.pause():
+            with context.timeouts.pause():
                 if params.get("mode") == "url":
                     return await self._answer_url(params, context)
                 return await self._answer_form(params, context)

@@ -239,7 +239,7 @@ class _CallPolicy:
         bound = asyncio.timeout(self.seconds)
         try:
             async with bound:
-                context.time_limits.add(bound)
+                context.timeouts.add(bound)
                 return await attempt()
         except TimeoutError:
             if not bound.expired():

@@ -1,4 +1,4 @@
-"""The time limits of a call while a person is asked."""
+"""The timeouts of a call while a person is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def answered_late(context: Context) -> str:
     """Ask two people at once for longer than it may take."""
 
     async def ask(seconds: float) -> None:
-        with context.time_limits.pause():
+        with context.timeouts.pause():
             await asyncio.sleep(seconds)
 
     await asyncio.gather(ask(0.1), ask(0.5))
@@ -27,13 +27,13 @@ async def answered_late(context: Context) -> str:
 @tool(timeout=0.2)
 async def hangs_afterwards(context: Context) -> None:
     """Ask a person, and hang."""
-    with context.time_limits.pause():
+    with context.timeouts.pause():
         pass
     await asyncio.Event().wait()
 
 
 @pytest.mark.proves("mcp.elicitation.time")
-async def test_limits_stand_still_while_a_person_is_asked_and_hold_afterwards(
+async def test_timeouts_stand_still_while_a_person_is_asked_and_hold_afterwards(
     tmp_path: Path,
 ) -> None:
     agent = Agent(

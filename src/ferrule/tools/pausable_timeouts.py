@@ -1,4 +1,4 @@
-"""The time limits of a call, which stand still while a person is asked."""
+"""The timeouts of a call, which stand still while a person is asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 
-class TimeLimit(Protocol):
+class PausableTimeout(Protocol):
     """A limit that can be moved: an `asyncio.Timeout`."""
 
     def when(self) -> float | None: ...
@@ -15,15 +15,15 @@ class TimeLimit(Protocol):
     def reschedule(self, when: float | None) -> None: ...
 
 
-class TimeLimits:
+class PausableTimeouts:
     """The limits that bound a call's current attempt: the engine's, and those of its handler."""
 
     def __init__(self) -> None:
-        self._limits: list[TimeLimit] = []
-        self._seconds_left: list[tuple[TimeLimit, float]] = []
+        self._limits: list[PausableTimeout] = []
+        self._seconds_left: list[tuple[PausableTimeout, float]] = []
         self._pauses = 0
 
-    def add(self, limit: TimeLimit) -> None:
+    def add(self, limit: PausableTimeout) -> None:
         """Add a limit that has been entered. One that is over is no longer paused."""
         self._limits.append(limit)
 
