@@ -8,6 +8,11 @@ from typing import Any
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import mutable
 
+_SPELLED_NOTE = (
+    "[note: the result has numbers that JSON does not have; they are given as text: `NaN` or "
+    "`Infinity`]"
+)
+
 
 @mutable
 class Bounded:
@@ -23,7 +28,11 @@ class Bounded:
 
 
 def bound_text(value: Any, cap: int) -> Bounded:
-    """Convert a value to JSON, cut to `cap` bytes of UTF-8 on a character boundary."""
+    """Convert a value to JSON, cut to `cap` bytes of UTF-8 on a character boundary.
+
+    Numbers that JSON does not have become texts, with a note.
+    """
+    notes: tuple[str, ...] = ()
     if type(value) is int:
         text = int.__repr__(value)
     else:
@@ -31,18 +40,21 @@ def bound_text(value: Any, cap: int) -> Bounded:
             # Not loaded where all results are text.
             from ferrule.tools.json_conversion import to_json_value
 
-            value = to_json_value(value)
+            spelled: list[str] = []
+            value = to_json_value(value, spelled)
+            if spelled:
+                notes = (_SPELLED_NOTE,)
         text = value if isinstance(value, str) else encode_json(value)
     if text.isascii() and len(text) <= cap:
-        return Bounded(value, len(text), False, ())
+        return Bounded(value, len(text), False, notes)
     # A character takes at least one byte, so no more than `cap` of them need to be encoded.
     raw = text[: cap + 1].encode("utf-8", "replace")
     if len(raw) <= cap:
-        return Bounded(_clean(value, text, raw), len(raw), False, ())
+        return Bounded(_clean(value, text, raw), len(raw), False, notes)
     # A value that is cut is no longer JSON: it becomes text, and the note says so.
     head = raw[:cap].decode("utf-8", "ignore")
     size = _size(text)
-    return Bounded(head, size, True, (f"[output truncated at {cap} bytes of {size}]",))
+    return Bounded(head, size, True, (*notes, f"[output truncated at {cap} bytes of {size}]"))
 
 
 def _size(text: str) -> int:

@@ -57,6 +57,7 @@ async def run_with_policy(
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
+                context.timeouts.add(limit)
                 return await attempt()
         except Exception as error:
             failure = _classify(tool, error, clock, seconds if limit.expired() else None)

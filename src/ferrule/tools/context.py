@@ -12,6 +12,8 @@ from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import mutable
 
+from .pausable_timeouts import PausableTimeouts
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
@@ -50,6 +52,7 @@ class Context(Generic[DepsT]):
         progress: Shows a line to the person, not to the model.
         call: Runs another tool on behalf of this call, with the same checks and approvals.
         deadline: Seconds this attempt may take, for handlers that pass a timeout on.
+        timeouts: What bounds this attempt; a handler pauses it while it asks a person.
         tell: Gives the model a text, framed as data of this tool, before its next answer, or with
             the next message if no run is active. May be kept and called after this call has ended,
             from any thread.
@@ -81,6 +84,7 @@ class Context(Generic[DepsT]):
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
     launched: bool = False
     find_sent_result: Callable[[str], str] = lambda call_id: ""
+    timeouts: PausableTimeouts = field(default_factory=PausableTimeouts)
     deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
     def resource(self, kind: type[T]) -> T:

@@ -138,4 +138,4 @@ def _encode(tool: Tool, value: Any) -> tuple[Any, str]:
     encoded, problems = tool.output.encode(value)
     if problems:
         return to_json_value(value), f"\n{misfit_notice(tool, problems)}"
-    return encoded, ""
+    return to_json_value(encoded), ""

@@ -27,6 +27,10 @@ SCHEMA = "output_schema: {type: object, required: [id], properties: {id: {type: 
         (Reply(json={"a": [1, None]}), {"a": [1, None]}),
         (Reply(201, json="text"), "text"),
         (
+            Reply(pieces=[b'{"a": 1e999}'], headers={"content-type": "application/json"}),
+            {"a": "Infinity"},
+        ),
+        (
             Reply(
                 pieces=[b'{"a": 1}'],
                 headers={"content-type": "application/problem+json; charset=utf-8"},

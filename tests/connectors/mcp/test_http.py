@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import json
+from typing import Any
 
 import pytest
 from conftest_mcp import Place
@@ -47,6 +50,82 @@ async def test_a_giant_answer_is_not_read_to_its_end(place: Place, kind: str) ->
         result = await place.call(spec, "echo", text="x")
         await place.close()
     assert not result.success and result.size < MAX_BODY
+
+
+class MixedUp:
+    """A server whose calls wait for one another, and whose streams then carry each other's answers.
+
+    Each answer names the request that it really answers. With `breaks_off` a stream ends before
+    its answer, and the rest of it is asked for.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.plain = Server()
+        self.calls: list[dict[str, Any]] = []
+        self.all_there = asyncio.Event()
+
+    async def __call__(self, request: Request) -> Reply:
+        if request.method == "GET":
+            return self.stream(int(request.headers["last-event-id"]))
+        message = request.json()
+        if message.get("method") != "tools/call":
+            return self.plain(request)
+        self.calls.append(message)
+        if len(self.calls) == 2:
+            self.all_there.set()
+        await self.all_there.wait()
+        if self.kind == "breaks-off":
+            begun = f"retry: 1\nid: {message['id']}\ndata:\n\n"
+            return Reply(pieces=[begun.encode()], headers={"content-type": "text/event-stream"})
+        return self.stream(message["id"])
+
+    def stream(self, asked: int) -> Reply:
+        (other,) = (one for one in self.calls if one["id"] != asked)
+        text = f"for {other['params']['arguments']['text']}"
+        result = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+        answer = json.dumps({"jsonrpc": "2.0", "id": other["id"], "result": result})
+        if self.kind == "json":
+            return Reply(pieces=[answer.encode()], headers={"content-type": "application/json"})
+        coding = "utf-16" if self.kind == "utf-16" else "utf-8"
+        lines = answer.replace(", ", ",\rdata:") if self.kind == "lines" else answer
+        event = f"data: {lines}\n\n".encode(coding)
+        return Reply(
+            pieces=[event], headers={"content-type": f"Text/Event-Stream; charset={coding}"}
+        )
+
+
+@pytest.mark.proves("mcp.http.answer-of-another")
+@pytest.mark.parametrize("kind", ["json", "events", "lines", "utf-16", "breaks-off"])
+async def test_no_call_gets_the_answer_of_another_call(place: Place, kind: str) -> None:
+    async with HttpDouble(MixedUp(kind)) as double:
+        servers = await place.servers(McpServer("docs", url=f"{double.url}/mcp"))
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(
+                *(
+                    place.session(servers).call("docs__echo", text=person)
+                    for person in ("alice", "bob")
+                )
+            )
+        await place.close()
+    for result in results:
+        assert (result.data, result.error_type) == (None, ErrorType.PARSE_ERROR)
+        assert "its answer is not valid: it answers request" in (result.error_message or "")
+
+
+@pytest.mark.proves("mcp.http.answer-of-another")
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_a_refusal_that_names_no_request_is_the_answer_to_the_one_that_it_came_for(
+    place: Place, kind: str
+) -> None:
+    refusal = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too early"}}'
+    data = refusal if kind.endswith("json") else b"data: " + refusal + b"\n\n"
+    reply = Reply(pieces=[data], headers={"content-type": kind})
+    async with HttpDouble(Server(lambda message: reply)) as double:
+        spec = McpServer("docs", url=f"{double.url}/mcp")
+        result = await place.call(spec, "echo", text="x")
+        await place.close()
+    assert "too early" in (result.error_message or "")
 
 
 @pytest.mark.proves("mcp.http.compressed")

@@ -51,7 +51,6 @@ BROKEN = [
     '{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}} trailing',
     "{'jsonrpc': '2.0', 'id': $ID, \"jsonrpc\": 1}",
 ]
-NO_NUMBER = '{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[],"structuredContent":{"x":NaN}}}'
 NO_MESSAGES = [
     "",
     "listening on 3000",
@@ -176,7 +175,7 @@ def test_no_damage_to_an_answer_is_silence_while_its_beginning_can_be_read(raw: 
 
 
 @pytest.mark.proves("mcp.malformed")
-@pytest.mark.parametrize("answer", [BROKEN[1], NO_NUMBER])
+@pytest.mark.parametrize("answer", [BROKEN[1], BROKEN[4]])
 async def test_a_server_that_answers_nonsense_is_said_at_once(place: Place, answer: str) -> None:
     servers = await place.servers(place.plain())
     session = place.session(servers)
@@ -188,6 +187,27 @@ async def test_a_server_that_answers_nonsense_is_said_at_once(place: Place, answ
     assert "not valid" in (result.error_message or "")
     place.behave("good")
     assert (await session.call("plain__echo", text="after")).data == "echo: after"
+
+
+@pytest.mark.proves("results.always-json")
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ('"content":[{"type":"text","text":"{\\"a\\":1e999}"}]', {"a": "Infinity"}),
+        ('"content":[],"structuredContent":{"a":-1e999}', {"a": "-Infinity"}),
+        ('"content":[],"structuredContent":{"a":NaN}', {"a": "NaN"}),
+        ('"content":[{"type":"text","text":"{\\"a\\":NaN}"}]', '{"a":NaN}'),
+    ],
+)
+async def test_a_number_that_json_lacks_is_given_as_text(
+    place: Place, content: str, value: object
+) -> None:
+    session = place.session(await place.servers(place.plain()))
+    answer = '{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete",' + content + "}}"
+    (place.root / "malformed.bin").write_text(answer)
+    place.behave("malformed")
+    result = await session.call("plain__echo", text="x")
+    assert (result.error_message, result.data) == (None, value)
 
 
 @pytest.mark.proves("mcp.malformed")
@@ -205,7 +225,7 @@ async def test_a_server_that_never_ends_its_line_is_said_before_it_does(place: P
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_nonsense_over_http_is_said_at_once(place: Place, kind: str) -> None:
     other = '{"jsonrpc":"2.0","id":999,"result":{"content":[]}}' if kind.endswith("json") else "[]"
-    answers = [*BROKEN, NO_NUMBER, other, "", "<html>", "null", "\x00"]
+    answers = [*BROKEN, other, "", "<html>", "null", "\x00"]
     left = list(answers)
 
     def answer(message: dict[str, Any]) -> Reply:

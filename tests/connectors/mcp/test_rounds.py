@@ -63,6 +63,25 @@ async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
 
 
 @BOTH
+@pytest.mark.proves("mcp.elicitation.time")
+async def test_the_time_that_a_person_takes_to_answer_is_not_the_calls(
+    place: Place, era: str
+) -> None:
+    class SlowPerson(Person):
+        async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+            if request.tool.name == "answer_mcp_server":
+                await asyncio.sleep(1.2)
+            return await super().ask(request)
+
+    spec = place.plain(era, policies=Policies(Reliability(timeout=1.0)))
+    session = place.session(await place.servers(spec), approver=SlowPerson("once"))
+    place.behave("asks")
+    result = await session.call("plain__echo", text="x")
+    assert result.success, result.error_message
+    assert result.data["answer"]["action"] == "accept"
+
+
+@BOTH
 @pytest.mark.proves("mcp.elicitation")
 async def test_without_a_person_a_question_is_declined(place: Place, era: str) -> None:
     servers = await place.servers(place.plain(era))

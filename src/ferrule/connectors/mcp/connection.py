@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
@@ -23,7 +22,15 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
 
 from .spec import Era
-from .streams import MALFORMED, TOO_LARGE, TransportStreams, collect_errors
+from .streams import (
+    MALFORMED,
+    MAX_UNANSWERED,
+    TOO_LARGE,
+    CountedAnswers,
+    TransportStreams,
+    UnansweredRequests,
+    collect_errors,
+)
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -80,6 +87,7 @@ class Connection:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._end_reason = ""
+        self._unanswered = UnansweredRequests(self._end_flood)
         self.ended = asyncio.Event()
         """Set when no more requests can be made."""
 
@@ -190,10 +198,6 @@ class Connection:
             raise RequestFailed(
                 "malformed", f"its answer is not valid: {_first_line(error)}"
             ) from error
-        if not is_finite(result):
-            raise RequestFailed(
-                "malformed", "its answer is not valid: JSON has no NaN and no Infinity"
-            )
         return mapping_or_empty(result)
 
     def _headers(self) -> Any:
@@ -286,7 +290,8 @@ class Connection:
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
 
-        self._dispatcher = JSONRPCDispatcher(streams.read, streams.write)
+        answers = CountedAnswers(streams.write, self._unanswered)
+        self._dispatcher = JSONRPCDispatcher(streams.read, answers)
         session = ClientSession(
             dispatcher=self._dispatcher,
             client_info=Implementation(name="ferrule", version=__version__),
@@ -306,12 +311,16 @@ class Connection:
             self._ready.set_exception(error)
             self._ready.exception()  # marks it as retrieved: `open` may have stopped waiting
 
+    def _end_flood(self) -> None:
+        self.abort(f"it was ended: more than {MAX_UNANSWERED} requests of its own had no answer")
+
     async def _answer_elicitation(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
-        answer = await self._elicit(
-            params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        )
+        with self._unanswered.count_one():
+            answer = await self._elicit(
+                params.model_dump(by_alias=True, mode="json", exclude_none=True)
+            )
         return ElicitResult.model_validate(answer)
 
     async def _handle_message(self, message: Any) -> None:
@@ -385,24 +394,6 @@ def _supports_old_version(data: Any) -> bool:
         return True
     versions = cast("list[Any]", supported)
     return any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in versions)
-
-
-def is_finite(value: object) -> bool:
-    """Return whether a value contains neither NaN nor Infinity.
-
-    Readers of JSON accept them, but writers after them cannot write them.
-    """
-    remaining: list[Any] = [value]
-    while remaining:
-        item = remaining.pop()
-        if isinstance(item, float):
-            if not isfinite(item):
-                return False
-        elif isinstance(item, dict):
-            remaining.extend(cast("dict[str, Any]", item).values())
-        elif isinstance(item, list):
-            remaining.extend(cast("list[Any]", item))
-    return True
 
 
 def _make_request(method: str, params: dict[str, Any], named: str) -> Any:

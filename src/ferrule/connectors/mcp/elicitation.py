@@ -7,6 +7,8 @@ alone is an answer if the form needs no value that it does not provide itself: d
 single boolean. Without either, the server is told that the person declines. URLs are shown, never
 opened by us.
 
+While a person is asked, the time limits of the call stand still.
+
 Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what
 is typed passes through here). Which call a question belongs to is known if the server asks within
 it (2026-07-28); an older server's question goes to the only running call, and to nobody if there
@@ -16,13 +18,12 @@ are several.
 from __future__ import annotations
 
 import contextvars
-import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
-from ferrule.connectors.text_cleaning import clean_text
+from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
@@ -32,14 +33,11 @@ from ferrule.permissions.approvals import (
     digest_arguments,
     make_question_tool,
 )
-from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 
-_SECRET_WORDS = re.compile(
-    r"password|passphrase|passcode|secret|api.?key|token|credential|private.?key|pin code|cvv",
-    re.IGNORECASE,
-)
+from .secret_questions import find_secret
+
 _MAX_MESSAGE = 2_000
 _MAX_FIELDS = 32
 DECLINE: Mapping[str, Any] = {"action": "decline"}
@@ -99,9 +97,10 @@ class ElicitationRouter:
         if context is None:
             return DECLINE
         try:
-            if params.get("mode") == "url":
-                return await self._answer_url(params, context)
-            return await self._answer_form(params, context)
+            with context.timeouts.pause():
+                if params.get("mode") == "url":
+                    return await self._answer_url(params, context)
+                return await self._answer_form(params, context)
         except FerruleError as error:
             context.note(
                 "mcp", f"server `{self._server}` asked, and nobody could answer: {error.detail}"
@@ -147,7 +146,9 @@ def read_form(server: str, params: Mapping[str, Any]) -> Form:
     return Form(
         server=server,
         message=clean_text(text_or_empty(params.get("message")))[:_MAX_MESSAGE],
-        fields={str(name): mapping_or_empty(field) for name, field in properties.items()},
+        fields={
+            str(name): clean_json(mapping_or_empty(field)) for name, field in properties.items()
+        },
         required=tuple(
             name for name in list_or_empty(schema.get("required")) if isinstance(name, str)
         ),
@@ -158,16 +159,9 @@ def refusal_reason(form: Form) -> str:
     """Return why a form is not shown to anybody, or an empty string."""
     if len(form.fields) > _MAX_FIELDS:
         return f"for {len(form.fields)} values at once"
-    for name, field in form.fields.items():
-        text = " ".join(
-            (name, text_or_empty(field.get("title")), text_or_empty(field.get("description")))
-        )
-        if (
-            is_secret_variable(name)
-            or _SECRET_WORDS.search(text)
-            or field.get("format") == "password"
-        ):
-            return f"for a secret (`{clean_text(name)[:60]}`), which may not be asked for in a form"
+    found = find_secret(form.message, form.fields)
+    if found:
+        return f"for a secret (`{clean_text(found)[:60]}`), which may not be asked for in a form"
     return ""
 
 

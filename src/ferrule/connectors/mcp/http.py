@@ -5,6 +5,8 @@ Every request to such a server, and every request for signing in to it, goes thr
 
 * A body that is not an event stream is read up to `MAX_BODY` bytes, and compressed ones are refused
   (a few bytes could become many).
+* An answer is checked to name the request that it was sent for: the library would take any answer
+  on a request's stream of events as that request's own, whatever id it has.
 * The server's headers go to its own origin only; redirects to other origins are not followed (the
   library ensures both).
 * Other origins are asked only while signing in, since a server names them: over https, and only
@@ -18,6 +20,7 @@ address between our check and the connection.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -98,25 +101,41 @@ def make_http_client(url: str, headers: Any = None, auth: Any = None) -> Any:
     )
 
 
-def check_answer_id(asked: bytes, answer: bytes) -> bytes:
-    """Return the answer, or an error in its place if it names another request.
+def check_answer_id(request_id: object, message: bytes) -> bytes:
+    """Return a message, or an error in its place if it answers another request.
 
-    Otherwise the request that was made would wait for ever.
+    It is read by the library's own reader, so that both see the same id. What is no message is
+    returned as it is: the library refuses it.
     """
-    request_id = parse_object(asked).get("id")
-    message = parse_object(answer)
-    if request_id is None or "id" not in message or "method" in message:
-        return answer
-    answered_id = message["id"]
-    if str(answered_id) == str(request_id):
-        return answer
-    why = f"its answer is not valid: it answers request {answered_id!r}, not {request_id!r}"
-    error = {"code": MALFORMED, "message": why[:300]}
+    from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+
+    try:
+        read = jsonrpc_message_adapter.validate_json(message, by_name=False)
+    except (ValueError, RecursionError):
+        return message
+    if not isinstance(read, (JSONRPCResponse, JSONRPCError)) or str(read.id) == str(request_id):
+        return message
+    if read.id is None:
+        # The server refused the request before it had read its id.
+        error: Any = read.error.model_dump(exclude_unset=True)
+    else:
+        why = f"its answer is not valid: it answers request {read.id!r}, not {request_id!r}"
+        error = {"code": MALFORMED, "message": why[:300]}
     return encode_json_bytes({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def _proxy_headers(value: str) -> dict[str, str]:
     return {"Proxy-Authorization": value} if value else {}
+
+
+_requested_id: contextvars.ContextVar[object] = contextvars.ContextVar(
+    "ferrule_mcp_requested_id", default=None
+)
+"""The id of the request that this task sent last.
+
+The library reads an answer in the task that sent its request, also where the stream broke off and
+it asks for the rest.
+"""
 
 
 @cache
@@ -144,23 +163,58 @@ def _body_classes() -> tuple[Any, Any]:
     class CheckedAnswer(BoundedBody):
         """The answer to one request, read whole to check that it answers that request."""
 
-        def __init__(self, inner: Any, asked: bytes) -> None:
+        def __init__(self, inner: Any, request_id: object) -> None:
             super().__init__(inner)
-            self._asked = asked
+            self._request_id = request_id
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             whole = b"".join([part async for part in super().__aiter__()])
-            yield check_answer_id(self._asked, whole)
+            yield check_answer_id(self._request_id, whole)
 
     return BoundedBody, CheckedAnswer
+
+
+@cache
+def _checked_events() -> Any:
+    """Return the class of checked streams, made when the HTTP library is first needed."""
+    import httpx2
+
+    class CheckedEvents(httpx2.AsyncByteStream):
+        """The events of one request's stream, each with its message checked and written anew.
+
+        Written anew, since what was checked is then what the library reads.
+        """
+
+        def __init__(self, response: Any, request_id: object) -> None:
+            self._response = response
+            self._request_id = request_id
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for event in httpx2.EventSource(self._response, max_event_size=MAX_BODY):
+                data = event.data.encode("utf-8", "replace")
+                if event.event == "message":
+                    data = check_answer_id(self._request_id, data)
+                yield _encode_event(event, data)
+
+        async def aclose(self) -> None:
+            await self._response.aclose()
+
+    return CheckedEvents
+
+
+def _encode_event(event: Any, data: bytes) -> bytes:
+    """Return an event as bytes of a stream of events."""
+    head = f"event: {event.event}\nid: {event.id}\n"
+    if event.retry is not None:
+        head += f"retry: {event.retry}\n"
+    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
+    return head.encode("utf-8", "replace") + lines + b"\n"
 
 
 @cache
 def _bounded_transport() -> Any:
     """Return the transport class, made when the HTTP library is first needed."""
     import httpx2
-
-    bounded_body, checked_answer = _body_classes()
 
     class BoundedTransport(httpx2.AsyncBaseTransport):
         def __init__(self, inner: Any, origin: tuple[str, str, int | None]) -> None:
@@ -171,23 +225,52 @@ def _bounded_transport() -> Any:
             url = request.url
             if (url.scheme, url.host, url.port) != self._origin:
                 await _check_address(url.scheme, url.host, local=is_local(self._origin[1]))
+            if request.method == "POST":
+                _requested_id.set(parse_object(request.content).get("id"))
             response = await self._inner.handle_async_request(request)
             if response.status_code >= 500:
                 report_error(response.status_code)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed, which was not asked for")
-            media_type = response.headers.get("content-type", "").lower()
-            if media_type.startswith("application/json") and request.method == "POST":
-                response.stream = checked_answer(response.stream, request.content)
-            elif not media_type.startswith("text/event-stream"):
-                response.stream = bounded_body(response.stream)
-            return response
+            return _check_answer(request, response)
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
     return BoundedTransport
+
+
+def _check_answer(request: Any, response: Any) -> Any:
+    """Return a response with its body bounded, and checked if it answers a request of ours."""
+    bounded_body, checked_answer = _body_classes()
+    request_id = _requested_id.get()
+    media_type = response.headers.get("content-type", "").lower()
+    if media_type.startswith("text/event-stream"):
+        # On a stream of no single request, answers are found by their ids.
+        return response if request_id is None else _check_events(request, response, request_id)
+    if media_type.startswith("application/json") and request_id is not None:
+        response.stream = checked_answer(response.stream, request_id)
+    else:
+        response.stream = bounded_body(response.stream)
+    return response
+
+
+def _check_events(request: Any, response: Any, request_id: object) -> Any:
+    import httpx2
+
+    response.request = request
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name not in ("content-length", "content-type")
+    ]
+    return httpx2.Response(
+        response.status_code,
+        headers=[*headers, ("content-type", "text/event-stream")],
+        stream=_checked_events()(response, request_id),
+        extensions=response.extensions,
+    )
 
 
 async def _check_address(scheme: str, host: str, *, local: bool) -> None:

@@ -155,10 +155,14 @@ def _parse_json(text: str) -> Any:
     if text[:1].strip() not in ("{", "[") or len(text) > _MAX_JSON_CHARACTERS:
         return text
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return text
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _describe_part(part: Mapping[str, Any]) -> dict[str, Any]:

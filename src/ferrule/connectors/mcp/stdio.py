@@ -279,7 +279,10 @@ async def _run(
     pump = asyncio.create_task(_write_lines(outgoing, writer), name=f"mcp {server.name} input")
     try:
         yield TransportStreams(
-            incoming, outgoing, over, lambda: _describe_end(server, execution, errors, environment)
+            incoming,
+            outgoing,
+            over,
+            lambda: _describe_end(server, execution, errors, environment, incoming.is_flooded),
         )
     finally:
         await asyncio.shield(_shut_down(execution, pump, outgoing))
@@ -355,13 +358,20 @@ def _find_program(name: str, path: str) -> str:
 
 
 async def _describe_end(
-    server: McpServer, execution: Execution, errors: Capture, environment: ChildEnvironment
+    server: McpServer,
+    execution: Execution,
+    errors: Capture,
+    environment: ChildEnvironment,
+    is_flooded: bool,
 ) -> str:
     """Say why a server has ended and what it wrote last, bounded, for people and the model."""
     ended = await execution.wait()
-    description = (
-        f"it was ended by {ended.signal}" if ended.signal else f"it ended with {ended.exit_code}"
-    )
+    if is_flooded:
+        description = "it was ended: it sent more messages than could be read"
+    elif ended.signal:
+        description = f"it was ended by {ended.signal}"
+    else:
+        description = f"it ended with {ended.exit_code}"
     last_words = errors.text().strip()[-600:]
     parts = [f"server `{server.name}`: {description}"]
     if last_words:

@@ -1,10 +1,14 @@
 """The two bounded streams between a transport and the protocol library.
 
 The library reads messages as they come (`Incoming`) and hands over what is to be sent (`Outgoing`);
-both have the few methods of its stream protocols, so no library is needed to make them. Bytes that
-came and were not read yet are counted: a server that floods is ended, not queued. An answer that
-was too large becomes an error for the request that it belongs to. What is to be sent is queued as
-whole lines and written by one task, so a request that is cancelled never leaves half a line.
+both have the few methods of its stream protocols, so no library is needed to make them. An answer
+that was too large becomes an error for the request that it belongs to. What is to be sent is queued
+as whole lines and written by one task, so a request that is cancelled never leaves half a line.
+
+A server that floods is ended, not queued. Two things are counted: what came and was not read yet
+(`Incoming`), and the server's own requests that it has no answer to yet (`UnansweredRequests`),
+since the library works on each in a task of its own. The library reads one message at a time: what
+it began for one message goes on before it gets the next.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import contextvars
 import json
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, cast
 
@@ -51,6 +56,10 @@ ID_PATTERN = re.compile(rb'"id"\s*:\s*"?(\d{1,15})')
 """Finds the id of a line that cannot be read as JSON."""
 ID_SEARCH_BYTES = 2_048
 """Number of bytes at the beginning of a line in which its id is searched."""
+MESSAGE_COST = 1024
+"""Bytes that a waiting message counts besides its line: read, it takes more than its text."""
+MAX_UNANSWERED = 256
+"""Requests of a server that may be unanswered at a time; all its running calls may ask one each."""
 _MAX_UNSENT_LINES = 64
 
 
@@ -63,6 +72,8 @@ class Incoming:
         self._waiting_bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
+        self.is_flooded = False
+        """Whether more came than may wait to be read."""
 
     def put(self, message: Any, size: int) -> bool:
         """Pass on a message of `size` bytes.
@@ -71,8 +82,11 @@ class Incoming:
         """
         if self._ended:
             return False
+        size += MESSAGE_COST
         self._waiting_bytes += size
         if self._waiting_bytes > self._max_bytes:
+            self.is_flooded = True
+            self._items.clear()  # its server is ended: answering what it asked is of no use
             self.end()
             return False
         self._items.append((message, size))
@@ -100,6 +114,7 @@ class Incoming:
         return self
 
     async def __anext__(self) -> Any:
+        await asyncio.sleep(0)  # otherwise whoever reads would hold the event loop until it is dry
         while not self._items:
             if self._ended:
                 raise StopAsyncIteration
@@ -162,6 +177,70 @@ class Outgoing:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class UnansweredRequests:
+    """Counts the requests of a server that it has no answer to yet, and reports a flood of them.
+
+    Counted is what each of them holds here: a question that nobody has answered, and an answer that
+    the server has not taken. Ids would prove nothing, since a server may repeat and cancel them.
+    """
+
+    def __init__(self, on_flood: Callable[[], None]) -> None:
+        self._on_flood = on_flood
+        self._count = 0
+        self._is_over = False
+
+    @contextmanager
+    def count_one(self) -> Generator[None]:
+        """Count a request while it is worked on.
+
+        Raises:
+            anyio.ClosedResourceError: There are too many, now or before: nothing is answered.
+        """
+        if self._count >= MAX_UNANSWERED and not self._is_over:
+            self._is_over = True
+            self._on_flood()
+        if self._is_over:
+            import anyio
+
+            raise anyio.ClosedResourceError
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+class CountedAnswers:
+    """The stream to a server, which counts the answers that it has not taken."""
+
+    def __init__(self, inner: Any, unanswered: UnansweredRequests) -> None:
+        self._inner = inner
+        self._unanswered = unanswered
+
+    async def send(self, item: Any, /) -> None:
+        """Send a message. Raises anyio.ClosedResourceError when closed, or after a flood."""
+        if hasattr(item.message, "method"):
+            await self._inner.send(item)
+            return
+        with self._unanswered.count_one():
+            await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> CountedAnswers:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
 
 
 @frozen

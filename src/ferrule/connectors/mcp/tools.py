@@ -222,7 +222,7 @@ class _CallPolicy:
         await self.client.ensure_started(context)
         self.client.take_refusals()  # those of its start are no part of this call
         try:
-            return await self._run_bounded(name, attempt)
+            return await self._run_bounded(name, context, attempt)
         except ToolFailed as failed:
             refused = self.client.take_refusals()
             if not refused:
@@ -232,11 +232,14 @@ class _CallPolicy:
                 failed.error_type, message, kind=failed.kind, data=failed.data
             ) from failed
 
-    async def _run_bounded(self, name: str, attempt: Callable[[], Awaitable[Any]]) -> Any:
+    async def _run_bounded(
+        self, name: str, context: Context, attempt: Callable[[], Awaitable[Any]]
+    ) -> Any:
         server = self.client.server.name
         bound = asyncio.timeout(self.seconds)
         try:
             async with bound:
+                context.timeouts.add(bound)
                 return await attempt()
         except TimeoutError:
             if not bound.expired():
