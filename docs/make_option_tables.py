@@ -32,7 +32,7 @@ GETOPT = """basename cat cmp comm cut date df diff dirname du egrep fgrep file g
 values.
 """
 
-HELP = """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch python
+HELP = """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch python node
     mypy flake8 pylint bandit tox nox pyright twine sphinx-build sqlfluff eslint jest vitest mocha rollup
     vite stylelint nodemon nm objdump iconv sqlite3 psql gdb ctest clang-format codespell
     pre-commit"""
@@ -97,6 +97,15 @@ _GIT_LOG = """
     --decorate?FORMAT --branches?PATTERN --tags?PATTERN --remotes?PATTERN --glob=PATTERN
     --exclude-hidden=SECTION --ancestry-path?COMMIT --no-walk?HOW --do-walk --pretty?FORMAT
     --format=FORMAT --notes?REF --no-notes --show-notes?REF --show-linear-break?BARRIER"""
+_CARGO_BUILD = """-p,--package=SPEC --workspace --all --exclude=SPEC --lib --bins --bin=NAME --examples
+    --example=NAME --tests --test=NAME --benches --bench=NAME --all-targets -F,--features=FEATURES
+    --all-features --no-default-features -r,--release --profile=NAME --target=TRIPLE -j,--jobs=N
+    --keep-going --message-format=FORMAT --ignore-rust-version --locked --offline --frozen --fix
+    --allow-dirty --allow-staged --allow-no-vcs --no-deps --timings -q,--quiet -v,--verbose --color=WHEN"""
+_CARGO_NEXTEST = """-P --cargo-profile=NAME --test-threads=N --no-capture,--nocapture --run-ignored=HOW
+    --partition=PART -E,--filterset,--filter-expr=EXPR --retries=N --no-fail-fast --fail-fast --max-fail=N
+    --status-level=LEVEL --final-status-level=LEVEL --failure-output=WHEN --success-output=WHEN --no-run
+    --no-tests=ACTION --hide-progress-bar --show-progress=HOW --list-type=TYPE"""
 _GIT_SIGN = "-S,--gpg-sign?KEY --verify"
 
 DOCUMENTED = {
@@ -138,6 +147,21 @@ DOCUMENTED = {
     " -connect=HOST -servername=NAME -showcerts -brief -sha1 -sha256 -sha512 -md5 -d -e -a "
     "-A -base64 -hex"
     " -CAfile=FILE -CApath=DIR -verify -check -checkend=SECONDS -nocert -nocrl",
+    "cargo clippy": _CARGO_BUILD,
+    "cargo nextest": _CARGO_BUILD,
+    "cargo nextest run": f"{_CARGO_BUILD} {_CARGO_NEXTEST}",
+    "cargo nextest list": f"{_CARGO_BUILD} {_CARGO_NEXTEST}",
+    "sqlite3": "-header -noheader",
+    "docker compose up": """-d,--detach --build --force-recreate --no-deps --no-recreate --no-build
+    --no-start --remove-orphans --scale=SCALE -V,--renew-anon-volumes --wait --wait-timeout=N
+    -t,--timeout=N --quiet-pull --pull=POLICY --abort-on-container-exit --exit-code-from=SERVICE
+    --attach=SERVICE --no-attach=SERVICE --no-color --no-log-prefix --timestamps -w,--watch -y,--yes""",
+    "docker compose build": "--no-cache --pull -q,--quiet --progress=TYPE --build-arg=ARG -m,--memory=N",
+    "docker compose down": "--remove-orphans --rmi=TYPE -t,--timeout=N --dry-run",
+    "docker compose stop": "-t,--timeout=N",
+    "docker compose restart": "-t,--timeout=N --no-deps",
+    "docker compose pull": "-q,--quiet --ignore-pull-failures --include-deps --policy=POLICY",
+    "docker compose config": "-q,--quiet --services --images --profiles --hash=SERVICE --format=FORMAT",
     "java": "-version --version -help --help -h",
     "jq": "-c,--compact-output -n,--null-input -e,--exit-status -s,--slurp -r,--raw-output "
     "-R,--raw-input"
@@ -251,6 +275,8 @@ DOCUMENTED |= {
     f"git {verb}": DOCUMENTED["git log"]
     for verb in ("show", "diff", "reflog", "rev-list", "whatchanged")
 }
+
+DOCUMENTED["find"] += "".join(f" -newer{x}{y}=FILE" for x in "aBcm" for y in "aBcm")
 
 OPTION = re.compile(r"(--?(?:\[no-\])?[A-Za-z0-9?@#:.][\w.:\-]*(?:\[no-\])?)(.*)", re.DOTALL)
 

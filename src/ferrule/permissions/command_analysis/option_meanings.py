@@ -52,7 +52,10 @@ _PIP = (
     "--global-option --src"
 )
 _PIP_FILES = "--log --report --dest --wheel-dir"
-_CARGO = "--config --manifest-path -C -Z --target-dir --artifact-dir --out-dir --lockfile-path"
+_CARGO = (
+    "--config --manifest-path -C -Z --target-dir --artifact-dir --out-dir --lockfile-path "
+    "--config-file --tool-config-file --archive-file --extract-to"
+)
 _NODE = (
     "--script-shell --node-options --globalconfig --userconfig --prefix --global --shell "
     "--editor --git --call"

@@ -26,7 +26,7 @@ def _python_tools() -> dict[str, ProgramArguments]:
             ("pytest", "py.test"),
             describe_program(
                 "--rootdir --confcutdir --override-ini -o --config-file -c --basetemp --pdbcls "
-                "--pdb --trace --debug --pastebin -p --tx --px --rsyncdir --cov-config --ds --dc "
+                "--pdb --trace --debug --pastebin --tx --px --rsyncdir --cov-config --ds --dc "
                 "--django-configuration --driver-path --mypy-config-file --pylint-rcfile "
                 "--benchmark-storage --benchmark-save --benchmark-autosave --clean-alluredir",
                 "--junit-xml --junitxml --log-file --report-log --resultlog --result-log --html "
@@ -35,7 +35,7 @@ def _python_tools() -> dict[str, ProgramArguments]:
                 "--alluredir --store-durations --output --tracing --video --screenshot "
                 "--self-contained-html --pstats-dir",
                 text="-k -m --deselect --durations --maxfail --tb -W --capture",
-                valued=(("--cov-report", r"^(?!term)[\w-]+:"),),
+                valued=(("--cov-report", r"^(?!term)[\w-]+:"), ("-p", r"^(?!no:)")),
                 tables="pytest",
             ),
         ),
@@ -309,18 +309,25 @@ def _other_tools() -> dict[str, ProgramArguments]:
         "ctest": describe_program(
             "-S --script -SP --script-new-process -D --dashboard -M --test-model -T --test-action "
             "--build-and-test --build-exe-dir --build-generator --build-makeprogram "
-            "--build-options --test-command --test-dir --overwrite --build-target -A --add-notes "
+            "--build-options --test-command --overwrite --build-target -A --add-notes "
             "--extra-submit --submit-index",
             "-O --output-log --output-junit",
             style="single",
         ),
         "cmake": describe_program(
-            "-P -E -C -D -G -B -S --preset --toolchain --install-prefix --debugger "
-            "--debugger-pipe --debugger-dap-log --trace-redirect --graphviz --system-information "
+            "-P -E -C --preset --toolchain --install-prefix --debugger --debugger-pipe "
+            "--debugger-dap-log --trace-redirect --graphviz --system-information "
             "--profiling-output",
+            valued=(
+                (
+                    "-D",
+                    "COMPILER|LAUNCHER|LINKER|PROGRAM|TOOLCHAIN|EXECUTABLE|COMMAND|FLAGS|INCLUDE"
+                    "|_PATH|PREFIX|DIRECTORY",
+                ),
+            ),
             open_ended=True,
         ),
-        "ninja": describe_program("-f -C -t", open_ended=True),
+        "ninja": describe_program("-f -t", open_ended=True),
         "just": describe_program(
             "--justfile -f --shell --shell-arg --shell-command --command -c --working-directory -d "
             "--set --dotenv-path --dotenv-filename --choose --chooser --edit --init "
