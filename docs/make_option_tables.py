@@ -32,9 +32,10 @@ GETOPT = """basename cat cmp comm cut date df diff dirname du egrep fgrep file g
 values.
 """
 
-HELP = (
-    """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch"""
-)
+HELP = """make gawk rsync zip tree rg fd ag jq yq curl less ncat gh xxd pytest ruff docker bat patch python node
+    mypy flake8 pylint bandit tox nox pyright twine sphinx-build sqlfluff eslint jest vitest mocha rollup
+    vite stylelint nodemon nm objdump iconv sqlite3 psql gdb ctest clang-format codespell
+    pre-commit"""
 SUBCOMMANDS = {
     "docker": """build compose_logs compose_ps compose_up cp create exec images inspect logs ps pull push
         run stats top version volume_ls network_ls""",
@@ -43,8 +44,16 @@ SUBCOMMANDS = {
     "ruff": "check format rule",
     "uv": "add build lock pip_list pip_install pip_show remove run sync tree venv version",
     "gh": "issue_list issue_view pr_checks pr_diff pr_list pr_view repo_view run_list run_view",
+    "coverage": "annotate combine debug erase html json lcov report run xml",
+    "pre-commit": "run",
+    "mkdocs": "build serve",
+    "poetry": "check env_info install lock run show",
+    "pdm": "info install list run",
+    "pipenv": "run",
+    "hatch": "run",
 }
 ASKED = {"curl": ("--help", "all"), "ag": ("--help",), "less": ("--help",), "xxd": ("-h",)}
+ASKED |= {"pylint": ("--long-help",), "zip": ("-h2",)}
 NAMES = {"fd": "fdfind", "bat": "batcat"}
 """Programs under the name that Debian gives them."""
 
@@ -65,6 +74,39 @@ GO_TOPICS = {
 }
 GO_MORE = "-vettool=PROG -json -c -i -o=FILE -C=DIR -m -f=FORMAT -u -e -deps -find -test -export"
 GO_TOPICS |= {"test": ("build", "test", "testflag"), "mod": ("mod tidy",), "fmt": ("fmt",)}
+
+_GIT_DIFF = """
+    -p,-u,--patch -s,--no-patch -U,--unified=N --output-indicator-new=CHAR --output-indicator-old=CHAR
+    --output-indicator-context=CHAR --raw --patch-with-raw --patch-with-stat --indent-heuristic --minimal
+    --patience --histogram --anchored=TEXT --diff-algorithm=NAME --stat?WIDTH --stat-width=N
+    --stat-name-width=N --stat-count=N --stat-graph-width=N --compact-summary --numstat --shortstat
+    -X,--dirstat?PARAM --cumulative --dirstat-by-file?PARAM --summary -z --name-only --name-status
+    --submodule?FORMAT --color?WHEN --color-moved?MODE --no-color-moved --color-moved-ws=MODE
+    --word-diff?MODE --word-diff-regex=REGEX --color-words?REGEX --no-renames --rename-empty --check
+    --ws-error-highlight=KIND --full-index --binary --abbrev?N -B,--break-rewrites?N -M,--find-renames?N
+    -C,--find-copies?N --find-copies-harder -D,--irreversible-delete -l=N --diff-filter=FILTER -S=STRING
+    -G=REGEX --find-object=OBJECT --pickaxe-all --pickaxe-regex -O=FILE --skip-to=FILE --rotate-to=FILE
+    -R --relative?PATH -a,--text --ignore-cr-at-eol --ignore-space-at-eol -b,--ignore-space-change
+    -w,--ignore-all-space --ignore-blank-lines -I,--ignore-matching-lines=REGEX --inter-hunk-context=N
+    -W,--function-context --exit-code --quiet --ignore-submodules?WHEN --src-prefix=PREFIX
+    --dst-prefix=PREFIX --no-prefix --default-prefix --line-prefix=PREFIX --ita-invisible-in-index
+    --ita-visible-in-index --cached --staged --merge-base -c --cc -m --remerge-diff --diff-merges=FORMAT
+    --no-diff-merges -t -q --base --ours --theirs -0 -1 -2 -3"""
+_GIT_LOG = """
+    -S=STRING -G=REGEX -O=FILE -L=RANGE -n,--max-count=N -l=N --count --no-merges --merges --reverse
+    --decorate?FORMAT --branches?PATTERN --tags?PATTERN --remotes?PATTERN --glob=PATTERN
+    --exclude-hidden=SECTION --ancestry-path?COMMIT --no-walk?HOW --do-walk --pretty?FORMAT
+    --format=FORMAT --notes?REF --no-notes --show-notes?REF --show-linear-break?BARRIER"""
+_CARGO_BUILD = """-p,--package=SPEC --workspace --all --exclude=SPEC --lib --bins --bin=NAME --examples
+    --example=NAME --tests --test=NAME --benches --bench=NAME --all-targets -F,--features=FEATURES
+    --all-features --no-default-features -r,--release --profile=NAME --target=TRIPLE -j,--jobs=N
+    --keep-going --message-format=FORMAT --ignore-rust-version --locked --offline --frozen --fix
+    --allow-dirty --allow-staged --allow-no-vcs --no-deps --timings -q,--quiet -v,--verbose --color=WHEN"""
+_CARGO_NEXTEST = """-P --cargo-profile=NAME --test-threads=N --no-capture,--nocapture --run-ignored=HOW
+    --partition=PART -E,--filterset,--filter-expr=EXPR --retries=N --no-fail-fast --fail-fast --max-fail=N
+    --status-level=LEVEL --final-status-level=LEVEL --failure-output=WHEN --success-output=WHEN --no-run
+    --no-tests=ACTION --hide-progress-bar --show-progress=HOW --list-type=TYPE"""
+_GIT_SIGN = "-S,--gpg-sign?KEY --verify"
 
 DOCUMENTED = {
     "nc": "-4 -6 -b -C -c -D -d -e=PROGRAM -F -h -I=LENGTH -i=SECONDS -k -l -M=TTL -m=TTL -N -n"
@@ -105,6 +147,21 @@ DOCUMENTED = {
     " -connect=HOST -servername=NAME -showcerts -brief -sha1 -sha256 -sha512 -md5 -d -e -a "
     "-A -base64 -hex"
     " -CAfile=FILE -CApath=DIR -verify -check -checkend=SECONDS -nocert -nocrl",
+    "cargo clippy": _CARGO_BUILD,
+    "cargo nextest": _CARGO_BUILD,
+    "cargo nextest run": f"{_CARGO_BUILD} {_CARGO_NEXTEST}",
+    "cargo nextest list": f"{_CARGO_BUILD} {_CARGO_NEXTEST}",
+    "sqlite3": "-header -noheader",
+    "docker compose up": """-d,--detach --build --force-recreate --no-deps --no-recreate --no-build
+    --no-start --remove-orphans --scale=SCALE -V,--renew-anon-volumes --wait --wait-timeout=N
+    -t,--timeout=N --quiet-pull --pull=POLICY --abort-on-container-exit --exit-code-from=SERVICE
+    --attach=SERVICE --no-attach=SERVICE --no-color --no-log-prefix --timestamps -w,--watch -y,--yes""",
+    "docker compose build": "--no-cache --pull -q,--quiet --progress=TYPE --build-arg=ARG -m,--memory=N",
+    "docker compose down": "--remove-orphans --rmi=TYPE -t,--timeout=N --dry-run",
+    "docker compose stop": "-t,--timeout=N",
+    "docker compose restart": "-t,--timeout=N --no-deps",
+    "docker compose pull": "-q,--quiet --ignore-pull-failures --include-deps --policy=POLICY",
+    "docker compose config": "-q,--quiet --services --images --profiles --hash=SERVICE --format=FORMAT",
     "java": "-version --version -help --help -h",
     "jq": "-c,--compact-output -n,--null-input -e,--exit-status -s,--slurp -r,--raw-output "
     "-R,--raw-input"
@@ -129,7 +186,64 @@ DOCUMENTED = {
     "--expire=TIME",
     "git bundle": "-q,--quiet --progress --all-progress --version=N",
     "git notes": "-f,--force -m=MESSAGE -F=FILE -c=OBJECT -C=OBJECT --ref=NAME --stdin --allow-empty -v -q",
-    "git log": "-S=STRING -G=REGEX -O=FILE -L=RANGE -n=N -l=N --count --no-merges --merges --reverse",
+    "git log": _GIT_LOG + _GIT_DIFF,
+    **dict.fromkeys(("git diff-files", "git diff-index", "git diff-tree"), _GIT_DIFF),
+    **dict.fromkeys(("git am", "git cherry-pick", "git merge", "git rebase"), _GIT_SIGN),
+    **dict.fromkeys(("git revert", "git push"), _GIT_SIGN),
+    "git commit": f"{_GIT_SIGN} -u,--untracked-files?MODE --allow-empty --allow-empty-message",
+    "git pull": f"{_GIT_SIGN} -e,--edit --summary --log?N --rebase?WAY --recurse-submodules?HOW --prefetch",
+    "git blame": "-M?N -C?N",
+    "git annotate": "--reverse --first-parent --encoding=NAME --date=FORMAT -M?N -C?N -h",
+    "git branch": "-vv",
+    "git describe": "--dirty?MARK --broken?MARK",
+    "git for-each-ref": "--color?WHEN --merged?OBJECT --no-merged?OBJECT --contains?OBJECT"
+    " --no-contains?OBJECT",
+    "git format-patch": f"{_GIT_DIFF} --attach?BOUNDARY --inline?BOUNDARY --thread?STYLE --base?COMMIT",
+    "git grep": "--color?WHEN",
+    "git ls-files": "--abbrev?N",
+    "git ls-tree": "--abbrev?N",
+    "git range-diff": f"{_GIT_DIFF} --notes?REF --no-notes",
+    "git rev-parse": "--short?N --abbrev-ref?MODE --branches?PATTERN --tags?PATTERN --remotes?PATTERN"
+    " --glob=PATTERN --path-format=FORMAT --show-object-format?WHERE --since=DATE --after=DATE"
+    " --until=DATE --before=DATE",
+    "git shortlog": "--format?FORMAT -w?WIDTH -n,--numbered --max-count=N --branches?PATTERN --tags?PATTERN"
+    " --remotes?PATTERN",
+    "git show-ref": "--hash?N --abbrev?N --exclude-existing?PATTERN",
+    "git status": "--renames --find-renames?N",
+    "zip": """-0 -1 -2 -3 -4 -5 -6 -7 -8 -9 -@,--names-stdin -$,--volume-label -A,--adjust-sfx
+    -b,--temp-path=DIR -B,--binary? -c,--entry-comments -d,--delete -db,--display-bytes
+    -dc,--display-counts -dd,--display-dots -dg,--display-globaldots -ds,--dot-size=SIZE
+    -du,--display-usize -dv,--display-volume -D,--no-dir-entries -DF,--difference-archive -e,--encrypt
+    -E,--longest-as-ext -f,--freshen -F,--fix -FF,--fixfix -FI,--fifo -FS,--filesync -g,--grow -h,--help
+    -h2,--more-help -i,--include? -I,--no-image -j,--junk-paths -J,--junk-sfx -k,--DOS-names -l,--to-crlf
+    -la,--log-append -lf,--logfile-path=FILE -li,--log-info -ll,--from-crlf -L,--license -m,--move
+    -MM,--must-match -n,--suffixes=SUFFIXES -nw,--no-wild -o,--latest-time -O,--output-file=FILE -p,--paths
+    -P,--password=TEXT -q,--quiet -r,--recurse-paths -R,--recurse-patterns -s,--split-size=SIZE
+    -sb,--split-bell -sc,--show-command -sd,--show-debug -sf,--show-files -so,--show-options
+    -sp,--split-pause -su,--show-unicode -sU,--show-just-unicode -sv,--split-verbose -t,--from-date=DATE
+    -T,--test -TT,--unzip-command=COMMAND -tt,--before-date=DATE -u,--update -U,--copy-entries -UN,--unicode=MODE
+    -v,--verbose -V,--VMS-portable -w,--VMS-versions -ws,--wild-stop-dirs -x,--exclude?
+    -X,--strip-extra -y,--symlinks -z,--archive-comment -Z,--compression-method=NAME""",
+    "pytest": """--cov?PATH --cov-report=TYPE --cov-config=FILE --no-cov --no-cov-on-fail --cov-fail-under=MIN
+    --cov-append --cov-branch --cov-precision=N --cov-context=NAME --cov-reset --timeout=SECONDS
+    --timeout-method=NAME --timeout-disable-debugger-detection --session-timeout=SECONDS --reruns=N
+    --reruns-delay=SECONDS --only-rerun=REGEX --rerun-except=REGEX --count=N --repeat-scope=SCOPE
+    --randomly-seed=SEED --randomly-dont-reorganize --randomly-dont-reset-seed --disable-socket
+    --allow-hosts=HOSTS --allow-unix-socket --force-enable-socket --benchmark-only --benchmark-skip
+    --benchmark-disable --benchmark-enable --benchmark-sort=COL --benchmark-columns=LABELS
+    --benchmark-warmup?KIND --benchmark-min-rounds=N --benchmark-max-time=SECONDS --benchmark-min-time=SECONDS
+    --benchmark-compare?NUM --benchmark-group-by=LABEL --benchmark-name=FORMAT --benchmark-verbose
+    --benchmark-quiet --reuse-db --create-db --no-migrations,--nomigrations --migrations --headed
+    --browser=NAME --slowmo=MS --base-url=URL --snapshot-update --snapshot-warn-unused --testmon
+    --forked --isort --flake8 --mypy --black --pylint --picked? --fail-slow=SECONDS --durations-path=PATH
+    --splits=N --group=N -p=NAME --sw-reset --test-group-count=N --random-order --random-order-seed=SEED""",
+    "mysql": "-e,--execute=TEXT -h,--host=HOST -P,--port=PORT -u,--user=NAME -p,--password?TEXT -D,--database=NAME"
+    " -t,--table -N,--skip-column-names -B,--batch -s,--silent -v,--verbose -r,--raw -E,--vertical -H,--html"
+    " -X,--xml -S,--socket=PATH --protocol=NAME -V,--version -?,--help -A,--no-auto-rehash -C,--compress"
+    " -n,--unbuffered -q,--quick -f,--force -w,--wait --connect-timeout=SECONDS --ssl --ssl-mode=MODE",
+    "python": "-b -B -c=TEXT -d -E -h,--help -i -I -m=MODULE -O -OO -P -q -R -s -S -u -v -V,--version"
+    " -W=FILTER -x -X=OPTION --check-hash-based-pycs=MODE --help-all --help-env --help-xoptions",
+    "nm": "-f,--format=FORMAT -t,--radix=RADIX",
     "docker compose": "-f,--file=FILE -p,--project-name=NAME --profile=NAME --project-directory=DIR"
     " --env-file=FILE --ansi=WHEN --compatibility --dry-run --parallel=N --progress=TYPE",
     "docker compose ps": "-a,--all --filter=FILTER --format=FORMAT --no-trunc --orphans -q,--quiet --services"
@@ -158,8 +272,11 @@ DOCUMENTED = {
 }
 """What no help says, or not in a form that can be read: from the manual pages of the programs."""
 DOCUMENTED |= {
-    f"git {verb}": DOCUMENTED["git log"] for verb in ("show", "diff", "reflog", "rev-list")
+    f"git {verb}": DOCUMENTED["git log"]
+    for verb in ("show", "diff", "reflog", "rev-list", "whatchanged")
 }
+
+DOCUMENTED["find"] += "".join(f" -newer{x}{y}=FILE" for x in "aBcm" for y in "aBcm")
 
 OPTION = re.compile(r"(--?(?:\[no-\])?[A-Za-z0-9?@#:.][\w.:\-]*(?:\[no-\])?)(.*)", re.DOTALL)
 
@@ -340,7 +457,7 @@ def tables() -> dict[str, dict[str, str]]:
     for program, verbs in SUBCOMMANDS.items():
         if not shutil.which(program):
             continue
-        general = list(read_help(run(program, "--help")))
+        general = [*DOCUMENTED.get(program, "").split(), *read_help(run(program, "--help"))]
         found[program] = row(program, "help", merge(general))
         for verb in verbs.split():
             words = verb.split("_")

@@ -19,6 +19,7 @@ from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
 from .command_analysis.program_facts import drop_options, program_name, runs_arguments
+from .command_analysis.subcommands import subcommand_spellings
 from .command_analysis.syntax import CommandAnalysis, CommandPart
 from .rules import PermissionRule, matches_tool
 
@@ -312,6 +313,7 @@ def _spellings_of(part: CommandPart) -> Iterator[str]:
             plain = drop_options(spelling)
             if plain != spelling:
                 yield " ".join(plain)
+            yield from map(" ".join, subcommand_spellings(plain))
         assignments = (*part.call_variables, *part.assignments)
         if assignments:
             yield " ".join((*assignments, *texts))

@@ -12,8 +12,13 @@ Modules:
     wrappers            looks through `timeout`, `nice`, ...
     working_directory   the folder that each command starts in
     path_arguments      the files that a command names
-    option_meanings     what the arguments of known programs mean
+    judged_arguments    what each argument of a known program is
+    option_meanings     what the arguments of known programs mean, by hand
+    tool_meanings       the same of test runners, linters and build programs
+    program_arguments   the record in which both say it
     option_parsing      reads arguments as programs do
+    subcommands         other names of subcommands, such as npm's abbreviations
+    started_programs    programs that `uv run`, `npx`, `python -m`, ... start
     program_facts       tables of programs
     hazards             arguments that do more than a program's name says
     risk_labels         labels for people, such as `destructive`

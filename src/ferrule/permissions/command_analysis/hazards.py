@@ -1,8 +1,9 @@
 """Hazards: words that make a program do more than its name says, like write, run or delete.
 
 Most are options, by the tables of `option_meanings`. Here are those that need a closer look:
-scripts of sed and awk, verbs of git, variables of make and of the shell. A rule with a wildcard
-covers a command with such a word only if the rule spells the word out.
+scripts of sed and awk, verbs of git, variables of make and of the shell, programs that take their
+commands from standard input. A rule with a wildcard covers a command with such a word only if the
+rule spells the word out; an empty one stands for what no rule can spell out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.command_variables import explain_meaning
 
-from .option_meanings import judge_arguments
+from .judged_arguments import JudgedArgument, judge_arguments
+from .option_meanings import plain_name
 from .program_facts import (
     DECLARATIONS,
     GIT_HARMLESS,
@@ -23,23 +25,83 @@ from .program_facts import (
     program_name,
     word_set,
 )
+from .started_programs import find_started
+
+_RESPONSE_FILE = compile_lazily("@")
+_COMPILER = compile_lazily(
+    r"@|-wrapper|--?specs|-fplugin|-B|-o|-iplugindir|-fuse-ld|-dump|-fdump|-save-temps|-aux-info"
+    r"|-M[FD]|-MMD|-Wl,|-Wa,|-Wp,|-X|-T|-fprofile|-load|--config|--?gcc-toolchain|--ld-path"
+    r"|-resource-dir|-working-directory|--?serialize-diag|-ftime-trace|-foptimization-record"
+)
+_MAVEN = compile_lazily(
+    r"-f|-s|-gs|-t|-l|--file|--settings|--global-settings|--toolchains|--log-file|\S+:\S+"
+    r"|-D(jvm|argLine|exec\.|maven\.(ext|repo|multi)|debugForked)"
+)
+_GRADLE = compile_lazily(
+    r"-I|-b|-c|-p|-g|--init-script|--build-file|--settings-file|--project-dir|--include-build"
+    r"|--gradle-user-home|--project-cache-dir|--write-|-D(org\.gradle|java)"
+)
+_WORDS = {
+    **dict.fromkeys(
+        word_set("pytest py.test mypy nm objdump size strings ar ld tsc"), _RESPONSE_FILE
+    ),
+    **dict.fromkeys(word_set("cc gcc g++ c++ clang clang++"), _COMPILER),
+    "rustc": compile_lazily(r"@|-C|--codegen|-Z|-o|--out-dir|--emit|--sysroot|-L|-l|--extern"),
+    "javac": compile_lazily(r"@|-+processor|-d|-s|-h|-J|-Xplugin|-proc|-agent"),
+    **dict.fromkeys(("mvn", "mvnw"), _MAVEN),
+    **dict.fromkeys(("gradle", "gradlew"), _GRADLE),
+    "cargo": compile_lazily(r"--logfile"),  # of test programs, behind `--`
+    "ffmpeg": compile_lazily(
+        r"-y|-report|-vstats|-dump|-passlogfile|-filter_|-/|-init_hw|-progress"
+    ),
+    **dict.fromkeys(
+        ("convert", "magick", "mogrify"),
+        compile_lazily(r"@|-write|-script|-define|\w+:", re.IGNORECASE),
+    ),
+}
+"""Beginnings of words that do more, of programs with too many options to list, or with options in
+files (`@file`).
+"""
 
 _EXACT = {"test": word_set("-v -R"), "[": word_set("-v -R")}
 
 
+_MAX_STARTED = 32
+"""The most command lines that one could start; of more, nothing is allowed."""
+
+
 def find_hazards(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of an argument list that make its program do more than usual."""
-    if not words:
-        return ()
-    program, rest = program_name(words[0]), words[1:]
+    """Return the words of an argument list that make its program do more than usual.
+
+    Those of the programs that it starts count, too: `uv run pytest --pdb`.
+    """
+    found: list[str] = []
+    pending = [tuple(words)]
+    judged = set[tuple[str, ...]]()
+    while pending:
+        command = pending.pop()
+        if command in judged or not command:
+            continue
+        if len(judged) == _MAX_STARTED:
+            return (*found, "")
+        judged.add(command)
+        found += _hazards_of(command)
+        pending += find_started(command)
+    return tuple(dict.fromkeys(found))
+
+
+def _hazards_of(words: Sequence[str]) -> Sequence[str]:
+    program, rest = plain_name(program_name(words[0])), words[1:]
     if program == "git":
         return _git_hazards(rest)
     found = [rest[judged.index] for judged in judge_arguments(program, rest) if judged.hazard]
     found += [word for word in rest if word in _EXACT.get(program, ())]
+    pattern = _WORDS.get(program)
+    found += [word for word in rest if pattern is not None and pattern.match(word)]
     special = _SPECIAL.get(program)
     if special is not None:
         found += special(rest)
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def _printf_hazards(rest: Sequence[str]) -> Iterator[str]:
@@ -115,6 +177,63 @@ _MAKE_PROGRAMS = compile_lazily(
 )
 """Variables of make that name a program or the options of one."""
 
+
+def _reads_commands(_: Sequence[str]) -> Iterator[str]:
+    yield ""  # whatever its arguments are, it takes commands from standard input
+
+
+def _gdb_hazards(rest: Sequence[str]) -> Iterator[str]:
+    # Everything behind `--args` belongs to the program that is debugged.
+    own = rest[: rest.index("--args")] if "--args" in rest else rest
+    if not any(word.lstrip("-") in ("batch", "batch-silent") for word in own):
+        yield ""
+
+
+def _sqlite_hazards(rest: Sequence[str]) -> Iterator[str]:
+    # `.shell`, `.output` and the like are commands at the start of a line.
+    operands = _operands("sqlite3", rest)
+    yield from (word for word in rest if _SQLITE_EFFECT.search(word))
+    if len(operands) < 2:
+        yield ""  # the statements come from standard input
+
+
+def _client_hazards(program: str, gives: Sequence[str]) -> Callable[..., Iterator[str]]:
+    """Return the check of a database client: without one of the options, it reads its input."""
+
+    def find(rest: Sequence[str]) -> Iterator[str]:
+        judged = judge_arguments(program, rest)
+        yield from (
+            rest[piece.index] for piece in judged if _CLIENT_EFFECT.search(piece.value or "")
+        )
+        if not any(piece.names.intersection(gives) for piece in judged):
+            yield ""
+
+    return find
+
+
+def _dc_hazards(rest: Sequence[str]) -> Iterator[str]:
+    yield from (word for word in rest if re.search(r"!(?![<>=])", word))
+    if not any(word.startswith(("-e", "--e")) for word in rest):
+        yield ""
+
+
+def _operands(program: str, rest: Sequence[str]) -> list[JudgedArgument]:
+    return [judged for judged in judge_arguments(program, rest) if judged.operand]
+
+
+_SQLITE_EFFECT = compile_lazily(
+    r"(?:^|\n)\s*\.(?!(?:tables|schema|fullschema|indexes|databases|headers?|mode|dump|width|show|help)\b)"
+    r"|load_extension|writefile|readfile|edit\s*\(|fts3_tokenizer|attach|\binto\s*['\"(]"
+    r"|writable_schema",
+    re.IGNORECASE,
+)
+"""What SQL of sqlite3 does beside its database: run, load, read and write files."""
+_CLIENT_EFFECT = compile_lazily(
+    r"\\[^\s]|\bprogram\b|\binto\s+(out|dump)file\b|^\s*(system|source|tee|pager|edit)\b|\blo_(im|ex)port\b",
+    re.IGNORECASE,
+)
+"""What statements of database clients do beside their database: `\\! command`, `\\o file`."""
+
 _SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     "printf": _printf_hazards,
     **dict.fromkeys(DECLARATIONS, _declaration_hazards),
@@ -127,6 +246,19 @@ _SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
     **dict.fromkeys(("make", "gmake"), _make_hazards),
     "curl": _curl_hazards,
     **dict.fromkeys(("pnpm", "yarn"), _pnpm_hazards),
+    **dict.fromkeys(
+        word_set("ed red ex vi view vim vimdiff nvim emacs pdb code asyncio idlelib ipdb socat"),
+        _reads_commands,
+    ),
+    **dict.fromkeys(word_set("ghci irb pry jshell iex psysh bpython ptpython"), _reads_commands),
+    "gdb": _gdb_hazards,
+    "lldb": _reads_commands,
+    "sqlite3": _sqlite_hazards,
+    "psql": _client_hazards("psql", ("--command", "--list", "--version", "--help")),
+    **dict.fromkeys(
+        ("mysql", "mariadb"), _client_hazards("mysql", ("--execute", "--version", "--help"))
+    ),
+    "dc": _dc_hazards,
 }
 
 
@@ -149,10 +281,11 @@ _AWK_OUTPUT = compile_lazily(r"print.*[|>]", re.DOTALL)
 
 def _sed_scripts(rest: Sequence[str]) -> list[str]:
     judged = judge_arguments("sed", rest)
-    values = [j.value for j in judged if not j.operand and j.role == "text" and j.value]
-    # The only other option with a text is `--line-length`.
-    explicit = [value for value in values if not value.isdigit()]
-    return explicit or [j.value or "" for j in judged if j.operand][:1]
+    given = [piece.value or "" for piece in judged if "--expression" in piece.names]
+    first = [piece.value or "" for piece in judged if piece.operand][:1]
+    # What follows an unknown option may be its value: then every word could be the script.
+    unsure = [piece.value or "" for piece in judged if not piece.sure]
+    return [*(given or first), *unsure]
 
 
 def _sed_plain(script: str) -> bool:

@@ -3,13 +3,14 @@
 The options of each program come from `option_tables.json`, which is generated from the programs'
 own help. Abbreviations work as in getopt: any unambiguous prefix of a long option is that option.
 What a table does not contain is never guessed: from there on nothing is *sure*, and callers must
-assume the worst about each word.
+assume the worst about each word. Options that are only named by hand (`option_meanings`) are found
+like all others; whether they take a value is unknown.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -28,11 +29,13 @@ class Option:
         names: Its spellings.
         takes: `=` if it takes a value, `?` if it may have an attached one.
         value: What the value is. `NAME+FILE` are two values, each a word of its own.
+        named_only: No help or manual lists it: whether it takes a value is unknown.
     """
 
     names: tuple[str, ...]
     takes: Literal["", "=", "?"] = ""
     value: str = ""
+    named_only: bool = False
 
 
 @frozen
@@ -51,15 +54,36 @@ class ParsedArgument:
 
 
 class OptionTable:
-    """The options of one program."""
+    """The options of one program.
 
-    def __init__(self, text: str, source: str) -> None:
+    Args:
+        text: The options, as `option_tables.json` spells them.
+        source: Where they come from.
+        named: Options that count although the text may lack them.
+        with_value: Those that take a value.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        source: str,
+        named: Iterable[str] = (),
+        with_value: Iterable[str] = (),
+    ) -> None:
         self.source = source
         self.options: dict[str, Option] = {}
         for token in text.split():
             option = _parse(token)
-            self.options.update(dict.fromkeys(option.names, option))
-        self._long = sorted(name for name in self.options if name.startswith("--"))
+            for name in option.names:
+                self.options.setdefault(name, option)
+        for name in with_value:
+            self.options.setdefault(name, Option((name,), "="))
+        for name in named:
+            self.options.setdefault(name, Option((name,), named_only=True))
+        # An option that is only named counts as one of the program's where none of its own fits.
+        long = [name for name in self.options if name.startswith("--")]
+        self._long = sorted(name for name in long if not self.options[name].named_only)
+        self._named = sorted(name for name in long if self.options[name].named_only)
 
     def find(self, name: str, style: Style) -> tuple[Option, ...]:
         """Return the options that this spelling of a long option could mean."""
@@ -68,15 +92,14 @@ class OptionTable:
         if style == "single":
             other = name[1:] if name.startswith("--") else f"-{name}"
             return (self.options[other],) if other in self.options else ()
-        found = {option.names: option for option in self._find_by_prefix(name)}
+        fits = self._begin(self._long, name) or self._begin(self._named, name)
+        found = {option.names: option for option in fits}
         if not found and name.startswith("--no-") and f"--{name[5:]}" in self.options:
             return (Option((name,)),)
         return tuple(found.values())
 
-    def _find_by_prefix(self, name: str) -> Iterator[Option]:
-        for known in self._long:
-            if known.startswith(name):
-                yield self.options[known]
+    def _begin(self, names: Sequence[str], start: str) -> list[Option]:
+        return [self.options[known] for known in names if known.startswith(start)]
 
 
 def _parse(token: str) -> Option:
@@ -94,10 +117,23 @@ def _rows() -> dict[str, dict[str, str]]:
 
 
 @cache
-def table_of(program: str) -> OptionTable | None:
-    """Return the options of a program (`sort`) or a verb (`git log`); None if unknown."""
-    row = _rows().get(program)
-    return None if row is None else OptionTable(row["options"], row["source"])
+def table_of(
+    *programs: str,
+    named: frozenset[str] = frozenset(),
+    with_value: frozenset[str] = frozenset(),
+) -> OptionTable | None:
+    """Return the options of a program (`sort`) or a verb (`git log`); None if unknown.
+
+    Args:
+        programs: Its name. Of several, the options of all: the first decides what one takes.
+        named: Options that count although no help lists them.
+        with_value: Those that take a value.
+    """
+    found = [row for row in map(_rows().get, programs) if row is not None]
+    if not found:
+        return None
+    text = " ".join(row["options"] for row in found)
+    return OptionTable(text, found[0]["source"], sorted(named), with_value)
 
 
 def parse_arguments(
@@ -157,7 +193,7 @@ def _long(
     options = table.find(name, style)
     if style == "npm" and not name.startswith("--") and name not in table.options:
         options = (*table.find(f"-{name}", style), *_letters(name, table))
-    if len(options) != 1:
+    if len(options) != 1 or options[0].named_only:
         yield ParsedArgument(index, options, value if equals else None, index, False)
         return
     option = options[0]
@@ -172,23 +208,31 @@ def _long(
 
 
 def _letters(name: str, table: OptionTable) -> Iterator[Option]:
-    for letter in name[1:]:
-        if f"-{letter}" in table.options:
-            yield table.options[f"-{letter}"]
+    for place in range(1, len(name)):
+        for known in dict.fromkeys((f"-{name[place]}", f"-{name[place : place + 2]}")):
+            if known in table.options:
+                yield table.options[known]
 
 
 def _bundle(words: Sequence[str], index: int, table: OptionTable) -> Iterator[ParsedArgument]:
-    """Parse `-abc` or `-ofile`: each letter is an option until one takes the rest as value."""
+    """Parse `-abc` or `-ofile`: each letter is an option until one takes the rest as value.
+
+    Of zip and a few others, two letters can be one option (`-TT`).
+    """
     word = words[index]
     if word[1:].isdigit():
         yield ParsedArgument(index, ())  # `head -20`: a number
         return
-    for place in range(1, len(word)):
-        option = table.options.get(f"-{word[place]}")
-        rest = word[place + 1 :]
-        if option is None:
+    place = 1
+    while place < len(word):
+        pair = f"-{word[place : place + 2]}"
+        name = pair if pair in table.options else f"-{word[place]}"
+        option = table.options.get(name)
+        place += len(name) - 1
+        rest = word[place:]
+        if option is None or option.named_only:
             # It could be a flag, or take the rest as value: all letters that follow count.
-            letters = tuple(_letters(word[place:], table))
+            letters = tuple(_letters(name + rest, table))
             yield ParsedArgument(index, letters, rest, index, False)
             return
         if option.takes == "=" and not rest and index + 1 < len(words):

@@ -18,7 +18,7 @@ from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import RESERVED, SECRET, ProtectedNames
 
-from .option_meanings import JudgedArgument, judge_arguments
+from .judged_arguments import JudgedArgument, judge_arguments
 from .program_facts import (
     GIT_HARMLESS,
     INTERPRETERS,

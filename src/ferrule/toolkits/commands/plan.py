@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
@@ -47,16 +47,6 @@ from .confinement import find_confinement
 from .policy import CommandPolicy
 
 SHELL_COMMAND = ("bash", "--noprofile", "--norc", "-c")
-
-_MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
-    "bat": ("--pager", "--generate-config-file", "cache"),
-    "batcat": ("--pager", "--generate-config-file", "cache"),
-    "htmlq": ("--output",),
-}
-"""Options of safe mode's own programs that run or write something.
-
-They come in addition to those of `permissions.command_analysis.program_facts`.
-"""
 
 _SHELL_ONLY = word_set(
     """. alias bg builtin caller cd command compgen complete compopt declare dirs disown enable eval
@@ -265,7 +255,7 @@ def _check_terminal(analysis: CommandAnalysis) -> None:
 
 def _effects(part: CommandPart) -> list[str]:
     """Return what a part does besides reading."""
-    found = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
+    found = [hazard or "an expansion" for hazard in part.hazards]
     if part.assignments:
         found.append(part.assignments[0])
     for redirect in part.redirects:
@@ -279,20 +269,6 @@ def _started_shells(part: CommandPart) -> list[str]:
     starts = part.program in RUNNERS and (part.program not in ("find", "fd") or part.hazards)
     words = part.words if starts else (*part.words[:1], *part.words_after_wrappers[:1])
     return [word.text for word in words if program_name(word.text) in SHELLS]
-
-
-def _more_effects(argv: Sequence[str | None]) -> list[str]:
-    program = argv[0] if argv else ""
-    options = _MORE_EFFECTS.get(program or "", ())
-    words = [word for word in argv[1:] if word]
-    found = [word for word in words if word.partition("=")[0] in options]
-    if program == "htmlq":
-        found += [word for word in words if _is_short_option(word) and "o" in word]
-    return found
-
-
-def _is_short_option(word: str) -> bool:
-    return word[:1] == "-" and word[1:2] != "-"
 
 
 def _check_folder(
