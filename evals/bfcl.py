@@ -28,7 +28,6 @@ import sys
 import time
 import types
 import zipfile
-import zlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,8 +64,6 @@ CATEGORIES = {
     "live_simple": "live_simple",
     "live_irrelevance": "live_irrelevance",
 }
-WRITTEN = Path(__file__).parent / "requests"
-"""Requests for invented tools, by writers who had not seen any evaluation: the category `written`."""
 MAX_CALLS = 8
 """Calls that are taken for one request."""
 SYSTEM = "You are a careful assistant."
@@ -137,8 +134,6 @@ def judge_of(package: Path) -> Callable[..., dict[str, Any]]:
 
 def entries(package: Path, category: str, half: str) -> list[dict[str, Any]]:
     """Rows with `request`, `functions`, `answers`."""
-    if category == "written":
-        return written(half)
     with zipfile.ZipFile(package) as archive:
 
         def rows(name: str) -> list[dict[str, Any]]:
@@ -160,34 +155,6 @@ def entries(package: Path, category: str, half: str) -> list[dict[str, Any]]:
             for row in rows(f"BFCL_v4_{category}")
         ]
     return found[0 if half == "development" else 1 :: 2]
-
-
-def written(half: str) -> list[dict[str, Any]]:
-    """Rows of `WRITTEN`, as `entries` has them. A third of the functions is held out."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(WRITTEN.glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            row = json.loads(line)
-            name = row["answer"]["name"]
-            if (zlib.crc32(name.encode()) % 3 == 0) == (half == "held-out"):
-                functions = [respelled(one) for one in row["functions"]]
-                answer = {name: row["answer"]["arguments"]}
-                found.append(
-                    {"request": row["request"], "functions": functions, "answers": [answer]}
-                )
-    return found
-
-
-def respelled(schema: Any) -> Any:
-    """JSON Schema's names of types as the leaderboard's checker knows them."""
-    if isinstance(schema, list):
-        return [respelled(one) for one in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: respelled(value) for key, value in cast("dict[str, Any]", schema).items()}
-    names = {"object": "dict", "number": "float"}
-    kind = found.get("type")
-    return {**found, "type": names.get(kind, kind)} if isinstance(kind, str) else found
 
 
 def standard(schema: Any) -> Any:
@@ -293,8 +260,6 @@ def judge_calls(said: list[Said], row: dict[str, Any], category: str, judge: Any
         calls = [{name: json.loads(arguments)} for name, arguments in said]
     except ValueError:
         return 1
-    # The checker of *multiple* finds the function by its name, of one as of several.
-    category = "multiple" if category == "written" else category
     fits = judge(row["functions"], calls, answers, category)
     return 2 if fits["valid"] else 1
 

@@ -2,8 +2,8 @@
 
     python evals/fit_abstention.py                    # 450 questions of each category; no model
 
-Development halves only (`bfcl.entries`): *simple*, *multiple*, *live_simple*, *live_multiple* and
-*written* have a function that fits, *irrelevance* and *live_irrelevance* have none. Tools that may change
+Development halves only (`bfcl.entries`): *simple*, *multiple*, *live_simple* and *live_multiple* have
+a function that fits, *irrelevance* and *live_irrelevance* have none. Tools that may change
 something are left out: `action_check` decides about them. The table is by cross-validation, in eight parts. Pure Python,
 gradient descent from zero: the same figures give the same weights.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from operator import mul
@@ -36,7 +35,6 @@ CATEGORIES = (
     "multiple",
     "live_simple",
     "live_multiple",
-    "written",
     "irrelevance",
     "live_irrelevance",
 )
@@ -84,9 +82,7 @@ def collect(sample: int) -> list[Row]:
         rows = bfcl.entries(bfcl.wheel(), name, "development")
         for row in rows[:sample]:
             named = [one["name"] for one in row["functions"]]
-            part = fit_values.part_of(
-                next(iter(row["answers"][0] if row["answers"] else named), "")
-            )
+            part = fit_values.part_of(next(iter(named), ""))
             value_ranking.load_weights = partial(weights.__getitem__, part)
             figures = figures_of(row)
             if figures is not None:
@@ -111,12 +107,11 @@ def fit(rows: Sequence[Row]) -> tuple[list[float], float]:
         for _, f in rows
     ]
     targets = [is_fitting(category) for category, _ in rows]
-    shares = shares_of(rows)
     weights, bias = [0.0] * len(means), 0.0
     for _ in range(STEPS):
         errors = [
-            share * (probability(weights, bias, point) - target)
-            for point, target, share in zip(points, targets, shares, strict=True)
+            probability(weights, bias, point) - target
+            for point, target in zip(points, targets, strict=True)
         ]
         slopes = [sum(map(mul, column, errors)) for column in zip(*points, strict=True)]
         for place, slope in enumerate(slopes):
@@ -124,13 +119,6 @@ def fit(rows: Sequence[Row]) -> tuple[list[float], float]:
         bias -= RATE * sum(errors) / len(points)
     plain = [weight / spread for weight, spread in zip(weights, spreads, strict=True)]
     return plain, bias - sum(map(mul, plain, means))
-
-
-def shares_of(rows: Sequence[Row]) -> list[float]:
-    """Return how much each row counts: categories count alike, with and without a fitting tool."""
-    sizes = Counter(category for category, _ in rows)
-    sides = Counter(map(is_fitting, sizes))
-    return [len(rows) / 2 / sides[is_fitting(name)] / sizes[name] for name, _ in rows]
 
 
 def probability(weights: Sequence[float], bias: float, figures: Sequence[float]) -> float:

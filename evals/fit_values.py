@@ -1,9 +1,9 @@
 """Fits the weights of `ferrule.small_models.value_ranking`, and says how good they are.
 
     python evals/fit_values.py            # writes the weights; no model
-    python evals/fit_values.py --cross    # writes nothing: fitted without a fifth of the functions, tried on them
+    python evals/fit_values.py --cross    # writes nothing: fitted without a third of the functions, tried on them
 
-Development halves only (`bfcl.entries`; of *written* two thirds), and the tasks of evals/tasks.yaml: every text parameter of
+Development halves only (`bfcl.entries`), and the tasks of evals/tasks.yaml: every text parameter of
 every call is one example, whose right answers are those that the leaderboard's checker takes. A
 conditional log-linear model, by AdaGrad with an L2 penalty in a fixed order: the same examples give
 the same weights. Features that fewer than `MIN_TOOLS` functions have are left out, and functions
@@ -13,7 +13,6 @@ with many entries count less by entry. Pure Python, some minutes.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import math
 import random
@@ -22,13 +21,11 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import bfcl
 import click
-import small
 import yaml
 from one_step import specs as built_in_specs
 
@@ -49,18 +46,13 @@ CATEGORIES = (
     "parallel_multiple",
     "live_parallel",
     "live_parallel_multiple",
-    "written",
 )
 MIN_TOOLS = 12
-EPOCHS = 8
-AVERAGED = 5
-"""Last rounds whose weights are averaged: a single one depends on the order of the examples."""
+EPOCHS = 5
 RATE = 0.15
 PENALTY = 0.005
 LEAST_WEIGHT = 0.03
-PARTS = 5
-WHOLE_CALLS = ("simple", "multiple", "live_simple", "live_multiple", "parallel", "written")
-"""Categories whose requests are tried as a whole by `--cross`."""
+PARTS = 3
 OUT = Path(value_ranking.__file__).with_name("value_weights.json")
 
 
@@ -171,7 +163,6 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
         for one in usable
     ]
     weights, squares = [0.0] * len(names), [1e-6] * len(names)
-    rounds: list[list[float]] = []
     chance = random.Random(1)
     for _ in range(EPOCHS):
         chance.shuffle(rows)
@@ -180,11 +171,9 @@ def fit(found: Sequence[Example]) -> dict[str, float]:
                 slope = slope * share + PENALTY * weights[feature]
                 squares[feature] += slope * slope
                 weights[feature] -= RATE * slope / math.sqrt(squares[feature])
-        rounds.append(list(weights))
-    means = [sum(column) / AVERAGED for column in zip(*rounds[-AVERAGED:], strict=True)]
     return {
         name: round(weight, 2)
-        for name, weight in zip(names, means, strict=True)
+        for name, weight in zip(names, weights, strict=True)
         if abs(weight) >= LEAST_WEIGHT
     }
 
@@ -222,44 +211,16 @@ def part_of(tool: str) -> int:
     return zlib.crc32(tool.encode()) % PARTS
 
 
-def cross_check(found: Sequence[Example], verbose: bool) -> None:
-    """Print how many slots, and how many whole calls, are right where the function was not fitted."""
+def cross_check(found: Sequence[Example]) -> None:
+    """Print how many slots are right where the function was not fitted."""
     outcome: dict[str, list[bool]] = defaultdict(list)
-    made: dict[str, list[int]] = defaultdict(list)
     for part in range(PARTS):
         inside = [one for one in found if part_of(one.tool) == part]
-        weights = fit([one for one in found if part_of(one.tool) != part])
-        for category, right in try_out(inside, weights).items():
+        outside = [one for one in found if part_of(one.tool) != part]
+        for category, right in try_out(inside, fit(outside)).items():
             outcome[category] += right
-        value_ranking.load_weights = partial(_same, weights)
-        for category in WHOLE_CALLS:
-            made[category] += asyncio.run(try_calls(category, part, verbose))
     for category, right in outcome.items():
         click.echo(f"{category}: {sum(right)} of {len(right)} text values")
-    for category, results in made.items():
-        share = results.count(2) / len(results)
-        click.echo(f"{category}: {share:.1%} of {len(results)} whole calls, without a model")
-
-
-def _same(weights: Mapping[str, float]) -> Mapping[str, float]:
-    return weights
-
-
-async def try_calls(category: str, part: int, verbose: bool) -> list[int]:
-    """Return what is made of the requests for one part of the functions, as `bfcl.made_by` does."""
-    client = small.client_of("local:smollm2", "no model")
-    judge = bfcl.judge_of(bfcl.wheel())
-    made: list[int] = []
-    for row in bfcl.entries(bfcl.wheel(), bfcl.CATEGORIES.get(category, category), "development"):
-        if part_of(next(iter(row["answers"][0]))) != part:
-            continue
-        made.append(await bfcl.made_by(client, "constrained", row, category, judge))
-        if verbose and made[-1] < 2:
-            said = await bfcl.asked(
-                client, "constrained", row["request"], bfcl.specs(row["functions"]), bfcl.MAX_CALLS
-            )
-            click.echo(f"{category} {row['request']!r}\n  {said}\n  {row['answers']}", err=True)
-    return made
 
 
 def main() -> None:
@@ -267,12 +228,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cross", action="store_true")
-    parser.add_argument("--verbose", action="store_true", help="show the calls that are wrong")
-    given = parser.parse_args()
     found = list(examples())
     click.echo(f"{len(found)} text values, {sum(map(any, (e.right for e in found)))} reachable")
-    if given.cross:
-        cross_check(found, given.verbose)
+    if parser.parse_args().cross:
+        cross_check(found)
         return
     weights = fit(found)
     OUT.write_text(json.dumps(weights, indent=0, sort_keys=True, ensure_ascii=False) + "\n")

@@ -12,34 +12,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
 from operator import mul
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, first_sentence, stem
+from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
-from .candidates import find_named_choices
+from .candidates import find_mentioned_values, find_named_choices
 from .request import Request
 from .slots import Slot
 from .tool_choice import ToolOffer, count_misfits, find_own_words
 from .value_ranking import assign_values, rank_slots
 
 WEIGHTS: tuple[float, ...] = (
-    *(1.33, 2.57, -4.00, 1.39, 1.11),
-    *(2.30, 5.10, -1.53, 0.67, 1.54),
+    *(2.10, -0.29, 1.68, 0.70, -0.27, 0.09, 0.46),
+    *(4.11, -0.90, 0.51, -0.69, 2.26, 2.02, -0.65),
 )
 """Weights of the figures of `describe_fit`, in their order."""
 
-BIAS = -2.78
+BIAS = -2.91
 
-MIN_PROBABILITY = 0.4
+MIN_PROBABILITY = 0.5
 """Below this a request is answered in words."""
 
 
 _GENERIC = frozenset(
-    map(
-        stem,
-        ["", "get", "find", "calculate", "search", "fetch", "check", "compute", "info", "data"],
-    )
+    map(stem, ["get", "find", "calculate", "search", "fetch", "check", "compute", "info", "data"])
+)
+_QUESTION_WORDS = frozenset(
+    ["what", "why", "how", "who", "when", "where", "which", "is", "are", "do", "does", "did"]
 )
 
 
@@ -47,57 +46,59 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
     """Return the figures by which it is decided whether a tool is called for.
 
     None is the model's: its hidden state tells tools apart, but not whether one is needed. They
-    are, where *said* is what the request says beyond `get` and `find`: the shares of the tool's
-    name's words, and of its description's, that were said; the share of what was said that stands
-    in both, by letters, and the longest word of the name among it; the share of the first two words
-    said that stands there; the share of the plain words said that the tool uses of itself and its
-    parameters; the share of its parameters that list a value which was said; the required
-    parameters that nothing fills; the share of its numbers that the request has; and how sure its
-    required texts are.
+    are: the shares of the tool's name's words, of those of them that say more than `get`, and of
+    its description's, that were said; the words said that it says of itself, their share of what
+    was said, and that share with the values that were found; the share of its parameters that were
+    spoken of; the share of them that list a value which was said; the required parameters that
+    nothing fills; the share of its numbers that the request has; how many it lacks; the share of
+    its parameters that the request gives evidence for; how sure its required texts are; and
+    whether the request begins with a question word.
     """
-    said = [word for word in content_stems(request.text) if word not in _GENERIC]
-    plain = [
-        word
-        for atom, word in zip(request.atoms, request.stems, strict=True)
-        if word not in _GENERIC and atom.text.islower() and atom.text not in FUNCTION_WORDS
-    ]
-    all_said = set(content_stems(request.text))
+    said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
+    special = named - _GENERIC or named
     described = set(content_stems(first_sentence(offer.description)))
-    about = named | set(content_stems(offer.description))
-    own = find_own_words(offer).union(*(content_stems(slot.about) for slot in offer.slots))
-    listed = sum(_lists_what_is_said(slot, all_said) for slot in offer.slots)
+    own = find_own_words(offer)
+    spoken_of = sum(bool(slot.words & said) for slot in offer.slots)
+    listed = sum(_lists_what_is_said(slot, said) for slot in offer.slots)
     missing = count_misfits(request, offer)[0]
     numbers = len(request.free_atoms("number"))
     needed = sum(slot.required and _takes_numbers(slot) for slot in offer.slots)
     taken = min(numbers, sum(map(_takes_numbers, offer.slots)))
     texts = [slot for slot in offer.slots if slot.kind == "string"]
     assigned = assign_values(rank_slots(texts, request, offer.slots))
+    values = [one.value for one in assigned.values() if one.value is not None]
+    covered = set(own)
+    for value in values:
+        covered.update(content_stems(str(value.value)))
+    evident = sum(math.exp(one.score) for one in assigned.values() if one.value is not None)
+    evident += sum(bool(find_mentioned_values(slot, request)) for slot in offer.slots)
     sure = [
         math.exp(assigned[slot.name].score) if slot.name in assigned else 0.0
         for slot in texts
         if slot.required
     ]
+    parameters = max(1, len(offer.slots))
     return (
-        len(all_said & named) / max(1, len(named)),
-        len(all_said & described) / max(1, len(described)),
-        _letters(about.intersection(said)) / max(1, _letters(set(said))),
-        max(map(len, named.intersection(said)), default=0) / 10,
-        _share(said[:2], about),
-        _share(plain, own),
-        listed / max(1, len(offer.slots)),
+        len(said & named) / max(1, len(named)),
+        len(said & special) / max(1, len(special)),
+        len(said & described) / max(1, len(described)),
+        len(said & own) / 8,
+        len(said & own) / max(1, len(said)),
+        len(said & covered) / max(1, len(said)),
+        spoken_of / parameters,
+        listed / parameters,
         float(min(missing, 2)),
         min(1.0, taken / max(1, needed)),
+        float(max(0, min(2, needed - numbers))),
+        evident / parameters,
         sum(sure) / len(sure) if sure else 1.0,
+        float(_begins_with_question(request)),
     )
 
 
-def _letters(found: Iterable[str]) -> int:
-    return sum(map(len, found))
-
-
-def _share(found: Sequence[str], known: frozenset[str] | set[str]) -> float:
-    return len(known.intersection(found)) / max(1, len(set(found)))
+def _begins_with_question(request: Request) -> bool:
+    return bool(request.atoms) and request.atoms[0].text.lower() in _QUESTION_WORDS
 
 
 def _takes_numbers(slot: Slot) -> bool:

@@ -5,7 +5,7 @@ Pure, and the same for every tool. What stays open (several values would do) is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ferrule.tools.word_stems import stem, stems
 
@@ -16,7 +16,7 @@ from .numbers import find_numbers
 from .request import Request
 from .slots import Slot, Value, keep_outermost
 from .spans import Span
-from .units import UNITS, is_unit
+from .units import is_unit
 
 _SWITCHES = frozenset(
     stem(w)
@@ -94,7 +94,7 @@ def _find_choices(slot: Slot, request: Request, *, in_names: bool = False) -> li
     """Return the choices whose words stand in the request, and not within a longer name."""
     found: list[Value] = []
     for choice in slot.choices:
-        for span in _find_naming(str(choice), request):
+        for span in find_occurrences(stems(str(choice)), request):
             if in_names or not request.is_in_name(span):
                 found.append(Value(choice, span))
                 break
@@ -106,16 +106,6 @@ def _find_choices(slot: Slot, request: Request, *, in_names: bool = False) -> li
         found = counted if len(counted) == 1 else found
         found = keep_outermost(found) or found
     return found
-
-
-def _find_naming(choice: str, request: Request) -> Iterator[Span]:
-    """Yield where a choice is named: by its words, or by the unit that it abbreviates."""
-    yield from find_occurrences(stems(choice), request)
-    unit = UNITS.get(choice.lower())
-    for index, word in enumerate(request.stems) if unit is not None else ():
-        written = request.atoms[index].text.lower()
-        if word == stem(unit or "") or UNITS.get(written) == unit:
-            yield Span(request.atoms[index].text, index, index, "run")
 
 
 def _follows_number(request: Request, span: Span) -> bool:

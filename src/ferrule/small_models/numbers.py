@@ -67,13 +67,10 @@ def find_numbers(slot: Slot, request: Request) -> list[Value]:
 
 
 def _is_count(slot: Slot, request: Request, span: Span) -> bool:
-    """Return whether a number in words stands beside what the slot counts: `two tickets`."""
-    if span.text.lower() == "one" or any(map(str.isdigit, slot.name)):
+    """Return whether a number in words stands before what the slot counts: `two tickets`."""
+    if _COUNTS.isdisjoint(content_stems(slot.name)) or any(map(str.isdigit, slot.name)):
         return False
-    if is_unit_for(request.unit_of(span), slot.words):
-        return True
-    reach = 2 if _COUNTS.isdisjoint(content_stems(slot.name)) else 3
-    return request.distance_to(span, slot.words, reach) <= reach
+    return span.text.lower() != "one" and request.distance_to(span, slot.words, 3) <= 3
 
 
 def _value(slot: Slot, request: Request, span: Span) -> float | int | None:

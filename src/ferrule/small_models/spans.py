@@ -167,7 +167,7 @@ def parse_number(text: str) -> float | int | None:
     if match is None or not (match.group(1) or match.group(2)):
         return None
     rest = text[match.end() :]
-    if rest == "k" or (text[0] in "$€£" and rest in _SCALED):
+    if text[0] in "$€£" and rest in _SCALED:
         return round(float(re.sub(r"[$€£,]", "", match.group(0))) * _SCALED[rest])
     if not _AFTER_NUMBER.fullmatch(rest):
         return None

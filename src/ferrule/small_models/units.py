@@ -15,29 +15,25 @@ km kilometer | m meter | cm centimeter | mm millimeter | mi mile | ft foot | fee
 s second | sec second | h hour | hr hour | hrs hour | min minute | mins minute | ms millisecond
 °c celsius | °f fahrenheit | c celsius | f fahrenheit | k kelvin
 mph mile | hz hertz | n newton | v volt | a ampere | w watt | j joule
-l liter | ml milliliter | pa pascal | kpa kilopascal | atm atmosphere
-kilometre kilometer | metre meter | centimetre centimeter | millimetre millimeter | litre liter
-kilometres kilometer | metres meter | centimetres centimeter | millimetres millimeter | litres liter
+l liter | pa pascal | atm atmosphere
 """
 _MEASURED = {
     "mass weight": "kilogram gram milligram pound ton ounce",
     "temperature": "celsius fahrenheit kelvin degree",
     "time duration period age interval term": "millisecond second minute hour day week month year",
     "distance length height width radius depth displacement altitude side diameter size": (
-        "millimeter centimeter meter kilometer mile foot inch yard "
-        "millimetre centimetre metre kilometre"
+        "millimeter centimeter meter kilometer mile foot inch yard"
     ),
     "voltage potential": "volt",
     "current": "ampere",
     "resistance": "ohm",
-    "pressure": "pascal kilopascal atmosphere bar",
+    "pressure": "pascal atmosphere bar",
     "frequency": "hertz",
     "energy calorie": "joule calorie",
     "force": "newton",
     "power": "watt",
-    "volume capacity": "liter milliliter gallon litre",
+    "volume capacity": "liter gallon",
     "price cost budget money principal investment fee salary payment amount": "dollar euro pound",
-    "party guest person people passenger traveler traveller": "people person guest passenger",
     "percentage rate ratio probability share yield interest": "percent",
 }
 

@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from typing import cast
 
@@ -53,14 +53,7 @@ UNFILLED_OPTIONAL_COST = 3.0
 """Costs, in log probability, of a slot that no piece is left for."""
 
 ORDER_COST = 0.7
-COUNTED_ORDER_COST = 4.0
-"""Cost of two pieces that stand in another order than their slots, and of slots that are counted.
-
-For instance `city1` and `city2`, or `first_player` and `second_player`.
-"""
-
-LEAST_LEAD = 0.2
-"""Difference of log probabilities by which a piece must lead leaving an optional slot out."""
+"""Cost of two pieces that stand in another order than their slots."""
 
 CLOSE = 1.0
 """Difference of log probabilities within which the model decides between two pieces.
@@ -101,7 +94,6 @@ _JOINING = frozenset(["is", "as", "to", "called", "named", "titled", "of", "be",
 _PLACING = frozenset(["in", "at", "near", "around", "from", "to", "within", "into", "for"])
 _INSIDE = frozenset(["in", "under", "below", "inside", "within", "from", "into"])
 _ARTICLES = frozenset(["the", "a", "an", "my", "our"])
-_COUNTING = frozenset(words("a b c one two three first second third"))
 _MARKS = ':="(,.?!;\n'
 _FILE_ENDING = re.compile(r"\w\.[A-Za-z]\w{0,4}$")
 _HOUR_FORM = re.compile(r"\bHH\b")
@@ -586,9 +578,7 @@ def rank_candidates(
     most = max(totals)
     norm = most + math.log(sum(math.exp(total - most) for total in totals))
     ranked = [
-        RankedValue(
-            candidate.value, total - norm + (LEAST_LEAD if candidate.value is None else 0.0)
-        )
+        RankedValue(candidate.value, total - norm)
         for candidate, total in zip(candidates, totals, strict=True)
     ]
     return sorted(ranked, key=lambda one: -one.score)
@@ -608,7 +598,7 @@ def assign_values(ranked: Mapping[str, Sequence[RankedValue]]) -> dict[str, Rank
         for total, chosen in states:
             for one in ranked[name]:
                 cost = sum(
-                    _cost_beside(one, other, places[name] < places[known], _order_cost(name, known))
+                    _cost_beside(one, other, places[name] < places[known])
                     for known, other in chosen.items()
                 )
                 following.append((total + one.score - cost, {**chosen, name: one}))
@@ -617,21 +607,7 @@ def assign_values(ranked: Mapping[str, Sequence[RankedValue]]) -> dict[str, Rank
     return states[0][1]
 
 
-@lru_cache(maxsize=1024)
-def _order_cost(name: str, other: str) -> float:
-    """Return what another order than that of two slots costs."""
-    is_counted = name != other and _without_count(name) == _without_count(other)
-    return COUNTED_ORDER_COST if is_counted else ORDER_COST
-
-
-def _without_count(name: str) -> list[str]:
-    said = (word.lower() for word in words(re.sub(r"\d+", " ", name)))
-    return [word for word in said if word not in _COUNTING]
-
-
-def _cost_beside(
-    one: RankedValue, other: RankedValue, comes_first: bool, order_cost: float
-) -> float:
+def _cost_beside(one: RankedValue, other: RankedValue, comes_first: bool) -> float:
     """Return what it costs that two slots have these values."""
     span = one.value.span if one.value else None
     taken = other.value.span if other.value else None
@@ -639,7 +615,7 @@ def _cost_beside(
         return 0.0
     if span.overlaps(taken):
         return math.inf
-    return order_cost if (span.first < taken.first) != comes_first else 0.0
+    return ORDER_COST if (span.first < taken.first) != comes_first else 0.0
 
 
 def find_close_values(
