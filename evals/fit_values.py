@@ -1,7 +1,7 @@
 """Fits the weights of `ferrule.small_models.value_ranking`, and says how good they are.
 
     python evals/fit_values.py            # writes the weights; no model
-    python evals/fit_values.py --cross    # writes nothing: fitted without a third of the functions, tried on them
+    python evals/fit_values.py --cross    # writes nothing: fitted without a fifth of the functions, tried on them
 
 Development halves only (`bfcl.entries`), and the tasks of evals/tasks.yaml: every text parameter of
 every call is one example, whose right answers are those that the leaderboard's checker takes. A
@@ -13,6 +13,7 @@ with many entries count less by entry. Pure Python, some minutes.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
 import random
@@ -21,11 +22,13 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import bfcl
 import click
+import small
 import yaml
 from one_step import specs as built_in_specs
 
@@ -52,7 +55,9 @@ EPOCHS = 5
 RATE = 0.15
 PENALTY = 0.005
 LEAST_WEIGHT = 0.03
-PARTS = 3
+PARTS = 5
+WHOLE_CALLS = ("simple", "multiple", "live_simple", "live_multiple", "parallel")
+"""Categories whose requests are tried as a whole by `--cross`."""
 OUT = Path(value_ranking.__file__).with_name("value_weights.json")
 
 
@@ -211,16 +216,40 @@ def part_of(tool: str) -> int:
     return zlib.crc32(tool.encode()) % PARTS
 
 
-def cross_check(found: Sequence[Example]) -> None:
-    """Print how many slots are right where the function was not fitted."""
+def cross_check(found: Sequence[Example], verbose: bool) -> None:
+    """Print how many slots, and how many whole calls, are right where the function was not fitted."""
     outcome: dict[str, list[bool]] = defaultdict(list)
+    made: dict[str, list[int]] = defaultdict(list)
     for part in range(PARTS):
         inside = [one for one in found if part_of(one.tool) == part]
-        outside = [one for one in found if part_of(one.tool) != part]
-        for category, right in try_out(inside, fit(outside)).items():
+        weights = fit([one for one in found if part_of(one.tool) != part])
+        for category, right in try_out(inside, weights).items():
             outcome[category] += right
+        value_ranking.load_weights = partial(dict, weights)
+        for category in WHOLE_CALLS:
+            made[category] += asyncio.run(try_calls(category, part, verbose))
     for category, right in outcome.items():
         click.echo(f"{category}: {sum(right)} of {len(right)} text values")
+    for category, results in made.items():
+        share = results.count(2) / len(results)
+        click.echo(f"{category}: {share:.1%} of {len(results)} whole calls, without a model")
+
+
+async def try_calls(category: str, part: int, verbose: bool) -> list[int]:
+    """Return what is made of the requests for one part of the functions, as `bfcl.made_by` does."""
+    client = small.client_of("local:smollm2", "no model")
+    judge = bfcl.judge_of(bfcl.wheel())
+    made: list[int] = []
+    for row in bfcl.entries(bfcl.wheel(), bfcl.CATEGORIES.get(category, category), "development"):
+        if part_of(next(iter(row["answers"][0]))) != part:
+            continue
+        made.append(await bfcl.made_by(client, "constrained", row, category, judge))
+        if verbose and made[-1] < 2:
+            said = await bfcl.asked(
+                client, "constrained", row["request"], bfcl.specs(row["functions"]), bfcl.MAX_CALLS
+            )
+            click.echo(f"{category} {row['request']!r}\n  {said}\n  {row['answers']}", err=True)
+    return made
 
 
 def main() -> None:
@@ -228,10 +257,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cross", action="store_true")
+    parser.add_argument("--verbose", action="store_true", help="show the calls that are wrong")
+    given = parser.parse_args()
     found = list(examples())
     click.echo(f"{len(found)} text values, {sum(map(any, (e.right for e in found)))} reachable")
-    if parser.parse_args().cross:
-        cross_check(found)
+    if given.cross:
+        cross_check(found, given.verbose)
         return
     weights = fit(found)
     OUT.write_text(json.dumps(weights, indent=0, sort_keys=True, ensure_ascii=False) + "\n")
