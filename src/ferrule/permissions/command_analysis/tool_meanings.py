@@ -140,7 +140,10 @@ def _node_tools() -> dict[str, ProgramArguments]:
                 "--env-file --env-file-if-exists --inspect --inspect-brk --inspect-wait "
                 "--inspect-port --test-reporter --openssl-config --snapshot-blob "
                 "--build-snapshot --experimental-sea-config --icu-data-dir --run --watch-path "
-                "--test-global-setup",
+                "--test-global-setup --cpu-prof --heap-prof --prof --perf-prof --perf-basic-prof "
+                "--trace-events-enabled --trace-event-categories --heapsnapshot-signal "
+                "--heapsnapshot-near-heap-limit --report-on-signal --report-on-fatalerror "
+                "--report-uncaught-exception",
                 "--cpu-prof-dir --cpu-prof-name --heap-prof-dir --heap-prof-name --report-dir "
                 "--report-directory --report-filename --diagnostic-dir --redirect-warnings "
                 "--trace-event-file-pattern --test-reporter-destination --tls-keylog",
