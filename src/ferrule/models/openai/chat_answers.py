@@ -1,23 +1,19 @@
 """Parsing chat-completions answers, complete or streamed, into an `Answer`.
 
-The hot path of every stream is here. jiter parses a delta in about a microsecond. What it refuses
-(half of a surrogate pair, which some servers split an emoji into) goes to the standard library, and
-the halves are joined again here.
+The hot path of every stream is here.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from jiter import from_json
 
 from ferrule.core.errors import ProviderError
-from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, parse_usage
+from ferrule.models.answer_building import AnswerBuilder, objects_in, parse_usage
 from ferrule.models.client import Sink
-from ferrule.models.provider_errors import error_from_object
-from ferrule.models.request_encoding import parse_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 
 
 class ChatStreamParser:
@@ -28,7 +24,6 @@ class ChatStreamParser:
         self._answer = answer
         self._who = who
         self._tools = tools
-        self._half_pair = ""
 
     @property
     def is_complete(self) -> bool:
@@ -56,11 +51,12 @@ class ChatStreamParser:
                 chunk: Any = from_json(event)
                 choice: Any = chunk["choices"][0]
                 delta: Any = choice["delta"]
-                plain = len(delta) == 1 and not choice.get("finish_reason") and not self._half_pair
+                plain = len(delta) == 1 and not choice.get("finish_reason")
                 piece: Any = delta.get("content") if plain else None
                 calls: Any = delta.get("tool_calls") if plain else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._add_unusual(event)
+                on_text = answer.on_text
                 continue
             if piece and type(piece) is str:
                 texts.append(piece)
@@ -80,7 +76,6 @@ class ChatStreamParser:
             whose
                 end is missing must not look complete.
         """
-        self._flush_half_pair()
         if not self.is_complete:
             raise ProviderError(
                 f"{self._who}: the stream ended in the middle of the answer",
@@ -94,11 +89,9 @@ class ChatStreamParser:
         if not event.strip():
             return
         try:
-            chunk: Any = json.loads(event)
-        except (ValueError, RecursionError) as problem:
-            shown = event[:200].decode("utf-8", "replace")
-            detail = f"{self._who} sent an event that is not JSON: {shown}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+            chunk: Any = self._answer.read_json(event)
+        except ValueError as problem:
+            raise build_unreadable_error(self._who, event, "an event that is not JSON") from problem
         if isinstance(chunk, dict):
             self._add_chunk(cast(dict[str, Any], chunk))
 
@@ -117,23 +110,9 @@ class ChatStreamParser:
         delta = choice.get("delta")
         if isinstance(delta, dict):
             fields = cast(dict[str, Any], delta)
-            _add_content(self._answer, fields, self._add_text)
+            _add_content(self._answer, fields)
             for call in objects_in(fields.get("tool_calls")):
                 self._answer.calls.add(call)
-
-    def _add_text(self, piece: str) -> None:
-        piece = self._half_pair + piece
-        self._half_pair = ""
-        if "\ud800" <= piece[-1] <= "\udbff":
-            self._half_pair = piece[-1]
-            piece = piece[:-1]
-        if piece:
-            self._answer.add_text(join_surrogates(piece))
-
-    def _flush_half_pair(self) -> None:
-        if self._half_pair:
-            self._answer.add_text(join_surrogates(self._half_pair))
-            self._half_pair = ""
 
 
 def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> AnswerBuilder:
@@ -143,22 +122,21 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
         ProviderError: The answer is an error, or cannot be understood.
     """
     answer = AnswerBuilder.for_sink(sink)
-    value = _parse_object(body)
+    try:
+        value: Any = answer.read_json(body)
+    except ValueError:
+        value = None
+    value = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     error = value.get("error")
     if error:
         raise error_from_object(who, error, tools=tools)
     choice = _first_choice(value)
     message = choice.get("message")
     if not isinstance(message, dict):
-        shown = body[:200].decode("utf-8", "replace")
-        raise ProviderError(
-            f"{who} sent no answer that can be understood: {shown}",
-            code="not_understood",
-            retryable=False,
-        )
+        raise build_unreadable_error(who, body)
     answer.note_response(value)
     fields = cast(dict[str, Any], message)
-    _add_content(answer, fields, answer.add_text)
+    _add_content(answer, fields)
     for call in objects_in(fields.get("tool_calls")):
         answer.calls.add_complete(call)
     finish = choice.get("finish_reason")
@@ -169,41 +147,31 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     return answer
 
 
-def _parse_object(body: bytes) -> dict[str, Any]:
-    try:
-        value: Any = from_json(body)
-    except ValueError:
-        return parse_object(body)
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _add_content(
-    answer: AnswerBuilder, fields: Mapping[str, Any], say: Callable[[str], None]
-) -> None:
+def _add_content(answer: AnswerBuilder, fields: Mapping[str, Any]) -> None:
     """Add reasoning under any of its names, then text; `content` may be a list of parts."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         piece = fields.get(name)
         if isinstance(piece, str) and piece:
-            answer.add_reasoning(join_surrogates(piece))
+            answer.add_reasoning(piece)
             break
     content = fields.get("content")
     if isinstance(content, str) and content:
-        say(content)
+        answer.add_text(content)
     for part in objects_in(content):
-        _add_part(answer, part, say)
+        _add_part(answer, part)
     refused = fields.get("refusal")
     if isinstance(refused, str) and refused:
-        say(refused)
+        answer.add_text(refused)
 
 
-def _add_part(answer: AnswerBuilder, part: dict[str, Any], say: Callable[[str], None]) -> None:
+def _add_part(answer: AnswerBuilder, part: dict[str, Any]) -> None:
     text = part.get("text")
     if isinstance(text, str) and text:
-        say(text)
+        answer.add_text(text)
     for thought in objects_in(part.get("thinking")):
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
-            answer.add_reasoning(join_surrogates(piece))
+            answer.add_reasoning(piece)
 
 
 def _first_choice(value: Mapping[str, Any]) -> dict[str, Any]:

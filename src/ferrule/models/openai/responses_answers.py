@@ -21,7 +21,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 from .tool_types import TYPED_CALLS, is_typed_call, read_typed_arguments
@@ -125,16 +125,8 @@ class OutputBuilder:
             stop = "length"
         elif self.reason == "content_filter" or (self.refused and not calls):
             stop = "filter"
-        return ModelAnswered(
-            "".join(self.answer.text),
-            calls,
-            "".join(self.answer.reasoning),
-            self.answer.usage,
-            stop,
-            provider_calls=tuple(_find_provider_calls(items, names)),
-            response_id=self.answer.response_id,
-            response_model=self.answer.response_model,
-        )
+        made = tuple(_find_provider_calls(items, names))
+        return self.answer.end(calls, self.answer.usage, stop, made)
 
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its items in `raw`.
@@ -187,6 +179,7 @@ class ResponseStreamParser:
                 item = items.get(value.get("output_index")) if piece else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._add_unusual(event)
+                on_text = self._answer.on_text
                 if self.done:
                     return
                 continue
@@ -213,11 +206,9 @@ class ResponseStreamParser:
         if not event.strip():
             return
         try:
-            value: Any = json.loads(event)
-        except (ValueError, RecursionError) as problem:
-            shown = event[:200].decode("utf-8", "replace")
-            detail = f"{self._who} sent an event that is not JSON: {shown}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+            value: Any = self._answer.read_json(event)
+        except ValueError as problem:
+            raise build_unreadable_error(self._who, event, "an event that is not JSON") from problem
         if isinstance(value, dict):
             self._add_event(cast(dict[str, Any], value), event)
 
@@ -274,7 +265,7 @@ class ResponseStreamParser:
                 self._answer.add_text(_PARAGRAPH)
             item.was_streamed = True
             self._output.refused |= value.get("type") == "response.refusal.delta"
-            self._answer.add_text(join_surrogates(piece))
+            self._answer.add_text(piece)
 
     def _add_reasoning(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
@@ -283,7 +274,7 @@ class ResponseStreamParser:
             if not item.was_streamed and self._answer.reasoning:
                 self._answer.add_reasoning(_PARAGRAPH)
             item.was_streamed = True
-            self._answer.add_reasoning(join_surrogates(piece))
+            self._answer.add_reasoning(piece)
 
     def _start_item(self, value: dict[str, Any]) -> None:
         item = self._output.item(value)
@@ -309,13 +300,12 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     """
     text = body.decode("utf-8", "replace")
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = output.answer.read_json(text)
+    except ValueError:
         value = None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if not isinstance(fields.get("output"), list) and not fields.get("error"):
-        detail = f"{who} sent no answer that can be understood: {text[:200]}"
-        raise ProviderError(detail, code="not_understood", retryable=False)
+        raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
         item = Item(json.loads(item_text), item_text)
@@ -379,7 +369,7 @@ def _emit_message(output: OutputBuilder, item: Item) -> None:
         output.refused |= part.get("type") == "refusal"
         piece = part.get("text") or part.get("refusal")
         if isinstance(piece, str) and piece:
-            answer.add_text(separator + join_surrogates(piece))
+            answer.add_text(separator + piece)
             separator = ""
 
 
@@ -388,7 +378,7 @@ def _emit_reasoning(answer: AnswerBuilder, item: Item) -> None:
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
             separator = _PARAGRAPH if answer.reasoning else ""
-            answer.add_reasoning(separator + join_surrogates(piece))
+            answer.add_reasoning(separator + piece)
 
 
 def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> ToolCall:
