@@ -327,14 +327,24 @@ class Chat(Protocol):
         deltas += [{"reasoning_content": piece} for piece in plan.thoughts]
         deltas += merged([[{word: piece} for piece in plan.words], heads], spelling.rng)
         deltas += merged(queues, spelling.rng)
+        others = spelling.rng.random() < 0.3
         for delta in deltas:
             spelling.event(spelling.json(self._chunk(delta)))
+            if others and spelling.rng.random() < 0.5:
+                spelling.event(spelling.json(self._other_choice(delta)))
+        if others:
+            spelling.event(spelling.json(self._other_choice({}, "stop")))
         finish = {"end": "stop", "calls": "tool_calls", "length": "length"}[plan.stop]
         needed = spelling.event(spelling.json(self._chunk({}, finish)))
         usage = self.usage(plan)
         used = spelling.event(spelling.json(self._chunk(None, usage=usage)))
         spelling.event(b"[DONE]")
         return Spelled(b"".join(spelling.parts), needed, used)
+
+    def _other_choice(self, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        """What nobody asked for: a second answer beside the first."""
+        chunk = self._chunk(delta, finish)
+        return chunk | {"choices": [chunk["choices"][0] | {"index": 1}]}
 
     @staticmethod
     def usage(plan: Plan) -> dict[str, int]:
@@ -372,6 +382,8 @@ class Chat(Protocol):
 class Responses(Protocol):
     name = "openai responses"
     named = ("r", "m")
+    habits = ("no places", "no ids", "last event")
+    """What servers leave out: the places of items, their ids too, items before the last event."""
     late = (b"data: [DONE]\n\n", b'event: response.completed\ndata: {"type":"response.com')
 
     def client(self, transport: Transport) -> ModelClient:
@@ -474,15 +486,32 @@ class Responses(Protocol):
                 {"type": "response.output_item.done", "output_index": place, "item": whole}
             )
             queues.append(queue)
-        events += merged(queues, spelling.rng)
+        habit = spelling.rng.choice(["", "", "", *self.habits])
+        if habit == "no ids":
+            events += [event for queue in queues for event in queue]
+        elif habit == "last event":
+            left_out = spelling.rng.randrange(len(queues) + 1)
+            events += merged(queues[:left_out], spelling.rng)
+        else:
+            events += merged(queues, spelling.rng)
         events.append({"type": f"response.{response['status']}", "response": response})
         needed = 0
         for number, one in enumerate(events):
-            check_type(
-                one | {"sequence_number": number}, "openai.types.responses", "ResponseStreamEvent"
-            )
-            needed = spelling.event(spelling.json(one | {"sequence_number": number}), one["type"])
+            numbered = one | {"sequence_number": number}
+            check_type(numbered, "openai.types.responses", "ResponseStreamEvent")
+            needed = spelling.event(spelling.json(self._leave_out(numbered, habit)), one["type"])
         return Spelled(b"".join(spelling.parts), needed, needed)
+
+    @staticmethod
+    def _leave_out(event: dict[str, Any], habit: str) -> dict[str, Any]:
+        if habit not in ("no places", "no ids"):
+            return event
+        kept = {name: value for name, value in event.items() if name != "output_index"}
+        if habit == "no ids":
+            kept.pop("item_id", None)
+            if "item" in kept:
+                kept["item"] = kept["item"] | {"id": ""}
+        return kept
 
     def whole(self, plan: Plan) -> dict[str, Any]:
         read, wrote = plan.usage.input, plan.usage.output

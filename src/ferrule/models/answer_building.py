@@ -359,6 +359,10 @@ _WRITTEN_TOKENS = ("cache_write_tokens", "cache_creation_tokens", "cache_creatio
 """What OpenRouter, LiteLLM and DashScope call the tokens that were written to the cache."""
 
 
+_MOST_TOKENS = 10**12
+"""No answer has this many: a larger count is none, and could not be added up or stored."""
+
+
 def parse_usage(value: Mapping[str, Any]) -> Usage:
     """Read `usage` of chat completions. Servers name the tokens of their caches differently."""
     details = value
@@ -389,8 +393,10 @@ def _read_object(value: object) -> dict[str, Any]:
 
 
 def token_count(value: object) -> int:
-    """Return a token count; 0 for anything that is not one."""
-    return int(value) if isinstance(value, (int, float)) and value > 0 else 0
+    """Return a token count; 0 for anything that is not one, such as an infinity."""
+    if not isinstance(value, (int, float)) or not 0 < value < _MOST_TOKENS:
+        return 0
+    return int(value)
 
 
 def objects_in(value: object) -> list[dict[str, Any]]:

@@ -43,6 +43,11 @@ class Item:
     text: str = ""
     pieces: list[str] = field(default_factory=list[str])
     was_streamed: bool = False
+    place: int = 0
+
+    @property
+    def id(self) -> str:
+        return str(self.fields.get("id") or "")
 
     @property
     def type(self) -> str:
@@ -87,21 +92,50 @@ class OutputBuilder:
     status: str = ""
     reason: str = ""
     refused: bool = False
-    places: dict[str, int] = field(default_factory=dict[str, int])
 
     def item(self, event: Mapping[str, Any]) -> Item:
         """Return the item that an event is about, creating it if it is new.
 
-        It is found by its place in the output, or by its id where a server (llama.cpp) omits the
-        place.
+        It is found by its place in the output. A server that omits the place (llama.cpp) is
+        believed about ids, as far as they tell items apart; else its events follow each other.
         """
         place: Any = event.get("output_index")
-        if type(place) is not int:
-            item: Any = event.get("item")
-            id: Any = cast(dict[str, Any], item).get("id") if isinstance(item, dict) else None
-            key = str(event.get("item_id") or id or "")
-            place = self.places.setdefault(key, len(self.items))
-        return self.items.setdefault(place, Item())
+        if type(place) is int:
+            return self.items.setdefault(place, Item(place=place))
+        return self._find_item(event) or self.add_item()
+
+    def _find_item(self, event: Mapping[str, Any]) -> Item | None:
+        """Return the item that an event without a place goes on with or ends."""
+        if event.get("type") == "response.output_item.added":
+            return None
+        given: Any = event.get("item")
+        fields: dict[str, Any] = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+        id = str(event.get("item_id") or fields.get("id") or "")
+        for item in reversed(self.items.values()):
+            is_same = bool(id) and item.id == id
+            if item.text:
+                # It has ended: only a late delta, or the same event again, can be about it.
+                found = is_same and (not fields or fields == item.fields)
+            else:
+                found = is_same or not (id and item.id)
+                found = found and fields.get("type", item.type) == item.type
+            if found:
+                return item
+        return None
+
+    def add_item(self, place: int = -1) -> Item:
+        """Add an item at a place, or behind all others."""
+        if place < 0 or place in self.items:
+            place = max(self.items, default=-1) + 1
+        item = self.items[place] = Item(place=place)
+        return item
+
+    def end_item(self, item: Item, fields: dict[str, Any], text: str) -> None:
+        """Take an item as it is at its end, and emit what was not streamed of it."""
+        item.fields = fields
+        item.text = text
+        if not item.was_streamed:
+            _emit_unstreamed(self, item)
 
     def ordered_items(self) -> list[Item]:
         """Return the items in the order of the output."""
@@ -229,6 +263,7 @@ class ResponseStreamParser:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.done = True
                 _read_response(self._output, value.get("response"), self._who, tools=self._tools)
+                self._add_missing(value.get("response"), event)
             case "error":
                 raise self._build_error(value.get("error") or value)
             case _:
@@ -251,11 +286,8 @@ class ResponseStreamParser:
             item = self._output.item(value)
             item.pieces.append(piece)
             on_arguments = self._answer.calls.on_arguments
-            index: Any = value.get("output_index")
             if on_arguments is not None and item.type == "function_call":
-                on_arguments(
-                    index if isinstance(index, int) else 0, str(item.fields.get("name", "")), piece
-                )
+                on_arguments(item.place, str(item.fields.get("name", "")), piece)
 
     def _add_text(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
@@ -286,10 +318,45 @@ class ResponseStreamParser:
         item = self._output.item(value)
         fields = value.get("item")
         if isinstance(fields, dict):
-            item.fields = cast(dict[str, Any], fields)
-            item.text = split_members(event.decode("utf-8", "replace"))["item"]
-            if not item.was_streamed:
-                _emit_unstreamed(self._output, item)
+            text = split_members(event.decode("utf-8", "replace"))["item"]
+            self._output.end_item(item, cast(dict[str, Any], fields), text)
+
+    def _add_missing(self, response: object, event: bytes) -> None:
+        """Add what only the last event has: some servers stream no items, or leave some open."""
+        listed: Any = (
+            cast(dict[str, Any], response).get("output") if isinstance(response, dict) else None
+        )
+        found = _match_items(self._output.ordered_items(), listed)
+        missing = [place for place, item in found.items() if item is None or not item.text]
+        if not missing:
+            return
+        text = split_members(event.decode("utf-8", "replace"))["response"]
+        elements = split_elements(split_members(text)["output"])
+        for place in missing:
+            item = found[place] or self._output.add_item(place)
+            self._output.end_item(item, listed[place], elements[place])
+
+
+def _match_items(items: list[Item], listed: object) -> dict[int, Item | None]:
+    """Return the item that was streamed for each place of a list of items, or None.
+
+    Servers make new ids for the last event, or leave out items there. So ids come first, and an
+    item whose id is not known is the next one of its type: no call may be made twice.
+    """
+    left = [item for item in items if item.type]
+    places: list[Any] = cast(list[Any], listed) if isinstance(listed, list) else []
+    found: dict[int, Item | None] = {
+        place: None for place, fields in enumerate(places) if isinstance(fields, dict)
+    }
+    for name in ("id", "call_id", "type"):
+        for place in [place for place, item in found.items() if item is None]:
+            fields = places[place]
+            for number, item in enumerate(left):
+                is_same = fields.get(name) and fields.get(name) == item.fields.get(name)
+                if is_same and item.type == fields.get("type"):
+                    found[place] = left.pop(number)
+                    break
+    return found
 
 
 def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -> None:
@@ -308,9 +375,9 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
         raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        item = Item(json.loads(item_text), item_text)
-        output.items[place] = item
-        _emit_unstreamed(output, item)
+        fields: Any = json.loads(item_text)
+        if isinstance(fields, dict):
+            output.end_item(output.add_item(place), cast(dict[str, Any], fields), item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
