@@ -359,6 +359,16 @@ def test_a_count_that_is_none_is_zero(count: bytes) -> None:
     assert (answer.text, answer.usage.input) == ("3", 0)
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "text/event-stream"])
+def test_the_body_says_what_it_is_whatever_its_content_type(kind: str) -> None:
+    named = {"content-type": kind}
+    refusal = Reply(200, [b'\n{"error":', b'{"message":"boom here"}}'], headers=named)
+    with pytest.raises(ProviderError, match="boom here"):
+        ask(refusal, sink=RecordingSink())
+    answer = b'{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}'
+    assert ask(Reply(200, [answer], headers=named), sink=RecordingSink())[0].text == "whole"
+
+
 # ---- what is sent
 
 
