@@ -487,6 +487,9 @@ class Responses(Protocol):
             )
             queues.append(queue)
         habit = spelling.rng.choice(["", "", "", *self.habits])
+        if habit == "no places":
+            # Without places the order of the items is that of their starts.
+            events += [queue.pop(0) for queue in queues]
         if habit == "no ids":
             events += [event for queue in queues for event in queue]
         elif habit == "last event":
