@@ -275,7 +275,8 @@ class MessageStreamParser:
 
     def _add_delta(self, value: dict[str, Any]) -> None:
         delta: Any = value.get("delta")
-        block = self._open.get(cast(int, value.get("index")))
+        index: Any = value.get("index")
+        block = self._open.get(index) if isinstance(index, int) else None
         if block is None or not isinstance(delta, dict):
             return
         fields = cast(dict[str, Any], delta)
