@@ -326,6 +326,49 @@ def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
         ask(reply, sink=RecordingSink())
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        chunk({"content": "4"}, error={"message": "gpu fell off"}),
+        chunk({"content": ""}, "error"),
+        chunk({}, "abort"),
+        event({"choices": [{"message": {"content": "more"}, "finish_reason": "stop"}]}),
+    ],
+)
+def test_an_answer_that_was_broken_off_is_no_whole_one(last: bytes) -> None:
+    with pytest.raises(ProviderError):
+        ask(stream(chunk({"content": "3"}), last), sink=RecordingSink())
+
+
+def test_a_message_in_place_of_deltas_and_an_older_call_are_read() -> None:
+    message = {"content": "three", "function_call": {"name": "add", "arguments": "{}"}}
+    reply = stream(event({"choices": [{"message": message}]}))
+    answer = ask(reply, sink=RecordingSink())[0]
+    assert (answer.text, [call.tool for call in answer.calls]) == ("three", ["add"])
+    pieces = [chunk({"function_call": {"name": "add", "arguments": "{"}})]
+    pieces.append(chunk({"function_call": {"arguments": "}"}}))
+    assert [call.arguments for call in ask(stream(*pieces), sink=RecordingSink())[0].calls] == [
+        "{}"
+    ]
+
+
+@pytest.mark.parametrize("count", [b"1e999", b"NaN", b"-1", b'"7"', b"null", b"[]", b"1e300"])
+def test_a_count_that_is_none_is_zero(count: bytes) -> None:
+    used = b'data: {"choices":[],"usage":{"prompt_tokens":' + count + b"}}\n\n"
+    answer = ask(stream(chunk({"content": "3"}, "stop"), used), sink=RecordingSink())[0]
+    assert (answer.text, answer.usage.input) == ("3", 0)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/event-stream"])
+def test_the_body_says_what_it_is_whatever_its_content_type(kind: str) -> None:
+    named = {"content-type": kind}
+    refusal = Reply(200, [b'\n{"error":', b'{"message":"boom here"}}'], headers=named)
+    with pytest.raises(ProviderError, match="boom here"):
+        ask(refusal, sink=RecordingSink())
+    answer = b'{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}'
+    assert ask(Reply(200, [answer], headers=named), sink=RecordingSink())[0].text == "whole"
+
+
 # ---- what is sent
 
 

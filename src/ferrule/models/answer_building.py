@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any, cast
 
+from jiter import from_json
+
 from ferrule.core.calls import ToolCall, encode_json
-from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
 
@@ -63,6 +65,33 @@ class PartialCall:
             return isinstance(json.loads("".join(self.pieces)), dict)
         except (ValueError, RecursionError):
             return False
+
+
+class PairJoiner:
+    """Passes pieces of texts on as whole characters: half of a surrogate pair waits for the other.
+
+    It is called as its receiver is, with the piece last. What stands before the piece tells texts
+    apart.
+    """
+
+    def __init__(self, receive: Callable[..., None]) -> None:
+        self._receive = receive
+        self._halves: dict[tuple[Any, ...], str] = {}
+
+    def __call__(self, *given: Any) -> None:
+        text = given[:-1]
+        piece = self._halves.pop(text, "") + given[-1]
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            self._halves[text] = piece[-1]
+            piece = piece[:-1]
+        if piece:
+            self._receive(*text, join_surrogates(piece))
+
+    def flush(self) -> None:
+        """Pass on what waits, since nothing follows."""
+        while self._halves:
+            text, half = self._halves.popitem()
+            self._receive(*text, join_surrogates(half))
 
 
 class CallBuilder:
@@ -206,7 +235,13 @@ def _string_or_empty(value: object) -> str:
 
 @mutable
 class AnswerBuilder:
-    """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added."""
+    """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added.
+
+    Some servers cut an emoji into the halves of a surrogate pair, in two pieces. The lists keep
+    such pieces as they came, and `end` joins them. Only an event that jiter refuses can have half a
+    pair, so `read_json` puts a `PairJoiner` before the receivers once one came; before, a piece
+    costs nothing more.
+    """
 
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
@@ -217,6 +252,7 @@ class AnswerBuilder:
     finish_reason: str = ""
     response_id: str = ""
     response_model: str = ""
+    joiners: list[PairJoiner] = field(default_factory=list[PairJoiner])
 
     @classmethod
     def for_sink(cls, sink: Sink | None) -> AnswerBuilder:
@@ -226,6 +262,35 @@ class AnswerBuilder:
         answer = cls(sink.add_text, sink.add_reasoning)
         answer.calls.on_arguments = sink.add_arguments
         return answer
+
+    def read_json(self, data: bytes | str) -> Any:
+        """Parse a part of the answer.
+
+        jiter parses a delta in about a microsecond. What it refuses (half of a surrogate pair) goes
+        to the standard library.
+
+        Raises:
+            ValueError: It is not JSON.
+        """
+        try:
+            return from_json(data.encode() if isinstance(data, str) else data)
+        except ValueError:
+            pass
+        try:
+            value = json.loads(data)
+        except RecursionError as problem:
+            raise ValueError("it is nested too deeply") from problem
+        self.on_text = self._before(self.on_text)
+        self.on_reasoning = self._before(self.on_reasoning)
+        self.calls.on_arguments = self._before(self.calls.on_arguments)
+        return value
+
+    def _before(self, receive: Callable[..., None] | None) -> Callable[..., None] | None:
+        """Return what joins pairs before a receiver."""
+        if receive is None or isinstance(receive, PairJoiner):
+            return receive
+        self.joiners.append(PairJoiner(receive))
+        return self.joiners[-1]
 
     def add_text(self, piece: str) -> None:
         self.text.append(piece)
@@ -255,12 +320,27 @@ class AnswerBuilder:
         calls = self.calls.build(names, cut=stop == "length")
         if stop in ("end", "calls"):
             stop = "calls" if calls else "end"
+        return self.end(calls, self.usage, stop)
+
+    def end(
+        self,
+        calls: tuple[ToolCall, ...],
+        usage: Usage,
+        stop: AnswerStop,
+        provider_calls: tuple[ProviderToolCall, ...] = (),
+        raw: str | None = None,
+    ) -> ModelAnswered:
+        """Return the complete answer with what a client collected itself."""
+        for joiner in self.joiners:
+            joiner.flush()
         return ModelAnswered(
-            "".join(self.text),
+            join_surrogates("".join(self.text)),
             calls,
-            "".join(self.reasoning),
-            self.usage,
+            join_surrogates("".join(self.reasoning)),
+            usage,
             stop,
+            raw=raw,
+            provider_calls=provider_calls,
             response_id=self.response_id,
             response_model=self.response_model,
         )
@@ -277,6 +357,10 @@ def drop_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> Mod
 _CACHED_TOKENS = ("cached_tokens", "prompt_cache_hit_tokens")
 _WRITTEN_TOKENS = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 """What OpenRouter, LiteLLM and DashScope call the tokens that were written to the cache."""
+
+
+_MOST_TOKENS = 10**12
+"""No answer has this many: a larger count is none, and could not be added up or stored."""
 
 
 def parse_usage(value: Mapping[str, Any]) -> Usage:
@@ -309,8 +393,10 @@ def _read_object(value: object) -> dict[str, Any]:
 
 
 def token_count(value: object) -> int:
-    """Return a token count; 0 for anything that is not one."""
-    return int(value) if isinstance(value, (int, float)) and value > 0 else 0
+    """Return a token count; 0 for anything that is not one, such as an infinity."""
+    if not isinstance(value, (int, float)) or not 0 < value < _MOST_TOKENS:
+        return 0
+    return int(value)
 
 
 def objects_in(value: object) -> list[dict[str, Any]]:

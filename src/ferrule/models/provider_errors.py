@@ -94,6 +94,14 @@ def error_from_object(who: str, value: object, *, tools: bool) -> ProviderError:
     return error
 
 
+def build_unreadable_error(
+    who: str, data: bytes, what: str = "no answer that can be understood"
+) -> ProviderError:
+    """Build the error for what a server sent and nothing here can read; it shows the beginning."""
+    shown = data[:200].decode("utf-8", "replace")
+    return ProviderError(f"{who} sent {what}: {shown}", code="not_understood", retryable=False)
+
+
 def _classify(who: str, status: int, message: str, code: str, *, tools: bool) -> ProviderError:
     searched = f"{code} {message}"
     shown = f"{who}: {message[:SHOWN_CHARACTERS]}" if message else f"{who} answered HTTP {status}"

@@ -22,7 +22,7 @@ from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.hosted_tools import record_provider_call
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.request_encoding import arguments_as_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
@@ -142,16 +142,8 @@ class MessageBuilder:
             stop = "length"
         elif stop == "calls" and not calls:
             stop = "end"
-        return ModelAnswered(
-            "".join(self.answer.text),
-            calls,
-            "".join(self.answer.reasoning),
-            self.spent,
-            stop,
-            provider_calls=tuple(_find_provider_calls(self.blocks, names)),
-            response_id=self.answer.response_id,
-            response_model=self.answer.response_model,
-        )
+        made = tuple(_find_provider_calls(self.blocks, names))
+        return self.answer.end(calls, self.spent, stop, made)
 
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its blocks in `raw`.
@@ -206,6 +198,7 @@ class MessageStreamParser:
                 block = blocks[value["index"]] if piece else None
             except (ValueError, LookupError, TypeError):
                 self._add_unusual(event)
+                on_text = self._answer.on_text
                 if self.done:
                     return
                 continue
@@ -237,11 +230,9 @@ class MessageStreamParser:
         if not event.strip():
             return
         try:
-            value: Any = json.loads(event)
-        except (ValueError, RecursionError) as problem:
-            shown = event[:200].decode("utf-8", "replace")
-            detail = f"{self._who} sent an event that is not JSON: {shown}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+            value: Any = self._answer.read_json(event)
+        except ValueError as problem:
+            raise build_unreadable_error(self._who, event, "an event that is not JSON") from problem
         if isinstance(value, dict):
             self._add_event(cast(dict[str, Any], value), event)
 
@@ -284,7 +275,8 @@ class MessageStreamParser:
 
     def _add_delta(self, value: dict[str, Any]) -> None:
         delta: Any = value.get("delta")
-        block = self._open.get(cast(int, value.get("index")))
+        index: Any = value.get("index")
+        block = self._open.get(index) if isinstance(index, int) else None
         if block is None or not isinstance(delta, dict):
             return
         fields = cast(dict[str, Any], delta)
@@ -296,9 +288,9 @@ class MessageStreamParser:
         elif name and isinstance(piece, str):
             block.pieces.setdefault(name, []).append(piece)
             if name == "text" and piece:
-                self._answer.add_text(join_surrogates(piece))
+                self._answer.add_text(piece)
             elif name == "thinking" and piece:
-                self._answer.add_reasoning(join_surrogates(piece))
+                self._answer.add_reasoning(piece)
             on_arguments = self._answer.calls.on_arguments
             if name == "partial_json" and on_arguments is not None and block.type == "tool_use":
                 on_arguments(
@@ -318,16 +310,15 @@ def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool)
     """
     text = body.decode("utf-8", "replace")
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = message.answer.read_json(text)
+    except ValueError:
         value = None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
     content = fields.get("content")
     if not isinstance(content, list):
-        detail = f"{who} sent no answer that can be understood: {text[:200]}"
-        raise ProviderError(detail, code="not_understood", retryable=False)
+        raise build_unreadable_error(who, body)
     block_texts = split_elements(split_members(text)["content"])
     for block_text, block_fields in zip(block_texts, cast(list[Any], content), strict=True):
         if isinstance(block_fields, dict):

@@ -280,16 +280,25 @@ class _AnswerSoFar:
         self._tools = tools
 
     def add_completion(self, completion: Any) -> AnswerBuilder:
-        text: str = completion.model_dump_json(exclude_none=True)
+        text = _encode(completion)
         _collect_extras(self.extras, _first_choice(parse_object(text), "message"))
         return parse_answer(text.encode(), self._who, tools=self._tools)
 
     def add_chunk(self, chunk: Any) -> None:
         self.begun = True
-        text: str = chunk.model_dump_json(exclude_none=True)
+        text = _encode(chunk)
         self.parser.add([text.encode()])
         if '"extra_content"' in text:
             _collect_extras(self.extras, _first_choice(parse_object(text), "delta"))
+
+
+def _encode(answer: Any) -> str:
+    """Return what a library read as JSON again."""
+    try:
+        return answer.model_dump_json(exclude_none=True)
+    except ValueError:
+        # Half of a surrogate pair, which only the standard library writes.
+        return json.dumps(answer.model_dump(mode="python", exclude_none=True))
 
 
 def _first_choice(value: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -7,19 +7,16 @@ complete with the first, and over with the second.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
-
-from jiter import from_json
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.request_encoding import arguments_as_object
 from ferrule.models.verbatim_json import seal
 
@@ -105,9 +102,9 @@ class ConverseBuilder:
             return
         block.pieces.setdefault(name, []).append(piece)
         if name == "text":
-            self.answer.add_text(join_surrogates(piece))
+            self.answer.add_text(piece)
         elif name == "thought":
-            self.answer.add_reasoning(join_surrogates(piece))
+            self.answer.add_reasoning(piece)
 
     def check_end(self, who: str) -> None:
         """Raise ProviderError for an answer that Bedrock could not read itself."""
@@ -130,14 +127,7 @@ class ConverseBuilder:
         if stop != "filter" and any(block.is_kept for block in self.blocks):
             spelled = ",".join(filter(None, [block.json() for block in self.blocks]))
             raw = seal(model, [call.id for call in calls], f"[{spelled}]")
-        return ModelAnswered(
-            "".join(self.answer.text),
-            calls,
-            "".join(self.answer.reasoning),
-            self.usage,
-            stop,
-            raw=raw,
-        )
+        return self.answer.end(calls, self.usage, stop, raw=raw)
 
 
 def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> ToolCall:
@@ -173,7 +163,7 @@ class ConverseStreamParser:
         for event in events:
             if self.done:
                 return
-            kind, payload = _parse_message(event, self._who)
+            kind, payload = _parse_message(self._content.answer, event, self._who)
             self._add_event(kind, payload)
 
     def finish(self) -> None:
@@ -240,13 +230,12 @@ def parse_answer(content: ConverseBuilder, body: bytes, who: str, *, tools: bool
     Raises:
         ProviderError: The answer is an error, or cannot be understood.
     """
-    value = _parse_json(body)
-    fields = _object(value)
+    fields = _object(_parse_json(content.answer, body))
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
     message = _object(_object(fields.get("output")).get("message"))
     if not isinstance(message.get("content"), list) or not fields.get("stopReason"):
-        raise _build_unreadable_error(body, who)
+        raise build_unreadable_error(who, body)
     for given in objects_in(message["content"]):
         content.blocks.append(Block())
         _add_block(content, content.blocks[-1], given)
@@ -291,34 +280,23 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _parse_message(event: bytes, who: str) -> tuple[str, dict[str, Any]]:
+def _parse_message(answer: AnswerBuilder, event: bytes, who: str) -> tuple[str, dict[str, Any]]:
     """Parse what `aws.FrameSplitter` made of a message."""
-    value = _parse_json(event)
+    value = _parse_json(answer, event)
     if not isinstance(value, list):
-        raise _build_unreadable_error(event, who)
+        raise build_unreadable_error(who, event)
     kind, payload = cast("list[Any]", value)
     if not isinstance(payload, dict):
-        raise _build_unreadable_error(event, who)
+        raise build_unreadable_error(who, event)
     return str(kind), cast("dict[str, Any]", payload)
 
 
-def _parse_json(data: bytes) -> Any:
-    """Parse JSON, also with half of an emoji, which only the standard library reads."""
+def _parse_json(answer: AnswerBuilder, data: bytes) -> Any:
     try:
-        return from_json(data)
+        return answer.read_json(data)
     except ValueError:
-        pass
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
         return None
 
 
 def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _build_unreadable_error(data: bytes, who: str) -> ProviderError:
-    shown = data[:200].decode("utf-8", "replace")
-    detail = f"{who} sent no answer that can be understood: {shown}"
-    return ProviderError(detail, code="not_understood", retryable=False)

@@ -6,17 +6,14 @@ reasoning. Citations are left out: they point into the text and the results, whi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from jiter import from_json
-
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import Usage
-from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.answer_building import AnswerBuilder, objects_in, token_count
 from ferrule.models.client import Sink
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 
 FINISH_REASONS = {
     "COMPLETE": "stop",
@@ -51,7 +48,7 @@ class ChatStreamParser:
             if self.done:
                 return
             if event.strip():
-                self._add_event(_parse_object(event, self._who))
+                self._add_event(_parse_object(self._answer, event, self._who))
 
     def finish(self) -> AnswerBuilder:
         """Return the answer, once the stream has ended.
@@ -98,7 +95,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
         ProviderError: The answer is an error, or cannot be understood.
     """
     answer = AnswerBuilder.for_sink(sink)
-    value = _parse_object(body, who)
+    value = _parse_object(answer, body, who)
     message = value.get("message")
     if not isinstance(message, dict):
         raise error_from_object(who, value, tools=tools)
@@ -148,39 +145,29 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
 def _add_content(answer: AnswerBuilder, part: Mapping[str, Any]) -> None:
     thought = part.get("thinking")
     if isinstance(thought, str) and thought:
-        answer.add_reasoning(join_surrogates(thought))
+        answer.add_reasoning(thought)
     _add_text(answer, part.get("text"))
 
 
 def _add_text(answer: AnswerBuilder, piece: object) -> None:
     if isinstance(piece, str) and piece:
-        answer.add_text(join_surrogates(piece))
+        answer.add_text(piece)
 
 
 def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _parse_object(data: bytes, who: str) -> dict[str, Any]:
+def _parse_object(answer: AnswerBuilder, data: bytes, who: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
         ProviderError: It is none.
     """
     try:
-        value: Any = from_json(data)
+        value: Any = answer.read_json(data)
     except ValueError:
-        value = _parse_lone_surrogates(data)
+        value = None
     if not isinstance(value, dict) or not value:
-        shown = data[:200].decode("utf-8", "replace")
-        detail = f"{who} sent no answer that can be understood: {shown}"
-        raise ProviderError(detail, code="not_understood", retryable=False)
+        raise build_unreadable_error(who, data)
     return cast("dict[str, Any]", value)
-
-
-def _parse_lone_surrogates(data: bytes) -> Any:
-    """Parse what only the standard library reads: half of an emoji. None if it is not JSON."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None

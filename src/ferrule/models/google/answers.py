@@ -13,20 +13,17 @@ one that says why the model stopped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, cast
-
-from jiter import from_json
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 STOP_REASONS: dict[str, AnswerStop] = {"STOP": "end", "MAX_TOKENS": "length"}
@@ -97,9 +94,9 @@ class ContentBuilder:
         thought = fields.get("thought") is True
         if isinstance(said, str) and said:
             if thought:
-                self.answer.add_reasoning(join_surrogates(said))
+                self.answer.add_reasoning(said)
             else:
-                self.answer.add_text(join_surrogates(said))
+                self.answer.add_text(said)
         call = fields.get("functionCall")
         if isinstance(call, dict):
             self._add_call(cast("dict[str, Any]", call))
@@ -154,16 +151,7 @@ class ContentBuilder:
                 calls[place] = replace(calls[place], id=f"call_{digest}_{place}")
             ids = [call.id for call in calls]
             raw = seal(model, ids, content, unnamed=encode_json([ids[n] for n in unnamed]))
-        return ModelAnswered(
-            "".join(self.answer.text),
-            tuple(calls),
-            "".join(self.answer.reasoning),
-            self.usage,
-            stop,
-            raw=raw,
-            response_id=self.answer.response_id,
-            response_model=self.answer.response_model,
-        )
+        return self.answer.end(tuple(calls), self.usage, stop, raw=raw)
 
 
 def _is_plain(call: object) -> bool:
@@ -194,7 +182,7 @@ class ResponseStreamParser:
             if self.done:
                 return
             if event.strip():
-                fields = _parse_object(event, self._who)
+                fields = _parse_object(self._content.answer, event, self._who)
                 _add_response(self._content, fields, event, self._who, tools=self._tools)
                 self.done = self.is_complete and "usageMetadata" in fields
 
@@ -215,10 +203,10 @@ def parse_answer(content: ContentBuilder, body: bytes, who: str, *, tools: bool)
     Raises:
         ProviderError: The answer is an error, or cannot be understood.
     """
-    fields = _parse_object(body, who)
+    fields = _parse_object(content.answer, body, who)
     _add_response(content, fields, body, who, tools=tools)
     if not content.stop:
-        raise _build_unreadable_error(body, who)
+        raise build_unreadable_error(who, body)
 
 
 def _add_response(
@@ -296,30 +284,16 @@ def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _parse_object(data: bytes, who: str) -> dict[str, Any]:
+def _parse_object(answer: AnswerBuilder, data: bytes, who: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
         ProviderError: It is none.
     """
     try:
-        value: Any = from_json(data)
+        value: Any = answer.read_json(data)
     except ValueError:
-        value = _parse_lone_surrogates(data)
+        value = None
     if not isinstance(value, dict):
-        raise _build_unreadable_error(data, who)
+        raise build_unreadable_error(who, data)
     return cast("dict[str, Any]", value)
-
-
-def _parse_lone_surrogates(data: bytes) -> Any:
-    """Parse what only the standard library reads: half of an emoji. None if it is not JSON."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _build_unreadable_error(data: bytes, who: str) -> ProviderError:
-    shown = data[:200].decode("utf-8", "replace")
-    detail = f"{who} sent no answer that can be understood: {shown}"
-    return ProviderError(detail, code="not_understood", retryable=False)

@@ -108,8 +108,16 @@ async def send_request(
             raise make_error(stream.status, stream.headers, await stream.read())
         if "json" in stream.headers.get("content-type", ""):
             return parse_whole(await stream.read())
+        start = b""
+        while not start.strip() and (data := await stream.read_chunk()):
+            start += data
+        if start.lstrip()[:1] in (b"{", b"["):
+            # No event begins so: an error, or a whole answer, under a wrong content type.
+            return parse_whole(start + await stream.read())
         parser = open_parser()
-        await parse_stream(stream, open_splitter(), parser)
+        splitter = open_splitter()
+        parser.add(splitter.feed(start))
+        await parse_stream(stream, splitter, parser)
         return parser.finish()
 
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from jiter import from_json
-
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
@@ -22,7 +20,6 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.models.answer_building import (
     AnswerBuilder,
     drop_calls,
-    join_surrogates,
     objects_in,
     token_count,
 )
@@ -32,7 +29,11 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import LineSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.provider_errors import error_from_object, error_from_response
+from ferrule.models.provider_errors import (
+    build_unreadable_error,
+    error_from_object,
+    error_from_response,
+)
 from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
@@ -378,13 +379,11 @@ class ChatLineParser:
         """
         for line in lines:
             try:
-                chunk: Any = from_json(line)
+                chunk: Any = self._answer.read_json(line)
             except ValueError:
-                chunk = parse_object(line)
+                chunk = None
             if not isinstance(chunk, dict) or not chunk:
-                shown = line[:200].decode("utf-8", "replace")
-                detail = f"{self._who} sent a line that is not a JSON object: {shown}"
-                raise ProviderError(detail, code="not_understood", retryable=False)
+                raise build_unreadable_error(self._who, line, "a line that is not a JSON object")
             self._add_chunk(cast(dict[str, Any], chunk))
             if self.done:
                 return
@@ -417,10 +416,10 @@ class ChatLineParser:
     def _add_message(self, fields: dict[str, Any]) -> None:
         thought = fields.get("thinking")
         if isinstance(thought, str) and thought:
-            self._answer.add_reasoning(join_surrogates(thought))
+            self._answer.add_reasoning(thought)
         piece = fields.get("content")
         if isinstance(piece, str) and piece:
-            self._answer.add_text(join_surrogates(piece))
+            self._answer.add_text(piece)
         for call in objects_in(fields.get("tool_calls")):
             self._answer.calls.add_complete(call)
 

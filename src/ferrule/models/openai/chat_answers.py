@@ -1,23 +1,26 @@
 """Parsing chat-completions answers, complete or streamed, into an `Answer`.
 
-The hot path of every stream is here. jiter parses a delta in about a microsecond. What it refuses
-(half of a surrogate pair, which some servers split an emoji into) goes to the standard library, and
-the halves are joined again here.
+The hot path of every stream is here.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from jiter import from_json
 
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ProviderError
-from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, parse_usage
+from ferrule.models.answer_building import AnswerBuilder, objects_in, parse_usage
 from ferrule.models.client import Sink
-from ferrule.models.provider_errors import error_from_object
-from ferrule.models.request_encoding import parse_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+
+_NONE_YET = object()
+"""No choice has come yet. (A server may leave out the index of its only choice.)"""
+
+FAILED_REASONS = frozenset({"error", "abort", "insufficient_system_resource"})
+"""Finish reasons of an answer that its server broke off: what came is not all of it."""
 
 
 class ChatStreamParser:
@@ -28,7 +31,7 @@ class ChatStreamParser:
         self._answer = answer
         self._who = who
         self._tools = tools
-        self._half_pair = ""
+        self._choice: object = _NONE_YET
 
     @property
     def is_complete(self) -> bool:
@@ -48,6 +51,7 @@ class ChatStreamParser:
         texts = answer.text
         on_text = answer.on_text
         add_call = answer.calls.add
+        ours = self._choice
         for event in events:
             if event == b"[DONE]":
                 self.done = True
@@ -56,11 +60,18 @@ class ChatStreamParser:
                 chunk: Any = from_json(event)
                 choice: Any = chunk["choices"][0]
                 delta: Any = choice["delta"]
-                plain = len(delta) == 1 and not choice.get("finish_reason") and not self._half_pair
+                plain = (
+                    len(delta) == 1
+                    and not choice.get("finish_reason")
+                    and choice.get("index") == ours
+                    and not chunk.get("error")
+                )
                 piece: Any = delta.get("content") if plain else None
                 calls: Any = delta.get("tool_calls") if plain else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._add_unusual(event)
+                on_text = answer.on_text
+                ours = self._choice
                 continue
             if piece and type(piece) is str:
                 texts.append(piece)
@@ -71,6 +82,7 @@ class ChatStreamParser:
                     add_call(call)
             else:
                 self._add_chunk(chunk)
+                ours = self._choice
 
     def finish(self) -> AnswerBuilder:
         """Return the answer, once the stream has ended.
@@ -80,7 +92,6 @@ class ChatStreamParser:
             whose
                 end is missing must not look complete.
         """
-        self._flush_half_pair()
         if not self.is_complete:
             raise ProviderError(
                 f"{self._who}: the stream ended in the middle of the answer",
@@ -94,11 +105,9 @@ class ChatStreamParser:
         if not event.strip():
             return
         try:
-            chunk: Any = json.loads(event)
-        except (ValueError, RecursionError) as problem:
-            shown = event[:200].decode("utf-8", "replace")
-            detail = f"{self._who} sent an event that is not JSON: {shown}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+            chunk: Any = self._answer.read_json(event)
+        except ValueError as problem:
+            raise build_unreadable_error(self._who, event, "an event that is not JSON") from problem
         if isinstance(chunk, dict):
             self._add_chunk(cast(dict[str, Any], chunk))
 
@@ -110,30 +119,47 @@ class ChatStreamParser:
         if isinstance(usage, dict):
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
         self._answer.note_response(chunk)
-        choice = _first_choice(chunk)
+        choice = self._find_choice(chunk)
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
+            _check_finish(self._who, choice, finish, tools=self._tools)
             self._answer.finish_reason = finish
         delta = choice.get("delta")
         if isinstance(delta, dict):
             fields = cast(dict[str, Any], delta)
-            _add_content(self._answer, fields, self._add_text)
-            for call in objects_in(fields.get("tool_calls")):
+            _add_content(self._answer, fields)
+            for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
                 self._answer.calls.add(call)
+        elif isinstance(choice.get("message"), dict):
+            self._add_message(chunk, cast(dict[str, Any], choice["message"]))
 
-    def _add_text(self, piece: str) -> None:
-        piece = self._half_pair + piece
-        self._half_pair = ""
-        if "\ud800" <= piece[-1] <= "\udbff":
-            self._half_pair = piece[-1]
-            piece = piece[:-1]
-        if piece:
-            self._answer.add_text(join_surrogates(piece))
+    def _find_choice(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a chunk says of the choice that came first. The others are not asked for."""
+        for choice in objects_in(chunk.get("choices")):
+            index = choice.get("index")
+            if self._choice is _NONE_YET or self._choice is None:
+                self._choice = index
+            if index == self._choice or index is None:
+                return choice
+        return {}
 
-    def _flush_half_pair(self) -> None:
-        if self._half_pair:
-            self._answer.add_text(join_surrogates(self._half_pair))
-            self._half_pair = ""
+    def _add_message(self, chunk: Mapping[str, Any], fields: dict[str, Any]) -> None:
+        """Add a message that a server put whole into its stream.
+
+        Raises:
+            ProviderError: `not_understood`, a part of the answer came before it: nobody knows
+            whether the message repeats that or goes on from there.
+        """
+        answer = self._answer
+        so_far = "".join(answer.text)
+        if so_far and so_far == fields.get("content"):
+            return
+        if so_far or answer.reasoning or len(answer.calls):
+            shown = encode_json(chunk).encode("utf-8", "replace")
+            raise build_unreadable_error(self._who, shown, "a message behind pieces of one")
+        _add_content(answer, fields)
+        for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
+            answer.calls.add_complete(call)
 
 
 def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> AnswerBuilder:
@@ -143,69 +169,68 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
         ProviderError: The answer is an error, or cannot be understood.
     """
     answer = AnswerBuilder.for_sink(sink)
-    value = _parse_object(body)
+    try:
+        value: Any = answer.read_json(body)
+    except ValueError:
+        value = None
+    value = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     error = value.get("error")
     if error:
         raise error_from_object(who, error, tools=tools)
-    choice = _first_choice(value)
+    choices = objects_in(value.get("choices"))
+    choice = choices[0] if choices else {}
     message = choice.get("message")
     if not isinstance(message, dict):
-        shown = body[:200].decode("utf-8", "replace")
-        raise ProviderError(
-            f"{who} sent no answer that can be understood: {shown}",
-            code="not_understood",
-            retryable=False,
-        )
+        raise build_unreadable_error(who, body)
     answer.note_response(value)
     fields = cast(dict[str, Any], message)
-    _add_content(answer, fields, answer.add_text)
-    for call in objects_in(fields.get("tool_calls")):
+    _add_content(answer, fields)
+    for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
         answer.calls.add_complete(call)
     finish = choice.get("finish_reason")
     answer.finish_reason = finish if isinstance(finish, str) else "stop"
+    _check_finish(who, choice, answer.finish_reason, tools=tools)
     usage = value.get("usage")
     if isinstance(usage, dict):
         answer.usage = parse_usage(cast(dict[str, Any], usage))
     return answer
 
 
-def _parse_object(body: bytes) -> dict[str, Any]:
-    try:
-        value: Any = from_json(body)
-    except ValueError:
-        return parse_object(body)
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _add_content(
-    answer: AnswerBuilder, fields: Mapping[str, Any], say: Callable[[str], None]
-) -> None:
+def _add_content(answer: AnswerBuilder, fields: Mapping[str, Any]) -> None:
     """Add reasoning under any of its names, then text; `content` may be a list of parts."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         piece = fields.get(name)
         if isinstance(piece, str) and piece:
-            answer.add_reasoning(join_surrogates(piece))
+            answer.add_reasoning(piece)
             break
     content = fields.get("content")
     if isinstance(content, str) and content:
-        say(content)
+        answer.add_text(content)
     for part in objects_in(content):
-        _add_part(answer, part, say)
+        _add_part(answer, part)
     refused = fields.get("refusal")
     if isinstance(refused, str) and refused:
-        say(refused)
+        answer.add_text(refused)
 
 
-def _add_part(answer: AnswerBuilder, part: dict[str, Any], say: Callable[[str], None]) -> None:
+def _add_part(answer: AnswerBuilder, part: dict[str, Any]) -> None:
     text = part.get("text")
     if isinstance(text, str) and text:
-        say(text)
+        answer.add_text(text)
     for thought in objects_in(part.get("thinking")):
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
-            answer.add_reasoning(join_surrogates(piece))
+            answer.add_reasoning(piece)
 
 
-def _first_choice(value: Mapping[str, Any]) -> dict[str, Any]:
-    found = objects_in(value.get("choices"))
-    return found[0] if found else {}
+def _check_finish(who: str, choice: Mapping[str, Any], reason: str, *, tools: bool) -> None:
+    """Raise ProviderError for an answer that the server broke off."""
+    if reason in FAILED_REASONS:
+        error = choice.get("error") or {"message": f"the answer ended with `{reason}`"}
+        raise error_from_object(who, error, tools=tools)
+
+
+def _find_legacy_call(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the one call of `function_call`, which older servers have for `tool_calls`."""
+    call = fields.get("function_call")
+    return [{"index": 0, "function": call}] if isinstance(call, dict) and call else []

@@ -21,7 +21,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
-from ferrule.models.provider_errors import error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 from .tool_types import TYPED_CALLS, is_typed_call, read_typed_arguments
@@ -43,6 +43,11 @@ class Item:
     text: str = ""
     pieces: list[str] = field(default_factory=list[str])
     was_streamed: bool = False
+    place: int = 0
+
+    @property
+    def id(self) -> str:
+        return str(self.fields.get("id") or "")
 
     @property
     def type(self) -> str:
@@ -87,21 +92,50 @@ class OutputBuilder:
     status: str = ""
     reason: str = ""
     refused: bool = False
-    places: dict[str, int] = field(default_factory=dict[str, int])
 
     def item(self, event: Mapping[str, Any]) -> Item:
         """Return the item that an event is about, creating it if it is new.
 
-        It is found by its place in the output, or by its id where a server (llama.cpp) omits the
-        place.
+        It is found by its place in the output. A server that omits the place (llama.cpp) is
+        believed about ids, as far as they tell items apart; else its events follow each other.
         """
         place: Any = event.get("output_index")
-        if type(place) is not int:
-            item: Any = event.get("item")
-            id: Any = cast(dict[str, Any], item).get("id") if isinstance(item, dict) else None
-            key = str(event.get("item_id") or id or "")
-            place = self.places.setdefault(key, len(self.items))
-        return self.items.setdefault(place, Item())
+        if type(place) is int:
+            return self.items.setdefault(place, Item(place=place))
+        return self._find_item(event) or self.add_item()
+
+    def _find_item(self, event: Mapping[str, Any]) -> Item | None:
+        """Return the item that an event without a place goes on with or ends."""
+        if event.get("type") == "response.output_item.added":
+            return None
+        given: Any = event.get("item")
+        fields: dict[str, Any] = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+        id = str(event.get("item_id") or fields.get("id") or "")
+        for item in reversed(self.items.values()):
+            is_same = bool(id) and item.id == id
+            if item.text:
+                # It has ended: only a late delta, or the same event again, can be about it.
+                found = is_same and (not fields or fields == item.fields)
+            else:
+                found = is_same or not (id and item.id)
+                found = found and fields.get("type", item.type) == item.type
+            if found:
+                return item
+        return None
+
+    def add_item(self, place: int = -1) -> Item:
+        """Add an item at a place, or behind all others."""
+        if place < 0 or place in self.items:
+            place = max(self.items, default=-1) + 1
+        item = self.items[place] = Item(place=place)
+        return item
+
+    def end_item(self, item: Item, fields: dict[str, Any], text: str) -> None:
+        """Take an item as it is at its end, and emit what was not streamed of it."""
+        item.fields = fields
+        item.text = text
+        if not item.was_streamed:
+            _emit_unstreamed(self, item)
 
     def ordered_items(self) -> list[Item]:
         """Return the items in the order of the output."""
@@ -125,16 +159,8 @@ class OutputBuilder:
             stop = "length"
         elif self.reason == "content_filter" or (self.refused and not calls):
             stop = "filter"
-        return ModelAnswered(
-            "".join(self.answer.text),
-            calls,
-            "".join(self.answer.reasoning),
-            self.answer.usage,
-            stop,
-            provider_calls=tuple(_find_provider_calls(items, names)),
-            response_id=self.answer.response_id,
-            response_model=self.answer.response_model,
-        )
+        made = tuple(_find_provider_calls(items, names))
+        return self.answer.end(calls, self.answer.usage, stop, made)
 
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its items in `raw`.
@@ -187,6 +213,7 @@ class ResponseStreamParser:
                 item = items.get(value.get("output_index")) if piece else None
             except (ValueError, LookupError, TypeError, AttributeError):
                 self._add_unusual(event)
+                on_text = self._answer.on_text
                 if self.done:
                     return
                 continue
@@ -213,11 +240,9 @@ class ResponseStreamParser:
         if not event.strip():
             return
         try:
-            value: Any = json.loads(event)
-        except (ValueError, RecursionError) as problem:
-            shown = event[:200].decode("utf-8", "replace")
-            detail = f"{self._who} sent an event that is not JSON: {shown}"
-            raise ProviderError(detail, code="not_understood", retryable=False) from problem
+            value: Any = self._answer.read_json(event)
+        except ValueError as problem:
+            raise build_unreadable_error(self._who, event, "an event that is not JSON") from problem
         if isinstance(value, dict):
             self._add_event(cast(dict[str, Any], value), event)
 
@@ -238,6 +263,7 @@ class ResponseStreamParser:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.done = True
                 _read_response(self._output, value.get("response"), self._who, tools=self._tools)
+                self._add_missing(value.get("response"), event)
             case "error":
                 raise self._build_error(value.get("error") or value)
             case _:
@@ -260,11 +286,8 @@ class ResponseStreamParser:
             item = self._output.item(value)
             item.pieces.append(piece)
             on_arguments = self._answer.calls.on_arguments
-            index: Any = value.get("output_index")
             if on_arguments is not None and item.type == "function_call":
-                on_arguments(
-                    index if isinstance(index, int) else 0, str(item.fields.get("name", "")), piece
-                )
+                on_arguments(item.place, str(item.fields.get("name", "")), piece)
 
     def _add_text(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
@@ -274,7 +297,7 @@ class ResponseStreamParser:
                 self._answer.add_text(_PARAGRAPH)
             item.was_streamed = True
             self._output.refused |= value.get("type") == "response.refusal.delta"
-            self._answer.add_text(join_surrogates(piece))
+            self._answer.add_text(piece)
 
     def _add_reasoning(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
@@ -283,7 +306,7 @@ class ResponseStreamParser:
             if not item.was_streamed and self._answer.reasoning:
                 self._answer.add_reasoning(_PARAGRAPH)
             item.was_streamed = True
-            self._answer.add_reasoning(join_surrogates(piece))
+            self._answer.add_reasoning(piece)
 
     def _start_item(self, value: dict[str, Any]) -> None:
         item = self._output.item(value)
@@ -295,10 +318,45 @@ class ResponseStreamParser:
         item = self._output.item(value)
         fields = value.get("item")
         if isinstance(fields, dict):
-            item.fields = cast(dict[str, Any], fields)
-            item.text = split_members(event.decode("utf-8", "replace"))["item"]
-            if not item.was_streamed:
-                _emit_unstreamed(self._output, item)
+            text = split_members(event.decode("utf-8", "replace"))["item"]
+            self._output.end_item(item, cast(dict[str, Any], fields), text)
+
+    def _add_missing(self, response: object, event: bytes) -> None:
+        """Add what only the last event has: some servers stream no items, or leave some open."""
+        listed: Any = (
+            cast(dict[str, Any], response).get("output") if isinstance(response, dict) else None
+        )
+        found = _match_items(self._output.ordered_items(), listed)
+        missing = [place for place, item in found.items() if item is None or not item.text]
+        if not missing:
+            return
+        text = split_members(event.decode("utf-8", "replace"))["response"]
+        elements = split_elements(split_members(text)["output"])
+        for place in missing:
+            item = found[place] or self._output.add_item(place)
+            self._output.end_item(item, listed[place], elements[place])
+
+
+def _match_items(items: list[Item], listed: object) -> dict[int, Item | None]:
+    """Return the item that was streamed for each place of a list of items, or None.
+
+    Servers make new ids for the last event, or leave out items there. So ids come first, and an
+    item whose id is not known is the next one of its type: no call may be made twice.
+    """
+    left = [item for item in items if item.type]
+    places: list[Any] = cast(list[Any], listed) if isinstance(listed, list) else []
+    found: dict[int, Item | None] = {
+        place: None for place, fields in enumerate(places) if isinstance(fields, dict)
+    }
+    for name in ("id", "call_id", "type"):
+        for place in [place for place, item in found.items() if item is None]:
+            fields = places[place]
+            for number, item in enumerate(left):
+                is_same = fields.get(name) and fields.get(name) == item.fields.get(name)
+                if is_same and item.type == fields.get("type"):
+                    found[place] = left.pop(number)
+                    break
+    return found
 
 
 def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -> None:
@@ -309,18 +367,17 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     """
     text = body.decode("utf-8", "replace")
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = output.answer.read_json(text)
+    except ValueError:
         value = None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if not isinstance(fields.get("output"), list) and not fields.get("error"):
-        detail = f"{who} sent no answer that can be understood: {text[:200]}"
-        raise ProviderError(detail, code="not_understood", retryable=False)
+        raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        item = Item(json.loads(item_text), item_text)
-        output.items[place] = item
-        _emit_unstreamed(output, item)
+        fields: Any = json.loads(item_text)
+        if isinstance(fields, dict):
+            output.end_item(output.add_item(place), cast(dict[str, Any], fields), item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
@@ -379,7 +436,7 @@ def _emit_message(output: OutputBuilder, item: Item) -> None:
         output.refused |= part.get("type") == "refusal"
         piece = part.get("text") or part.get("refusal")
         if isinstance(piece, str) and piece:
-            answer.add_text(separator + join_surrogates(piece))
+            answer.add_text(separator + piece)
             separator = ""
 
 
@@ -388,7 +445,7 @@ def _emit_reasoning(answer: AnswerBuilder, item: Item) -> None:
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
             separator = _PARAGRAPH if answer.reasoning else ""
-            answer.add_reasoning(separator + join_surrogates(piece))
+            answer.add_reasoning(separator + piece)
 
 
 def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> ToolCall:
