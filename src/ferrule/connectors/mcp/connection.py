@@ -290,7 +290,7 @@ class Connection:
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
 
-        answers = CountedAnswers(streams.write, self._unanswered)
+        answers: Any = CountedAnswers(streams.write, self._unanswered)
         self._dispatcher = JSONRPCDispatcher(streams.read, answers)
         session = ClientSession(
             dispatcher=self._dispatcher,
