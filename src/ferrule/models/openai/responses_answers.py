@@ -375,9 +375,9 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
         raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        fields: Any = json.loads(item_text)
-        if isinstance(fields, dict):
-            output.end_item(output.add_item(place), cast(dict[str, Any], fields), item_text)
+        element: Any = json.loads(item_text)
+        if isinstance(element, dict):
+            output.end_item(output.add_item(place), cast(dict[str, Any], element), item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
