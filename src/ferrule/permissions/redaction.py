@@ -333,11 +333,11 @@ def _ends_of_names(text: str, own: Sequence[str]) -> list[int]:
             low if len(low) == 1 else letter for letter, low in zip(text, letters, strict=True)
         )
     ends: set[int] = set()
-    for name in (*_NAMES, *own):
+    for name, is_whole in (*((name, False) for name in _NAMES), *((name, True) for name in own)):
         start = lower.find(name)
         while start >= 0:
             end = start + len(name)
-            if name in _NAMES or not text[start - 1 : start].isalnum():
+            if not (is_whole and text[start - 1 : start].isalnum()):
                 ends.add(end)
             start = lower.find(name, end)
     return sorted(ends)
