@@ -1114,6 +1114,19 @@ def test_an_answer_without_its_end_is_interrupted(protocol: Protocol, data: st.D
     assert (raised.value.code, raised.value.retryable) == ("interrupted", False)
 
 
+PAGE = b"\n<!doctype html><title>Sign in to the proxy</title>"
+
+
+@pytest.mark.proves("model-client.not-an-answer")
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("protocol", BY_NAME)
+def test_a_page_in_place_of_an_answer_is_shown(protocol: Protocol, streamed: bool) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(PAGE)
+    with pytest.raises(ProviderError, match="Sign in to the proxy") as raised:
+        ask(protocol, Arrival([head + PAGE]), streamed=streamed)
+    assert raised.value.code == "not_understood"
+
+
 @pytest.mark.proves("model-client.answer-once-complete")
 @pytest.mark.parametrize("ending", ["end", "close", "reset", "malformed"])
 @MANY

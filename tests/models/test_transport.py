@@ -261,6 +261,22 @@ def test_a_silent_server_runs_into_the_timeout(reply: Reply, timeouts: Timeouts)
     assert (error.code, error.retryable) == ("timeout", False)
 
 
+@pytest.mark.proves("model-client.not-an-answer")
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_compressed_answer_is_refused_by_the_name_of_its_coding(status: int) -> None:
+    asked: list[str] = []
+
+    def compress(request: Request) -> Reply:
+        asked.append(request.headers["accept-encoding"])
+        return Reply(status, pieces=[b"\x1f\x8b\x08"], headers={"content-encoding": "gzip"})
+
+    error = failing(compress, post)
+    assert (error.code, error.retryable, asked) == ("not_understood", False, ["identity"])
+    assert f"HTTP {status} with a compressed body (`content-encoding: gzip`)" in error.detail
+    plain = Reply(pieces=[b"ab"], headers={"content-encoding": "Identity"})
+    assert run_story(lambda _: plain, post).body == b"ab"
+
+
 @pytest.mark.parametrize(("scheme", "code"), [("http", "not_http"), ("https", "tls")])
 def test_a_server_of_another_kind_is_told_apart(scheme: str, code: str) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

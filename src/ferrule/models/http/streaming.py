@@ -111,8 +111,9 @@ async def send_request(
         start = b""
         while not start.strip() and (data := await stream.read_chunk()):
             start += data
-        if start.lstrip()[:1] in (b"{", b"["):
-            # No event begins so: an error, or a whole answer, under a wrong content type.
+        if start.lstrip()[:1] in (b"{", b"[", b"<"):
+            # No event begins so: an error, or a whole answer, under a wrong content type, or a page
+            # of a proxy, which the error shows.
             return parse_whole(start + await stream.read())
         parser = open_parser()
         splitter = open_splitter()

@@ -160,7 +160,8 @@ class Transport:
         `timeout` (seconds) replaces `timeouts.total`.
 
         Raises:
-            ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`, `too_large`.
+            ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`, `too_large`;
+                `not_understood`, the body is compressed.
         """
         return self._fetch("POST", url, body, headers, timeout)
 
@@ -251,7 +252,9 @@ class Transport:
             connection = await self._connect(pool, origin, url, fresh_only)
             try:
                 connection.send_request(request, timeout or self.timeouts.total, self.timeouts.idle)
-                return pool, origin, connection, await connection.read_head()
+                answer = await connection.read_head()
+                _check_uncompressed(url, answer)
+                return pool, origin, connection, answer
             except BaseException as error:
                 await pool.release(origin, connection)
                 if not isinstance(error, ConnectionFailed):
@@ -334,10 +337,11 @@ def _encode_request(
 ) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = parts.netloc
+    headers = {"Accept-Encoding": "identity", **headers}
     if origin.proxy and not origin.secure:
         target = f"{parts.scheme}://{host}{target}"
         if origin.proxy.credentials:
-            headers = {**headers, "Proxy-Authorization": origin.proxy.credentials}
+            headers["Proxy-Authorization"] = origin.proxy.credentials
     length = None if body is None else len(body)
     try:
         head = encode_request_head(method, target, host, headers, length)
@@ -346,6 +350,19 @@ def _encode_request(
             f"the request to {_origin_of(parts.geturl())} cannot be sent: {problem}"
         ) from problem
     return head + body if body else head
+
+
+def _check_uncompressed(url: str, answer: ResponseParser) -> None:
+    """Raise a ProviderError if the body is compressed, although none was asked for."""
+    encoding = answer.headers.get("content-encoding", "identity")
+    if encoding.lower() not in ("identity", ""):
+        raise ProviderError(
+            f"{_origin_of(url)} answered HTTP {answer.status} with a compressed body "
+            f"(`content-encoding: {encoding[:40]}`), which was not asked for",
+            code="not_understood",
+            hint="turn compression off in the server, or in the proxy before it",
+            retryable=False,
+        )
 
 
 def _origin_of(url: str) -> str:

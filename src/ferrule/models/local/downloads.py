@@ -250,9 +250,9 @@ async def _fetch_all(url: str, part: _PartialFile, sender: Transport, progress: 
 async def _fetch_rest(url: str, part: _PartialFile, sender: Transport, progress: Progress) -> None:
     note = part.read_note()
     wanted = part.size if note else 0
-    headers = {"Accept-Encoding": "identity"}
+    headers: dict[str, str] = {}
     if wanted:
-        headers |= {"Range": f"bytes={wanted}-", "If-Range": note["validator"]}
+        headers = {"Range": f"bytes={wanted}-", "If-Range": note["validator"]}
     async with _open(url, headers, sender) as answer:
         if answer.status == 416 and wanted and wanted == note.get("total"):
             return
