@@ -253,6 +253,17 @@ class Spelling:
         self.parts.append(self.rng.choice(kinds))
 
 
+@dataclass
+class WrongSpelling(Spelling):
+    """The same, with one wrong field in the event at `place`, counted from 1 and downwards."""
+
+    place: int = 0
+
+    def json(self, value: Any) -> bytes:
+        self.place -= 1
+        return super().json(put_wrong_value(value, self.rng) if self.place == 0 else value)
+
+
 class Protocol:
     """A model client and the answers that are legal for it."""
 
@@ -1112,6 +1123,76 @@ def test_an_answer_without_its_end_is_interrupted(protocol: Protocol, data: st.D
     with pytest.raises(ProviderError) as raised:
         ask(protocol, on_the_line(protocol, short, rng, ending, framing))
     assert (raised.value.code, raised.value.retryable) == ("interrupted", False)
+
+
+WRONG: list[Any] = [7, 1.5, True, "zzz", ["zzz"], {"x": 7}]
+
+
+ARGUMENTS = ("arguments", "input", "args")
+"""Members with arguments, which may be any object."""
+
+
+def put_wrong_value(value: Any, rng: random.Random) -> Any:
+    """A copy in which one member, at any depth, has a value of another type, which is no way to
+    leave it out.
+    """
+    value = json.loads(json.dumps(value))
+    places: list[tuple[Any, Any]] = []
+    inner: list[Any] = [value]
+    while inner:
+        holder = inner.pop()
+        names: list[Any] = [*holder] if isinstance(holder, dict) else [*range(len(holder))]
+        places += [(holder, name) for name in names if holder[name] is not None]
+        inner += [
+            holder[name]
+            for name in names
+            if name not in ARGUMENTS and isinstance(holder[name], dict | list)
+        ]
+    if places:
+        holder, name = rng.choice(places)
+        kinds: list[Any] = [type(holder[name]), *([dict] if name in ARGUMENTS else [])]
+        holder[name] = rng.choice([one for one in WRONG if type(one) not in kinds])
+    return value
+
+
+def loads_or_none(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+@pytest.mark.proves("model-client.wrong-fields")
+@pytest.mark.parametrize("protocol", BY_NAME)
+@MANY
+@given(data=st.data(), seed=st.integers(0, 2**32), streamed=st.booleans())
+def test_a_field_of_a_wrong_type_is_an_error_or_changes_nothing(
+    protocol: Protocol, data: st.DataObject, seed: int, streamed: bool
+) -> None:
+    """Nothing is left out in silence: no word of the answer, and no piece of a call's arguments."""
+    plan = data.draw(plans(objects=not streamed or protocol.objects))
+    if streamed:
+        counted = WrongSpelling(random.Random(seed))
+        protocol.streamed(plan, counted)
+        wrong = WrongSpelling(random.Random(seed), place=1 + seed % -counted.place)
+        body = protocol.streamed(plan, wrong).body
+    else:
+        body = Spelling(random.Random(seed)).json(
+            put_wrong_value(protocol.whole(plan), random.Random(seed))
+        )
+    kind = protocol.content_type if streamed else "application/json"
+    arrival = Arrival([response_head(kind) + encode_chunks([body]) + b"0\r\n\r\n"])
+    try:
+        answered, _ = ask(protocol, arrival, streamed=streamed)
+    except ProviderError as error:
+        error.detail.encode()
+        return
+    text, _, calls, _ = protocol.expected(plan)
+    made = [(name, loads_or_none(arguments)) for _, name, arguments in calls]
+    found = [(call.tool, loads_or_none(call.arguments)) for call in answered.calls]
+    assert (answered.text, len(found)) == (text, len(made))
+    # Arguments that are no object are refused, and the model is told.
+    assert all(one in made for one in found if isinstance(one[1], dict))
 
 
 PAGE = b"\n<!doctype html><title>Sign in to the proxy</title>"

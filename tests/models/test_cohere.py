@@ -339,7 +339,7 @@ def test_citations_and_unknown_events_are_passed_over() -> None:
     answer = {"id": "c", "finish_reason": "COMPLETE", "message": text, "usage": {}}
     events = [encode_event(one) for one in events_of(answer)]
     cited = {"type": "citation-start", "index": 0, "delta": {"message": {"citations": {}}}}
-    news = [encode_event(cited), encode_event({"type": "of-tomorrow", "delta": 7})]
+    news = [encode_event(cited), encode_event({"type": "of-tomorrow", "delta": {"x": 7}})]
     reply = Reply(200, [*events[:3], *news, *events[3:]], headers=EVENT_STREAM_HEADERS)
     assert answered(reply, RecordingSink()).text == "It rains."
 

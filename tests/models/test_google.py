@@ -550,7 +550,10 @@ def test_usage_counts_thoughts_in_the_answer_and_what_the_cache_held(streamed: b
 
 @pytest.mark.proves("google.refusals")
 @WAYS
-@pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST"])
+@pytest.mark.parametrize(
+    "reason",
+    ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "OTHER", "TOO_MANY_TOOL_CALLS"],
+)
 def test_a_withheld_answer_ends_as_one_and_says_why(streamed: bool, reason: str) -> None:
     parts = [{"text": "How to ", "thoughtSignature": SIGNATURE}]
     reply = answer_of(parts, reason, streamed=streamed, finishMessage="because")

@@ -231,15 +231,32 @@ def test_no_arguments_are_an_empty_object_unless_the_call_was_cut_off() -> None:
     assert folded(opened, finish="length") == (ToolCall("a", "add", ""),)
 
 
+@pytest.mark.proves("model-client.wrong-fields")
+def test_a_piece_of_arguments_that_belongs_to_no_call_is_an_error() -> None:
+    with pytest.raises(ProviderError, match="only") as raised:
+        folded(
+            {"index": 0, "id": "a", **function("wipe", '{"path":"/srv"')},
+            {"index": 1, **function(None, ',"only":"*.tmp"')},
+            {"index": 0, **function(None, "}")},
+        )
+    assert (raised.value.code, raised.value.retryable) == ("not_understood", False)
+
+
+def test_an_error_of_a_server_can_be_printed_whatever_is_in_it() -> None:
+    refusal = Reply(400, pieces=[b'{"error":{"message":"half: \\ud83d"}}'])
+    with pytest.raises(ProviderError) as raised:
+        ask(refusal)
+    assert raised.value.detail.encode().endswith(b"half: ?")
+
+
 def test_nonsense_in_a_delta_is_passed_over() -> None:
     pieces = [
         b": keep-alive\n\n",
         event({"choices": []}),
         event({"object": "ping"}),
         event([1]),
-        chunk({"tool_calls": ["x", None]}),
         chunk({"content": None, "tool_calls": None}),
-        chunk({"content": [{"type": "text", "text": "par"}, {"type": "image"}, 7]}),
+        chunk({"content": [{"type": "text", "text": "par"}, {"type": "image"}]}),
         chunk({"content": "ts"}),
     ]
     assert ask(stream(*pieces), sink=RecordingSink())[0].text == "parts"

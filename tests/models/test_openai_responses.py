@@ -716,6 +716,22 @@ def test_items_nobody_knows_come_back_in_the_bytes_they_came_in(
     assert [json.dumps(item, ensure_ascii=ascii) for item in talk.sent[1]["input"][1:-1]] == spelled
 
 
+@pytest.mark.proves("model-client.wrong-fields")
+def test_a_piece_of_arguments_that_belongs_to_no_item_is_an_error() -> None:
+    call = {"type": "function_call", "id": "f", "call_id": "c", "name": "wipe", "arguments": ""}
+    pieces = [(0, '{"path":"/srv"'), (3, ',"only":"*.tmp"'), (0, "}")]
+    delta = "response.function_call_arguments.delta"
+    events = [
+        event({"type": "response.output_item.added", "output_index": 0, "item": call}),
+        *(event({"type": delta, "output_index": at, "delta": piece}) for at, piece in pieces),
+        event({"type": "response.completed", "response": response([])}),
+    ]
+    kind = {"content-type": "text/event-stream"}
+    with pytest.raises(ProviderError, match="output_index") as raised:
+        Conversation(Reply(200, events, headers=kind)).ask(sink=RecordingSink())
+    assert raised.value.code == "not_understood"
+
+
 def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     model_client = OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k")
     tools = (ADD,)

@@ -295,6 +295,11 @@ def test_a_server_of_another_kind_is_told_apart(scheme: str, code: str) -> None:
     assert (error.code, error.retryable) == (code, False)
 
 
+def test_a_length_that_no_file_has_is_no_http() -> None:
+    error = failing(lambda _: Reply(headers={"content-length": "9" * 5_000}, framing="close"), post)
+    assert (error.code, error.retryable) == ("not_http", False)
+
+
 @pytest.mark.proves("http.no-redirects")
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     async def story(server: HttpDouble, transport: Transport) -> tuple[int, int]:
@@ -602,6 +607,7 @@ def test_what_is_not_worth_it_is_not_tried_again() -> None:
         ("Thu, 01 Jan 1970 00:01:40 GMT", 90),
         ("Thu, 01 Jan 1970 00:00:01 GMT", 0),
         ("soon", None),
+        ("Mon, 01 Jan 2024 00:00:00 +999999999999999", None),
         ("", None),
         (None, None),
     ],

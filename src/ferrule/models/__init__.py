@@ -3,8 +3,8 @@
 Tool modes and dialects are here too. Nothing in this package knows how a tool is carried out.
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
-Modules: `answer_building`, `capabilities`, `client`, `hosted_tools`, `key_check`, `media_encoding`,
-`media_uploads`, `output_modes`, `prices`, `provider_errors`, `raw_content_check`,
+Modules: `answer_building`, `answer_fields`, `capabilities`, `client`, `hosted_tools`, `key_check`,
+`media_encoding`, `media_uploads`, `output_modes`, `prices`, `provider_errors`, `raw_content_check`,
 `reasoning_models`, `refused_options`, `registry`, `request_encoding`, `scripted`, `untrusted_text`,
 `verbatim_json`.
 """

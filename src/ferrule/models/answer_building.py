@@ -24,6 +24,7 @@ from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
 
+from .answer_fields import build_field_error, read_object, read_place, read_text
 from .client import Sink
 
 STOP_REASONS: dict[str, AnswerStop] = {
@@ -110,20 +111,19 @@ class CallBuilder:
     def add(self, delta: Mapping[str, Any]) -> None:
         """Add one element of `tool_calls`, complete or partial.
 
-        Fields of the wrong type count as absent.
+        Raises:
+            ProviderError: `not_understood`, a field is not what it should be.
         """
         index = delta.get("index")
-        function = delta.get("function")
-        if type(function) is not dict:
-            function = delta
-        function = cast(dict[str, Any], function)
-        arguments = function.get("arguments")
+        function: Mapping[str, Any] = read_object(delta, "function") or delta
+        arguments: Any = function.get("arguments")
         id = delta.get("id")
         name = function.get("name")
         call = self._by_index.get(index) if type(index) is int else None
         if call is None or id or name:
+            place = read_place(delta, "index")
             call = self._find_or_create(
-                call, index, _string_or_empty(id), _string_or_empty(name), arguments
+                call, place, _string_or_empty(id), read_text(function, "name"), arguments
             )
         if type(arguments) is str:
             if arguments:
@@ -131,29 +131,26 @@ class CallBuilder:
                 if self.on_arguments is not None:
                     self.on_arguments(call.number, call.name, arguments)
         elif arguments is not None:
-            call.pieces.append(encode_json(arguments))
+            call.pieces.append(_spell_arguments(function))
 
     def add_complete(self, delta: Mapping[str, Any]) -> None:
-        """Add a complete call: always a new one, whatever its id and index."""
-        function: Any = delta.get("function")
-        fields: Mapping[str, Any] = (
-            cast(dict[str, Any], function) if isinstance(function, dict) else delta
-        )
-        call = PartialCall(
-            _string_or_empty(delta.get("id")),
-            _string_or_empty(fields.get("name")),
-            len(self._calls),
-        )
-        arguments = fields.get("arguments")
-        if arguments is not None:
-            call.pieces.append(arguments if isinstance(arguments, str) else encode_json(arguments))
+        """Add a complete call: always a new one, whatever its id and index.
+
+        Raises:
+            ProviderError: `not_understood`, a field is not what it should be.
+        """
+        fields = read_object(delta, "function") or delta
+        id = _string_or_empty(delta.get("id"))
+        call = PartialCall(id, read_text(fields, "name"), len(self._calls))
+        if fields.get("arguments") is not None:
+            call.pieces.append(_spell_arguments(fields))
         self._calls.append(call)
 
     def _find_or_create(
-        self, call: PartialCall | None, index: object, id: str, name: str, arguments: object
+        self, call: PartialCall | None, index: int | None, id: str, name: str, arguments: object
     ) -> PartialCall:
         """Return the call that a delta belongs to, creating it if it is a new one."""
-        indexed = isinstance(index, int)
+        indexed = index is not None
         if call is None and not indexed:
             if id:
                 call = self._by_id.get(id)
@@ -164,7 +161,7 @@ class CallBuilder:
         if call is None:
             call = PartialCall(number=len(self._calls))
             self._calls.append(call)
-        if isinstance(index, int):
+        if index is not None:
             self._by_index[index] = call
         if id and not call.id:
             call.id = id
@@ -199,7 +196,14 @@ class CallBuilder:
         Args:
             names: Maps the names that were sent back to tool names.
             cut: Whether the answer was cut off; missing arguments then stay empty.
+
+        Raises:
+            ProviderError: `not_understood`, a piece belongs to no call.
         """
+        for call in self._calls:
+            if len(self._calls) > 1 and call.pieces and not call.id and not call.name:
+                piece = "".join(call.pieces)
+                raise build_field_error("arguments", "a piece of a call with a name", piece)
         empty = "" if cut else "{}"
         return tuple(
             ToolCall(
@@ -209,6 +213,11 @@ class CallBuilder:
             )
             for call in self._calls
         )
+
+
+def _spell_arguments(fields: Mapping[str, Any]) -> str:
+    arguments = fields.get("arguments")
+    return encode_json(arguments) if isinstance(arguments, dict) else read_text(fields, "arguments")
 
 
 def _merge_name(call: PartialCall, name: str) -> None:
@@ -276,8 +285,9 @@ class AnswerBuilder:
             return from_json(data.encode() if isinstance(data, str) else data)
         except ValueError:
             pass
+        text = data if isinstance(data, str) else data.decode()
         try:
-            value = json.loads(data)
+            value = json.loads(text)
         except RecursionError as problem:
             raise ValueError("it is nested too deeply") from problem
         self.on_text = self._before(self.on_text)

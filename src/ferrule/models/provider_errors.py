@@ -104,7 +104,9 @@ def build_unreadable_error(
 
 def _classify(who: str, status: int, message: str, code: str, *, tools: bool) -> ProviderError:
     searched = f"{code} {message}"
-    shown = f"{who}: {message[:SHOWN_CHARACTERS]}" if message else f"{who} answered HTTP {status}"
+    # Half of a surrogate pair could not be printed.
+    said = message[:SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+    shown = f"{who}: {said}" if said else f"{who} answered HTTP {status}"
     if status == 413 or _OVERFLOW.search(searched):
         hint = "use a larger window (`num_ctx` on Ollama), start a new session, or send less"
         return ProviderError(shown, code="context_overflow", hint=hint, retryable=False)

@@ -21,6 +21,13 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.answer_fields import (
+    build_field_error,
+    read_object,
+    read_objects,
+    read_place,
+    read_text,
+)
 from ferrule.models.hosted_tools import record_provider_call
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.request_encoding import arguments_as_object
@@ -71,7 +78,7 @@ class Block:
 
     @property
     def type(self) -> str:
-        return str(self.fields.get("type", ""))
+        return read_text(self.fields, "type")
 
     @property
     def arguments(self) -> str:
@@ -237,7 +244,7 @@ class MessageStreamParser:
             self._add_event(cast(dict[str, Any], value), event)
 
     def _add_event(self, value: dict[str, Any], event: bytes) -> None:
-        match value.get("type"):
+        match read_text(value, "type"):
             case "content_block_delta":
                 self._add_delta(value)
             case "content_block_start":
@@ -263,29 +270,29 @@ class MessageStreamParser:
         return error
 
     def _start_block(self, value: dict[str, Any], event: bytes) -> None:
-        fields = value.get("content_block")
-        index = value.get("index")
-        if not isinstance(fields, dict) or not isinstance(index, int):
-            return
-        text = split_members(event.decode("utf-8", "replace"))["content_block"]
-        block = Block(text, cast(dict[str, Any], fields))
+        fields = read_object(value, "content_block")
+        index = _read_index(value)
+        text = split_members(event.decode())["content_block"]
+        block = Block(text, fields)
         self._open[index] = block
         self._message.blocks.append(block)
         _emit_initial_text(self._answer, block)
 
     def _add_delta(self, value: dict[str, Any]) -> None:
-        delta: Any = value.get("delta")
-        index: Any = value.get("index")
-        block = self._open.get(index) if isinstance(index, int) else None
-        if block is None or not isinstance(delta, dict):
-            return
-        fields = cast(dict[str, Any], delta)
-        kind = fields.get("type")
-        name = _PIECE_FIELDS.get(kind) if isinstance(kind, str) else None
-        piece = fields.get(name) if name else None
+        fields = read_object(value, "delta")
+        index = _read_index(value)
+        block = self._open.get(index)
+        if block is None:
+            raise build_field_error("index", "the place of a block that was started", index)
+        kind = read_text(fields, "type")
+        name = _PIECE_FIELDS.get(kind)
         if kind == "citations_delta":
             block.citations.append(fields.get("citation"))
-        elif name and isinstance(piece, str):
+        elif name is None:
+            if block.type == "tool_use":
+                raise build_field_error("type", "a kind of delta that a call is made of", kind)
+        else:
+            piece = read_text(fields, name)
             block.pieces.setdefault(name, []).append(piece)
             if name == "text" and piece:
                 self._answer.add_text(piece)
@@ -293,9 +300,7 @@ class MessageStreamParser:
                 self._answer.add_reasoning(piece)
             on_arguments = self._answer.calls.on_arguments
             if name == "partial_json" and on_arguments is not None and block.type == "tool_use":
-                on_arguments(
-                    cast(int, value.get("index")), str(block.fields.get("name", "")), piece
-                )
+                on_arguments(index, str(block.fields.get("name", "")), piece)
 
     def _read_message(self, value: object) -> None:
         if isinstance(value, dict):
@@ -308,11 +313,11 @@ def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool)
     Raises:
         ProviderError: The answer is an error, or cannot be understood.
     """
-    text = body.decode("utf-8", "replace")
     try:
+        text = body.decode()
         value: Any = message.answer.read_json(text)
     except ValueError:
-        value = None
+        text, value = "", None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
@@ -320,11 +325,12 @@ def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool)
     if not isinstance(content, list):
         raise build_unreadable_error(who, body)
     block_texts = split_elements(split_members(text)["content"])
-    for block_text, block_fields in zip(block_texts, cast(list[Any], content), strict=True):
-        if isinstance(block_fields, dict):
-            block = Block(block_text, cast(dict[str, Any], block_fields))
-            message.blocks.append(block)
-            _emit_initial_text(message.answer, block)
+    for block_text, fields_of_block in zip(
+        block_texts, read_objects(fields, "content"), strict=True
+    ):
+        block = Block(block_text, fields_of_block)
+        message.blocks.append(block)
+        _emit_initial_text(message.answer, block)
     _read_message_fields(message, fields)
     message.end()
 
@@ -332,20 +338,32 @@ def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool)
 def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> ToolCall:
     """Return a block's call. One that was cut before its first argument has no arguments."""
     id = str(block.fields.get("id") or "")
-    name = str(block.fields.get("name") or "")
+    name = read_text(block.fields, "name")
     streamed = block.pieces.get("partial_json")
     missing = cut and streamed is not None and not any(streamed)
     return ToolCall(id, names.get(name, name), "" if missing else block.arguments)
 
 
+def _read_index(value: Mapping[str, Any]) -> int:
+    """Return the place of the block that an event is about.
+
+    Raises:
+        ProviderError: `not_understood`, there is none.
+    """
+    index = read_place(value, "index")
+    if index is None:
+        raise build_field_error("index", "the place of a block", None)
+    return index
+
+
 def _emit_initial_text(answer: AnswerBuilder, block: Block) -> None:
     """Emit the text that a block starts with."""
     if block.type == "text":
-        text = block.value("text")
+        text = read_text(block.fields, "text")
         if text:
             answer.add_text(text)
     elif block.type == "thinking":
-        thought = block.value("thinking")
+        thought = read_text(block.fields, "thinking")
         if thought:
             answer.add_reasoning(thought)
 
@@ -353,8 +371,8 @@ def _emit_initial_text(answer: AnswerBuilder, block: Block) -> None:
 def _read_message_fields(message: MessageBuilder, fields: dict[str, Any]) -> None:
     """Read what a message, or a delta of one, says besides its blocks."""
     message.answer.note_response(fields)
-    stop = fields.get("stop_reason")
-    if isinstance(stop, str) and stop:
+    stop = read_text(fields, "stop_reason")
+    if stop:
         message.stop = stop
     usage = fields.get("usage")
     if isinstance(usage, dict):

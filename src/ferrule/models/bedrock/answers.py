@@ -15,7 +15,8 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
-from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, token_count
+from ferrule.models.answer_fields import read_object, read_objects, read_place, read_text
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.request_encoding import arguments_as_object
 from ferrule.models.verbatim_json import seal
@@ -96,9 +97,9 @@ class ConverseBuilder:
     usage: Usage = Usage()
     stop: str = ""
 
-    def add_piece(self, block: Block, name: str, piece: object) -> None:
+    def add_piece(self, block: Block, name: str, piece: str) -> None:
         """Add a piece of text to a block, and to what is shown."""
-        if not isinstance(piece, str) or not piece:
+        if not piece:
             return
         block.pieces.setdefault(name, []).append(piece)
         if name == "text":
@@ -132,8 +133,8 @@ class ConverseBuilder:
 
 def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> ToolCall:
     """Return a block's call. One that was cut before its first argument has none."""
-    fields = _object(block.fields["toolUse"])
-    name = str(fields.get("name") or "")
+    fields = read_object(block.fields, "toolUse")
+    name = read_text(fields, "name")
     nothing = "" if cut else "{}"
     id = str(fields.get("toolUseId") or "")
     return ToolCall(id, names.get(name, name), block.arguments or nothing)
@@ -177,15 +178,16 @@ class ConverseStreamParser:
             raise ProviderError(detail, code="interrupted", retryable=False)
 
     def _add_event(self, kind: str, payload: dict[str, Any]) -> None:
-        index = payload.get("contentBlockIndex")
         match kind:
             case "contentBlockStart":
-                start = _object(payload.get("start"))
-                self._block(index).fields.update(start)
+                start = read_object(payload, "start")
+                if "toolUse" in start:
+                    read_object(start, "toolUse")
+                self._block(payload).fields.update(start)
             case "contentBlockDelta":
-                self._add_delta(self._block(index), _object(payload.get("delta")))
+                self._add_delta(self._block(payload), read_object(payload, "delta"))
             case "messageStop":
-                self._content.stop = str(payload.get("stopReason") or "end_turn")
+                self._content.stop = read_text(payload, "stopReason") or "end_turn"
                 self._content.check_end(self._who)
             case "metadata":
                 self._content.usage = _parse_usage(_object(payload.get("usage")))
@@ -198,9 +200,9 @@ class ConverseStreamParser:
                 # The API adds events: what is not known says nothing that is kept.
                 return
 
-    def _block(self, index: object) -> Block:
-        """Return the block at an index. Text has no start of its own."""
-        place = index if isinstance(index, int) else 0
+    def _block(self, event: Mapping[str, Any]) -> Block:
+        """Return the block that an event is about. Text has no start of its own."""
+        place = read_place(event, "contentBlockIndex") or 0
         block = self._open.get(place)
         if block is None:
             block = self._open[place] = Block()
@@ -208,11 +210,9 @@ class ConverseStreamParser:
         return block
 
     def _add_delta(self, block: Block, delta: dict[str, Any]) -> None:
-        self._content.add_piece(block, "text", delta.get("text"))
-        call = delta.get("toolUse")
-        if isinstance(call, dict):
-            piece = cast("dict[str, Any]", call).get("input")
-            self._content.add_piece(block, "input", piece)
+        self._content.add_piece(block, "text", read_text(delta, "text"))
+        call = read_object(delta, "toolUse")
+        self._content.add_piece(block, "input", read_text(call, "input"))
         _add_reasoning(self._content, block, _object(delta.get("reasoningContent")))
 
     def _build_error(self, kind: str, payload: dict[str, Any]) -> ProviderError:
@@ -236,19 +236,18 @@ def parse_answer(content: ConverseBuilder, body: bytes, who: str, *, tools: bool
     message = _object(_object(fields.get("output")).get("message"))
     if not isinstance(message.get("content"), list) or not fields.get("stopReason"):
         raise build_unreadable_error(who, body)
-    for given in objects_in(message["content"]):
+    for given in read_objects(message, "content"):
         content.blocks.append(Block())
         _add_block(content, content.blocks[-1], given)
-    content.stop = str(fields["stopReason"])
+    content.stop = read_text(fields, "stopReason")
     content.usage = _parse_usage(_object(fields.get("usage")))
     content.check_end(who)
 
 
 def _add_block(content: ConverseBuilder, block: Block, given: dict[str, Any]) -> None:
     """Add a block that came in one piece."""
-    call = given.get("toolUse")
-    if isinstance(call, dict):
-        fields = dict(cast("dict[str, Any]", call))
+    if "toolUse" in given:
+        fields = dict(read_object(given, "toolUse"))
         arguments: Any = fields.pop("input", None)
         block.fields["toolUse"] = fields
         spelled = arguments if isinstance(arguments, str) else encode_json(arguments)
@@ -257,15 +256,15 @@ def _add_block(content: ConverseBuilder, block: Block, given: dict[str, Any]) ->
         thought = _object(given["reasoningContent"])
         _add_reasoning(content, block, {**thought, **_object(thought.get("reasoningText"))})
     elif given.keys() == {"text"}:
-        content.add_piece(block, "text", given["text"])
+        content.add_piece(block, "text", read_text(given, "text"))
     else:
         block.fields.update(given)
 
 
 def _add_reasoning(content: ConverseBuilder, block: Block, given: Mapping[str, Any]) -> None:
-    content.add_piece(block, "thought", given.get("text"))
-    content.add_piece(block, "signature", given.get("signature"))
-    content.add_piece(block, "redacted", given.get("redactedContent"))
+    content.add_piece(block, "thought", read_text(given, "text"))
+    content.add_piece(block, "signature", read_text(given, "signature"))
+    content.add_piece(block, "redacted", read_text(given, "redactedContent"))
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:

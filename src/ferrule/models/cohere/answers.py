@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import Usage
-from ferrule.models.answer_building import AnswerBuilder, objects_in, token_count
+from ferrule.models.answer_building import AnswerBuilder, token_count
+from ferrule.models.answer_fields import read_object, read_objects, read_text
 from ferrule.models.client import Sink
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 
@@ -65,22 +66,23 @@ class ChatStreamParser:
         return self._answer
 
     def _add_event(self, event: dict[str, Any]) -> None:
-        delta = _object(event.get("delta"))
-        message = _object(delta.get("message"))
-        if event.get("type") == "message-start":
+        delta = read_object(event, "delta")
+        message = read_object(delta, "message")
+        kind = read_text(event, "type")
+        if kind == "message-start":
             self._answer.note_response(event)
-        match event.get("type"):
+        match kind:
             case "content-start" | "content-delta":
-                _add_content(self._answer, _object(message.get("content")))
+                _add_content(self._answer, read_object(message, "content"))
             case "tool-plan-delta":
-                _add_text(self._answer, message.get("tool_plan"))
+                _add_text(self._answer, message, "tool_plan")
             case "tool-call-start" | "tool-call-delta":
-                call = _object(message.get("tool_calls"))
+                call = read_object(message, "tool_calls")
                 self._answer.calls.add({**call, "index": event.get("index")})
             case "message-end":
                 _end(self._answer, delta, self._who, tools=self._tools)
                 self.done = True
-            case None:
+            case "":
                 # Errors in the middle of a stream have the form of error answers, without a type.
                 raise error_from_object(self._who, event, tools=self._tools)
             case _:
@@ -100,15 +102,15 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     if not isinstance(message, dict):
         raise error_from_object(who, value, tools=tools)
     fields = cast("dict[str, Any]", message)
-    parts = objects_in(fields.get("content"))
+    parts = read_objects(fields, "content")
     for part in parts:
         if part.get("type") == "thinking":
             _add_content(answer, part)
-    _add_text(answer, fields.get("tool_plan"))
+    _add_text(answer, fields, "tool_plan")
     for part in parts:
         if part.get("type") != "thinking":
             _add_content(answer, part)
-    for call in objects_in(fields.get("tool_calls")):
+    for call in read_objects(fields, "tool_calls"):
         answer.calls.add_complete(call)
     answer.note_response(value)
     _end(answer, value, who, tools=tools)
@@ -121,7 +123,7 @@ def _end(answer: AnswerBuilder, fields: Mapping[str, Any], who: str, *, tools: b
     Raises:
         ProviderError: It ended because something failed.
     """
-    reason = str(fields.get("finish_reason") or "COMPLETE")
+    reason = read_text(fields, "finish_reason") or "COMPLETE"
     if reason == "TIMEOUT":
         detail = f"{who}: the provider ran out of time"
         raise ProviderError(detail, code="timeout", retryable=False)
@@ -146,11 +148,12 @@ def _add_content(answer: AnswerBuilder, part: Mapping[str, Any]) -> None:
     thought = part.get("thinking")
     if isinstance(thought, str) and thought:
         answer.add_reasoning(thought)
-    _add_text(answer, part.get("text"))
+    _add_text(answer, part, "text")
 
 
-def _add_text(answer: AnswerBuilder, piece: object) -> None:
-    if isinstance(piece, str) and piece:
+def _add_text(answer: AnswerBuilder, fields: Mapping[str, Any], name: str) -> None:
+    piece = read_text(fields, name)
+    if piece:
         answer.add_text(piece)
 
 

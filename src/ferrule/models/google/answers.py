@@ -22,7 +22,8 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
-from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, token_count
+from ferrule.models.answer_fields import build_field_error, read_object, read_objects, read_text
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
@@ -37,6 +38,10 @@ WITHHELD = frozenset(
         "BLOCKLIST",
         "PROHIBITED_CONTENT",
         "SPII",
+        "OTHER",
+        "TOO_MANY_TOOL_CALLS",
+        "NO_IMAGE",
+        "IMAGE_OTHER",
         "IMAGE_SAFETY",
         "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION",
@@ -44,7 +49,7 @@ WITHHELD = frozenset(
         "ESCALATION",
     }
 )
-"""`finishReason` of answers that the provider withheld, or cut because of what they say."""
+"""`finishReason` of answers that the provider withheld or cut, for what they say or do."""
 
 _MALFORMED = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
 """`finishReason` of answers that the provider could not read itself."""
@@ -90,17 +95,18 @@ class ContentBuilder:
 
     def add_part(self, fields: dict[str, Any], text: str) -> None:
         """Add a part. `text` is its JSON as it arrived."""
-        said = fields.get("text")
-        thought = fields.get("thought") is True
-        if isinstance(said, str) and said:
+        said = read_text(fields, "text")
+        thought = fields.get("thought") or False
+        if not isinstance(thought, bool):
+            raise build_field_error("thought", "true or false", thought)
+        if said:
             if thought:
                 self.answer.add_reasoning(said)
             else:
                 self.answer.add_text(said)
-        call = fields.get("functionCall")
-        if isinstance(call, dict):
-            self._add_call(cast("dict[str, Any]", call))
-        if fields.keys() <= _PLAIN_TEXT and isinstance(said, str):
+        if "functionCall" in fields:
+            self._add_call(read_object(fields, "functionCall"))
+        if fields.keys() <= _PLAIN_TEXT:
             self._join("thought" if thought else "text", said)
         elif fields.keys() <= _PLAIN_CALL and _is_plain(fields.get("functionCall")):
             self.parts.append(Part("call", [text]))
@@ -118,11 +124,10 @@ class ContentBuilder:
         arguments: Any = call.get("args")
         spelled = "{}" if arguments is None else encode_json(arguments)
         id = call.get("id")
-        name = call.get("name")
         self.calls.append(
             ToolCall(
                 id if isinstance(id, str) else "",
-                name if isinstance(name, str) else "",
+                read_text(call, "name"),
                 join_surrogates(spelled),
             )
         )
@@ -220,7 +225,7 @@ def _add_response(
     usage = _object(fields.get("usageMetadata"))
     if usage:
         content.usage = _parse_usage(usage)
-    candidates = objects_in(fields.get("candidates"))
+    candidates = read_objects(fields, "candidates")
     if candidates:
         _add_candidate(content, candidates[0], text)
     _read_feedback(content, _object(fields.get("promptFeedback")))
@@ -234,22 +239,22 @@ def _add_response(
 
 
 def _add_candidate(content: ContentBuilder, candidate: dict[str, Any], text: bytes) -> None:
-    parts = objects_in(_object(candidate.get("content")).get("parts"))
+    parts = read_objects(read_object(candidate, "content"), "parts")
     if parts:
         # Only text needs no exact spelling, and a stream is mostly text.
         plain = all(part.keys() <= _PLAIN_TEXT for part in parts)
         spelled = [""] * len(parts) if plain else _split_parts(text)
         for fields, part in zip(parts, spelled, strict=False):
             content.add_part(fields, part)
-    reason = candidate.get("finishReason")
-    if isinstance(reason, str) and reason and reason != "FINISH_REASON_UNSPECIFIED":
+    reason = read_text(candidate, "finishReason")
+    if reason and reason != "FINISH_REASON_UNSPECIFIED":
         content.stop = reason
         content.stop_detail = str(candidate.get("finishMessage") or "")
 
 
 def _split_parts(text: bytes) -> list[str]:
     """Return the parts of the first candidate, each as the JSON it arrived as."""
-    spelled = text.decode("utf-8", "replace")
+    spelled = text.decode()
     for name in ("candidates", "content"):
         spelled = split_members(spelled)[name]
         if name == "candidates":

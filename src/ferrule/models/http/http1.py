@@ -19,6 +19,9 @@ HEAD_LIMIT = 65_536
 LINE_LIMIT = 4_096
 """Most bytes of a chunk-size line or a trailer line."""
 
+_MOST_DIGITS = 19
+"""A length of this many digits is none: 64 bits do not hold it."""
+
 # Bytes and not expressions: every process asks a model, and would first compile four of them.
 _TOKEN = b"!#$%&'*+-.^_`|~" + (ascii_letters + digits).encode()
 _VALUE = bytes([9, *range(0x20, 0x7F), *range(0x80, 0x100)])
@@ -277,12 +280,12 @@ def _read_header_name(start: bytes) -> str:
 
 def _parse_content_length(value: str) -> int:
     """Parse a content length. Equal repetitions are tolerated, different values are not."""
-    if value.isascii() and value.isdigit():
+    if value.isascii() and value.isdigit() and len(value) < _MOST_DIGITS:
         return int(value)
     lengths = {part.strip().encode("latin-1") for part in value.split(",")}
     length = lengths.pop()
-    if lengths or not length.isdigit():
-        raise MalformedResponse(f"content-length {value!r} is not a number")
+    if lengths or not length.isdigit() or len(length) >= _MOST_DIGITS:
+        raise MalformedResponse(f"content-length {value[:60]!r} is not a number of bytes")
     return int(length)
 
 

@@ -93,5 +93,5 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
 
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

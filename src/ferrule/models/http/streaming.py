@@ -7,6 +7,7 @@ through an event.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
@@ -98,23 +99,27 @@ async def send_request(
         ProviderError: The server refused, or its answer cannot be read.
     """
     where = (request.url, request.body, request.headers)
+
+    def parse_body(body: bytes) -> T:
+        return parse_whole(body.removeprefix(codecs.BOM_UTF8))
+
     if not request.streamed:
         answer = await transport.post(*where, timeout=request.timeout)
         if answer.status != 200:
             raise make_error(answer.status, answer.headers, answer.body)
-        return parse_whole(answer.body)
+        return parse_body(answer.body)
     async with transport.stream(*where, timeout=request.timeout) as stream:
         if stream.status != 200:
             raise make_error(stream.status, stream.headers, await stream.read())
         if "json" in stream.headers.get("content-type", ""):
-            return parse_whole(await stream.read())
+            return parse_body(await stream.read())
         start = b""
         while not start.strip() and (data := await stream.read_chunk()):
             start += data
-        if start.lstrip()[:1] in (b"{", b"[", b"<"):
+        if start.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[", b"<"):
             # No event begins so: an error, or a whole answer, under a wrong content type, or a page
             # of a proxy, which the error shows.
-            return parse_whole(start + await stream.read())
+            return parse_body(start + await stream.read())
         parser = open_parser()
         splitter = open_splitter()
         parser.add(splitter.feed(start))

@@ -23,6 +23,7 @@ from ferrule.models.answer_building import (
     objects_in,
     token_count,
 )
+from ferrule.models.answer_fields import build_field_error, read_object, read_objects, read_text
 from ferrule.models.capabilities import read_ollama_show
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec, choose_notice
 from ferrule.models.hosted_tools import refuse_hosted_tools
@@ -402,13 +403,14 @@ class ChatLineParser:
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
             raise error_from_object(self._who, chunk["error"], tools=self._tools)
-        message: Any = chunk.get("message")
-        if isinstance(message, dict):
-            self._add_message(cast(dict[str, Any], message))
-        if chunk.get("done"):
+        self._add_message(read_object(chunk, "message"))
+        done = chunk.get("done")
+        if done is not None and not isinstance(done, bool):
+            raise build_field_error("done", "true or false", done)
+        if done:
             self._answer.note_response(chunk)
             self.done = True
-            self._answer.finish_reason = str(chunk.get("done_reason") or "stop")
+            self._answer.finish_reason = read_text(chunk, "done_reason") or "stop"
             self._answer.usage = Usage(
                 token_count(chunk.get("prompt_eval_count")), token_count(chunk.get("eval_count"))
             )
@@ -417,10 +419,10 @@ class ChatLineParser:
         thought = fields.get("thinking")
         if isinstance(thought, str) and thought:
             self._answer.add_reasoning(thought)
-        piece = fields.get("content")
-        if isinstance(piece, str) and piece:
+        piece = read_text(fields, "content")
+        if piece:
             self._answer.add_text(piece)
-        for call in objects_in(fields.get("tool_calls")):
+        for call in read_objects(fields, "tool_calls"):
             self._answer.calls.add_complete(call)
 
 

@@ -13,6 +13,7 @@ from jiter import from_json
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.models.answer_building import AnswerBuilder, objects_in, parse_usage
+from ferrule.models.answer_fields import read_object, read_objects, read_place, read_text
 from ferrule.models.client import Sink
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 
@@ -78,7 +79,7 @@ class ChatStreamParser:
                 if on_text:
                     on_text(piece)
             elif calls:
-                for call in objects_in(calls):
+                for call in read_objects(delta, "tool_calls"):
                     add_call(call)
             else:
                 self._add_chunk(chunk)
@@ -120,23 +121,22 @@ class ChatStreamParser:
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
         self._answer.note_response(chunk)
         choice = self._find_choice(chunk)
-        finish = choice.get("finish_reason")
-        if isinstance(finish, str) and finish:
+        finish = read_text(choice, "finish_reason")
+        if finish:
             _check_finish(self._who, choice, finish, tools=self._tools)
             self._answer.finish_reason = finish
-        delta = choice.get("delta")
-        if isinstance(delta, dict):
-            fields = cast(dict[str, Any], delta)
-            _add_content(self._answer, fields)
-            for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
-                self._answer.calls.add(call)
-        elif isinstance(choice.get("message"), dict):
-            self._add_message(chunk, cast(dict[str, Any], choice["message"]))
+        delta = read_object(choice, "delta")
+        _add_content(self._answer, delta)
+        for call in read_objects(delta, "tool_calls") or _find_legacy_call(delta):
+            self._answer.calls.add(call)
+        message = read_object(choice, "message")
+        if message and not delta:
+            self._add_message(chunk, message)
 
     def _find_choice(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a chunk says of the choice that came first. The others are not asked for."""
-        for choice in objects_in(chunk.get("choices")):
-            index = choice.get("index")
+        for choice in read_objects(chunk, "choices"):
+            index = read_place(choice, "index")
             if self._choice is _NONE_YET or self._choice is None:
                 self._choice = index
             if index == self._choice or index is None:
@@ -158,7 +158,7 @@ class ChatStreamParser:
             shown = encode_json(chunk).encode("utf-8", "replace")
             raise build_unreadable_error(self._who, shown, "a message behind pieces of one")
         _add_content(answer, fields)
-        for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
+        for call in read_objects(fields, "tool_calls") or _find_legacy_call(fields):
             answer.calls.add_complete(call)
 
 
@@ -177,7 +177,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     error = value.get("error")
     if error:
         raise error_from_object(who, error, tools=tools)
-    choices = objects_in(value.get("choices"))
+    choices = read_objects(value, "choices")
     choice = choices[0] if choices else {}
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -185,10 +185,9 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     answer.note_response(value)
     fields = cast(dict[str, Any], message)
     _add_content(answer, fields)
-    for call in objects_in(fields.get("tool_calls")) or _find_legacy_call(fields):
+    for call in read_objects(fields, "tool_calls") or _find_legacy_call(fields):
         answer.calls.add_complete(call)
-    finish = choice.get("finish_reason")
-    answer.finish_reason = finish if isinstance(finish, str) else "stop"
+    answer.finish_reason = read_text(choice, "finish_reason") or "stop"
     _check_finish(who, choice, answer.finish_reason, tools=tools)
     usage = value.get("usage")
     if isinstance(usage, dict):
@@ -204,18 +203,19 @@ def _add_content(answer: AnswerBuilder, fields: Mapping[str, Any]) -> None:
             answer.add_reasoning(piece)
             break
     content = fields.get("content")
-    if isinstance(content, str) and content:
-        answer.add_text(content)
-    for part in objects_in(content):
-        _add_part(answer, part)
-    refused = fields.get("refusal")
-    if isinstance(refused, str) and refused:
+    if isinstance(content, list):
+        for part in read_objects(fields, "content"):
+            _add_part(answer, part)
+    elif content:
+        answer.add_text(read_text(fields, "content"))
+    refused = read_text(fields, "refusal")
+    if refused:
         answer.add_text(refused)
 
 
 def _add_part(answer: AnswerBuilder, part: dict[str, Any]) -> None:
-    text = part.get("text")
-    if isinstance(text, str) and text:
+    text = read_text(part, "text")
+    if text:
         answer.add_text(text)
     for thought in objects_in(part.get("thinking")):
         piece = thought.get("text")
@@ -232,5 +232,5 @@ def _check_finish(who: str, choice: Mapping[str, Any], reason: str, *, tools: bo
 
 def _find_legacy_call(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the one call of `function_call`, which older servers have for `tool_calls`."""
-    call = fields.get("function_call")
-    return [{"index": 0, "function": call}] if isinstance(call, dict) and call else []
+    call = read_object(fields, "function_call")
+    return [{"index": 0, "function": call}] if call else []

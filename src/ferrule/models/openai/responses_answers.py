@@ -20,6 +20,13 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.answer_fields import (
+    build_field_error,
+    read_object,
+    read_objects,
+    read_place,
+    read_text,
+)
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
 from ferrule.models.provider_errors import build_unreadable_error, error_from_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
@@ -47,11 +54,11 @@ class Item:
 
     @property
     def id(self) -> str:
-        return str(self.fields.get("id") or "")
+        return read_text(self.fields, "id")
 
     @property
     def type(self) -> str:
-        return str(self.fields.get("type", ""))
+        return read_text(self.fields, "type")
 
     @property
     def is_client_call(self) -> bool:
@@ -62,18 +69,13 @@ class Item:
     def arguments(self) -> str:
         """The arguments of a call as JSON text; a custom tool's are its text under `input`."""
         if self.type == "custom_tool_call":
-            given: Any = self.fields.get("input")
-            if not given or not self.text:
-                given = "".join(self.pieces)
-            return encode_json({"input": given})
+            given = read_text(self.fields, "input") if self.text else ""
+            return encode_json({"input": given or "".join(self.pieces)})
         if self.type in TYPED_CALLS:
             return read_typed_arguments(self.fields)
-        given = self.fields.get("arguments")
-        if isinstance(given, str) and (given or not self.pieces):
-            return join_surrogates(given)
-        if isinstance(given, dict):
-            return encode_json(given)
-        return join_surrogates("".join(self.pieces))
+        if isinstance(self.fields.get("arguments"), dict):
+            return encode_json(self.fields["arguments"])
+        return join_surrogates(read_text(self.fields, "arguments") or "".join(self.pieces))
 
     def json(self) -> str:
         """Return the item as it is sent back. One that never ended has only what it began with."""
@@ -99,8 +101,8 @@ class OutputBuilder:
         It is found by its place in the output. A server that omits the place (llama.cpp) is
         believed about ids, as far as they tell items apart; else its events follow each other.
         """
-        place: Any = event.get("output_index")
-        if type(place) is int:
+        place = read_place(event, "output_index")
+        if place is not None:
             return self.items.setdefault(place, Item(place=place))
         return self._find_item(event) or self.add_item()
 
@@ -108,9 +110,8 @@ class OutputBuilder:
         """Return the item that an event without a place goes on with or ends."""
         if event.get("type") == "response.output_item.added":
             return None
-        given: Any = event.get("item")
-        fields: dict[str, Any] = cast(dict[str, Any], given) if isinstance(given, dict) else {}
-        id = str(event.get("item_id") or fields.get("id") or "")
+        fields = read_object(event, "item")
+        id = read_text(event, "item_id") or read_text(fields, "id")
         for item in reversed(self.items.values()):
             is_same = bool(id) and item.id == id
             if item.text:
@@ -146,8 +147,15 @@ class OutputBuilder:
         return "[" + ",".join(item.json() for item in self.ordered_items()) + "]"
 
     def build(self, names: Mapping[str, str]) -> ModelAnswered:
-        """Return the complete answer, without `raw`."""
+        """Return the complete answer, without `raw`.
+
+        Raises:
+            ProviderError: `not_understood`, a piece of arguments belongs to no item.
+        """
         items = self.ordered_items()
+        for item in items:
+            if any(item.pieces) and not item.type:
+                raise build_field_error("output_index", "the place of an item", item.place)
         cut = self.status == "incomplete" and self.reason != "content_filter"
         calls = tuple(
             _to_call(item, names, cut)
@@ -247,7 +255,7 @@ class ResponseStreamParser:
             self._add_event(cast(dict[str, Any], value), event)
 
     def _add_event(self, value: dict[str, Any], event: bytes) -> None:
-        match value.get("type"):
+        match read_text(value, "type"):
             case "response.output_item.added":
                 self._start_item(value)
             case "response.output_item.done":
@@ -281,18 +289,17 @@ class ResponseStreamParser:
             self._answer.add_reasoning(_PARAGRAPH)
 
     def _add_arguments(self, value: dict[str, Any]) -> None:
-        piece = value.get("delta")
-        if isinstance(piece, str):
-            item = self._output.item(value)
-            item.pieces.append(piece)
-            on_arguments = self._answer.calls.on_arguments
-            if on_arguments is not None and item.type == "function_call":
-                on_arguments(item.place, str(item.fields.get("name", "")), piece)
+        piece = read_text(value, "delta")
+        item = self._output.item(value)
+        item.pieces.append(piece)
+        on_arguments = self._answer.calls.on_arguments
+        if on_arguments is not None and item.type == "function_call":
+            on_arguments(item.place, str(item.fields.get("name", "")), piece)
 
     def _add_text(self, value: dict[str, Any]) -> None:
-        piece = value.get("delta")
+        piece = read_text(value, "delta")
         item = self._output.item(value)
-        if isinstance(piece, str) and piece:
+        if piece:
             if not item.was_streamed and self._answer.text:
                 self._answer.add_text(_PARAGRAPH)
             item.was_streamed = True
@@ -300,9 +307,9 @@ class ResponseStreamParser:
             self._answer.add_text(piece)
 
     def _add_reasoning(self, value: dict[str, Any]) -> None:
-        piece = value.get("delta")
+        piece = read_text(value, "delta")
         item = self._output.item(value)
-        if isinstance(piece, str) and piece:
+        if piece:
             if not item.was_streamed and self._answer.reasoning:
                 self._answer.add_reasoning(_PARAGRAPH)
             item.was_streamed = True
@@ -310,44 +317,43 @@ class ResponseStreamParser:
 
     def _start_item(self, value: dict[str, Any]) -> None:
         item = self._output.item(value)
-        fields = value.get("item")
-        if isinstance(fields, dict) and not item.text:
-            item.fields = cast(dict[str, Any], fields)
+        fields = read_object(value, "item")
+        if fields and not item.text:
+            item.fields = fields
 
     def _end_item(self, value: dict[str, Any], event: bytes) -> None:
         item = self._output.item(value)
-        fields = value.get("item")
-        if isinstance(fields, dict):
-            text = split_members(event.decode("utf-8", "replace"))["item"]
-            self._output.end_item(item, cast(dict[str, Any], fields), text)
+        fields = read_object(value, "item")
+        if fields:
+            text = split_members(event.decode())["item"]
+            self._output.end_item(item, fields, text)
 
     def _add_missing(self, response: object, event: bytes) -> None:
         """Add what only the last event has: some servers stream no items, or leave some open."""
         listed: Any = (
-            cast(dict[str, Any], response).get("output") if isinstance(response, dict) else None
+            read_objects(cast(dict[str, Any], response), "output")
+            if isinstance(response, dict)
+            else []
         )
         found = _match_items(self._output.ordered_items(), listed)
         missing = [place for place, item in found.items() if item is None or not item.text]
         if not missing:
             return
-        text = split_members(event.decode("utf-8", "replace"))["response"]
+        text = split_members(event.decode())["response"]
         elements = split_elements(split_members(text)["output"])
         for place in missing:
             item = found[place] or self._output.add_item(place)
             self._output.end_item(item, listed[place], elements[place])
 
 
-def _match_items(items: list[Item], listed: object) -> dict[int, Item | None]:
+def _match_items(items: list[Item], places: list[dict[str, Any]]) -> dict[int, Item | None]:
     """Return the item that was streamed for each place of a list of items, or None.
 
     Servers make new ids for the last event, or leave out items there. So ids come first, and an
     item whose id is not known is the next one of its type: no call may be made twice.
     """
     left = [item for item in items if item.type]
-    places: list[Any] = cast(list[Any], listed) if isinstance(listed, list) else []
-    found: dict[int, Item | None] = {
-        place: None for place, fields in enumerate(places) if isinstance(fields, dict)
-    }
+    found: dict[int, Item | None] = dict.fromkeys(range(len(places)))
     for name in ("id", "call_id", "type"):
         for place in [place for place, item in found.items() if item is None]:
             fields = places[place]
@@ -365,19 +371,18 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     Raises:
         ProviderError: The response is an error, failed, or cannot be understood.
     """
-    text = body.decode("utf-8", "replace")
     try:
+        text = body.decode()
         value: Any = output.answer.read_json(text)
     except ValueError:
-        value = None
+        text, value = "", None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if not isinstance(fields.get("output"), list) and not fields.get("error"):
         raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
+    read_objects(fields, "output")
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        element: Any = json.loads(item_text)
-        if isinstance(element, dict):
-            output.end_item(output.add_item(place), cast(dict[str, Any], element), item_text)
+        output.end_item(output.add_item(place), json.loads(item_text), item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
@@ -390,14 +395,12 @@ def _read_response(output: OutputBuilder, response: object, who: str, *, tools: 
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
     output.answer.note_response(fields)
-    output.status = str(fields.get("status") or "completed")
+    output.status = read_text(fields, "status") or "completed"
     if output.status in ("failed", "cancelled"):
         raise ProviderError(
             f"{who}: the response {output.status}", code="provider", retryable=False
         )
-    details: Any = fields.get("incomplete_details")
-    if isinstance(details, dict):
-        output.reason = str(cast(dict[str, Any], details).get("reason") or "")
+    output.reason = read_text(read_object(fields, "incomplete_details"), "reason")
     usage: Any = fields.get("usage")
     if isinstance(usage, dict):
         output.answer.usage = parse_usage(cast(dict[str, Any], usage))
@@ -432,10 +435,10 @@ def _emit_unstreamed(output: OutputBuilder, item: Item) -> None:
 def _emit_message(output: OutputBuilder, item: Item) -> None:
     answer = output.answer
     separator = _PARAGRAPH if answer.text else ""
-    for part in objects_in(item.fields.get("content")):
+    for part in read_objects(item.fields, "content"):
         output.refused |= part.get("type") == "refusal"
-        piece = part.get("text") or part.get("refusal")
-        if isinstance(piece, str) and piece:
+        piece = read_text(part, "text") or read_text(part, "refusal")
+        if piece:
             answer.add_text(separator + piece)
             separator = ""
 
@@ -451,7 +454,7 @@ def _emit_reasoning(answer: AnswerBuilder, item: Item) -> None:
 def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> ToolCall:
     if item.type == _APPROVAL_REQUEST:
         return make_approval_call(item.fields)
-    name = str(item.fields.get("name") or TYPED_CALLS.get(item.type, ""))
+    name = read_text(item.fields, "name") or TYPED_CALLS.get(item.type, "")
     id = str(item.fields.get("call_id") or "")
     return ToolCall(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
 

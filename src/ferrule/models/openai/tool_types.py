@@ -36,7 +36,8 @@ def is_typed_call(fields: Mapping[str, Any]) -> bool:
 
     A shell in a container of the provider is the provider's.
     """
-    if fields.get("type") not in TYPED_CALLS:
+    kind = fields.get("type")
+    if not isinstance(kind, str) or kind not in TYPED_CALLS:
         return False
     environment = fields.get("environment")
     if not isinstance(environment, dict):
