@@ -518,6 +518,7 @@ async def test_a_person_compacts_and_undoes_it_and_every_byte_is_back() -> None:
     assert model_client.asks[-1].history[: len(before)] == tuple(before)
     records = list(session.driver.log.journal.records(session.id))
     assert [event.by for event in of(records, ContextRestored)] == ["me"]
+    assert any(" tokens (as you asked): " in text for text in notices(records))
     assert replay(records).same
 
 

@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
@@ -122,6 +122,11 @@ async def add(a: int, b: int = 2) -> int:
     return a + b
 
 
+def reserve(seats: Annotated[int, Field(ge=1)]) -> str:
+    """Reserve seats."""
+    return f"{seats} seats"
+
+
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
@@ -219,6 +224,13 @@ def test_a_function_can_send_the_value_back() -> None:
     model = Scripted([says('{"name":"Tim","age":7}'), says('{"name":"Ada","age":36}')])
     assert agent_of(model, book).run_sync("go").output == "seat for Ada"
     assert "only adults can book" in model.histories[1][-1].text
+
+
+@pytest.mark.proves("outputs.types", "outputs.sent-back")
+def test_what_annotations_say_of_a_functions_parameters_holds() -> None:
+    model = Scripted([says('{"value":0}'), says('{"value":2}')])
+    assert agent_of(model, reserve).run_sync("go").output == "2 seats"
+    assert "greater than or equal to 1" in model.histories[1][-1].text
 
 
 def test_a_function_that_fails_ends_the_run_at_once() -> None:

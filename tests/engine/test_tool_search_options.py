@@ -284,6 +284,26 @@ async def test_a_long_listing_is_cut_and_says_so() -> None:
     assert system.rstrip().endswith("more")
 
 
+@pytest.mark.proves("tool-search.stub-listing")
+@pytest.mark.parametrize(("longer", "is_cut"), [(0, False), (1, True)])
+async def test_a_listing_has_at_most_16384_characters(longer: int, is_cut: bool) -> None:
+    # 128 lines of 127 characters and a newline.
+    many = [
+        define_tool(
+            f"tool_{n:03}",
+            "x" * (115 + (longer if n == 5 else 0)),
+            parameters={},
+            handler=lambda: "",
+            defer_loading=True,
+        )
+        for n in range(128)
+    ]
+    agent = agent_of({"include_stub_listing": True}, tools=[look, *many])
+    await agent.run("go")
+    system = agent.model_client.opened[0].system  # type: ignore[attr-defined]
+    assert system.rstrip().endswith("- and 1 more") is is_cut
+
+
 @pytest.mark.proves("tool-search.definition")
 def test_a_tool_is_deferred_by_a_truth_value_and_by_nothing_else() -> None:
     assert deploy_service.loading is Loading.DEFERRED

@@ -88,6 +88,8 @@ async def called(folder: Path, name: str, **arguments: Any) -> Any:
 async def test_every_tool_that_a_file_names_is_there_and_only_those(folder: Path) -> None:
     more = "from ferrule import define_tool\ndef plain(): ...\n_hidden = add\n"
     more += "TOOLS = [define_tool('listed', 'Listed.', parameters={}, handler=lambda: 'yes')]\n"
+    # Read as Python reads the file: annotations are values unless it imports them from the future.
+    more += "def typed(n: int): ...\nassert typed.__annotations__ == {'n': int}\n"
     put(folder, "tools.py", tools=ADD + more)
     assert names(folder) == ["add", "listed"]
     assert (await called(folder, "add", a=2)).data == 3

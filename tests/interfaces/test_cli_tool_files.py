@@ -296,13 +296,19 @@ def test_a_person_chooses_which_words_vary(ferrule: Any, session: str) -> None:
 
 
 @pytest.mark.proves("tools-promote.no-secrets")
-@pytest.mark.parametrize("number", ["3", "4"])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        ("3", "the value of `--token` looks like a secret"),
+        ("4", "the argument `command[1]` holds a GitHub token"),
+    ],
+)
 def test_a_command_with_a_secret_becomes_no_file(
-    number: str, ferrule: Any, folder: Path, session: str
+    number: str, why: str, ferrule: Any, folder: Path, session: str
 ) -> None:
     ran = ferrule("tools", "promote", session, number, "--write")
     assert ran.code == 2
-    assert "cannot be written to a file" in ran.err
+    assert f"cannot be written to a file: {why}" in ran.err
     assert SECRET not in ran.out + ran.err
     assert not (folder / ".ferrule").exists()
 

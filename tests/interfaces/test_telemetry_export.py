@@ -173,11 +173,17 @@ def test_nothing_is_sent_where_it_is_not_wanted(
 
 @pytest.mark.proves("telemetry.export")
 def test_a_collector_that_is_not_there_ends_no_run(tmp_path: Path) -> None:
+    # What else runs in the process, as a person's tools do, may have asked for all logs.
+    (tmp_path / "sitecustomize.py").write_text("import logging\nlogging.basicConfig()\n")
     with serve_model(is_lenient=True) as (model, _):
         done = run_ferrule(
             tmp_path,
             tmp_path,
-            {**model, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"},
+            {
+                **model,
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+                "PYTHONPATH": str(tmp_path),
+            },
             *("run", "How many bolts?", "-m", "openai:gpt-test", "-q"),
         )
     assert done.returncode == NO_SUCH_TOOL

@@ -125,6 +125,21 @@ class RateLimitError(Exception):
     retry_after = 99.0
 
 
+class APIError(Exception):
+    """Named as an SDK names it."""
+
+    code = "insufficient_quota"
+    status_code = 400
+
+
+@pytest.mark.proves("any.errors")
+def test_an_exception_of_an_unknown_name_is_known_by_its_code() -> None:
+    model_client = AnyLLM("mistral/m", client=Library(APIError("no more for you")))
+    with pytest.raises(ProviderError) as raised:
+        asyncio.run(model_client.open("", (), ModelOptions()).ask(HELLO))
+    assert (raised.value.code, raised.value.status) == ("quota", 400)
+
+
 def test_an_exception_is_known_by_its_name_and_its_wish_to_wait_is_heard() -> None:
     model_client = AnyLLM("mistral/m", client=Library(RateLimitError("slow down")))
     with pytest.raises(ProviderError) as raised:

@@ -134,6 +134,23 @@ def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
     )
 
 
+@pytest.mark.proves("sandbox.backend.truth")
+@pytest.mark.parametrize(
+    ("probes", "limit"),
+    [
+        (NO_NAMESPACES, "cgroup v2"),
+        (replace(NO_NAMESPACES, cgroup="", root=True), "no limit that holds for root"),
+        (
+            replace(NO_NAMESPACES, cgroup=""),
+            "RLIMIT_NPROC counts all processes of the user",
+        ),
+    ],
+)
+def test_landlock_says_what_limits_processes(probes: Probes, limit: str) -> None:
+    said = choose_backend(replace(POLICY, require=frozenset()), probes).protections.describe()
+    assert f"processes partly ({limit}; leftover processes are found and ended)" in said
+
+
 BWRAP = replace(
     NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3.11"
 )

@@ -29,7 +29,11 @@ FOUND = MachineFolders(
     session=SessionPaths("/tmp/ferrule-1"),
     home="/home/me",
     root_entries={"usr": "", "etc": "", "bin": "usr/bin"},
-    closed={"/etc/shadow": False, "/etc/ssl/private": True},
+    closed={
+        "/etc/shadow": False,
+        "/etc/ssl/private": True,
+        "/home/me/.cargo/bin/credentials": False,
+    },
     proc=frozenset({"cpuinfo", "keys", "bus"}),
     devices=frozenset({"null", "tty", "sda", "kvm"}),
     toolchains=(ReadOnlyBind("/home/me/.cargo/bin", hidden=("/home/me/.cargo/bin/credentials",)),),
@@ -103,7 +107,9 @@ def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
     assert at(steps, "/home/me/.cargo/bin") == [
         ("read", "/home/me/.cargo/bin", "/home/me/.cargo/bin")
     ]
-    assert at(steps, "/home/me/.cargo/bin/credentials")[0][0] == "cover"
+    assert at(steps, "/home/me/.cargo/bin/credentials") == [
+        ("cover", "/home/me/.cargo/bin/credentials", "/tmp/ferrule-1/held/closed")
+    ]
 
 
 def test_a_workspace_that_is_the_home_is_not_replaced_by_an_empty_one() -> None:

@@ -380,6 +380,26 @@ def test_a_value_that_small_talk_hardly_has_lets_a_smaller_lead_do(
     assert is_called_for(Request(request_text), offer, 0.2, 0.0) is is_called
 
 
+@pytest.mark.parametrize(
+    ("request_text", "is_called"),
+    [
+        ("Mail Ann 'see you at noon'", True),
+        ("What is the weather in Oslo?", False),
+        ("Put on 'Blue Train'", False),
+    ],
+)
+def test_without_examples_the_words_and_the_values_that_fit_show_whether_a_tool_is_called_for(
+    request_text: str, is_called: bool
+) -> None:
+    parameters = schema(
+        ["to", "text"],
+        to={**STRING, "description": "Who gets it."},
+        text={**STRING, "description": "What it says."},
+    )
+    offer = ToolOffer("send_mail", "Send a mail to a person.", tuple(read_slots(parameters)))
+    assert is_called_for(Request(request_text), offer, 0.0, 0.0) is is_called
+
+
 async def test_a_choice_that_only_the_opening_verb_names_is_made_by_the_examples() -> None:
     model = Model()
     filler = ArgumentFiller(

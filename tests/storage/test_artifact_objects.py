@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -148,12 +148,25 @@ def test_a_media_type_is_kept_up_to_a_bound() -> None:
 
 @pytest.mark.proves("objects.streamed")
 @pytest.mark.parametrize("size", [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, LARGE])
-def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(size: int) -> None:
+def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import obstore
+
+    uploads: list[int] = []
+    open_writer = obstore.open_writer
+
+    def note_size(*given: Any, buffer_size: int, **more: Any) -> Any:
+        uploads.append(buffer_size)
+        return open_writer(*given, buffer_size=buffer_size, **more)
+
+    monkeypatch.setattr(obstore, "open_writer", note_size)
     store = memory()
     artifacts = ObjectArtifactStore(store)
     block = bytes(range(256)) * 256
     parts = [block] * (size // len(block)) + [block[: size % len(block)]]
     kept = artifacts.put(MINE, parts, mime="application/x-bytes")
+    assert uploads == ([PART_BYTES] if size > PART_BYTES else [])
     whole = b"".join(parts)
     assert (kept.size, kept.sha256) == (size, hashlib.sha256(whole).hexdigest())
     assert b"".join(artifacts.read_chunks(MINE, kept.reference, 5)) == whole[5:]

@@ -129,6 +129,17 @@ def test_the_place_that_is_shown_is_the_one_where_most_lines_fit() -> None:
     assert "alpha, beta" not in str(refused.value)
 
 
+@pytest.mark.proves("edits.not-guessed")
+@pytest.mark.parametrize(("wrong", "rest"), [(3, ""), (4, "\n- and 1 more")])
+def test_a_refusal_shows_three_differences_and_counts_the_others(wrong: int, rest: str) -> None:
+    rows = [f"value_{n} = {n}" for n in range(8)]
+    old = [f"{row}0" if 0 < n <= wrong else row for n, row in enumerate(rows)]
+    listed = "".join(
+        f"\n- line {n + 1} is `{rows[n]}`, in `old_string` `{old[n]}`" for n in (1, 2, 3)
+    )
+    assert f"What differs:{listed}{rest}\nCall" in refused("\n".join(rows), ("\n".join(old), "x"))
+
+
 def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay() -> None:
     text = lines.decode(b"na\xefve = 1\n")
     applied = apply(text, ("na\ufffdve = 1", "na\ufffdve = 2"))

@@ -677,6 +677,8 @@ def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(
     assert previewed(
         "edit_file", lonely, path="a.txt", old_string="one", new_string="x"
     ).startswith("[no preview")
+    # A name that tools may read and not write.
+    assert previewed("move_path", context, source="a.txt", target=".mcp.json").startswith("[this")
     preview = TOOLS["edit_file"].preview
     assert preview is not None
     assert asyncio.run(preview({}, context)).startswith("[no preview")
@@ -726,8 +728,12 @@ def test_a_long_preview_is_cut_and_says_so(context: Context, root: Path) -> None
         " 9002",
         " 9003",
     ]
-    wide = previewed("write_file", context, path="g", content="x" * 10_000)
-    assert "[9500 more characters]" in wide or "more characters]" in wide
+    same = "".join(f"{n}\n" for n in range(1, 11))
+    (root / "f").write_text(same + "old\n" * 3001)
+    shown = previewed("write_file", context, path="f", content=same + "new\n" * 3001)
+    assert shown.split("\n")[2:7] == ["@@ -8,3004 +8,3004 @@", " 8", " 9", " 10", "-old"]
+    wide = previewed("write_file", context, path="g", content="x" * 9_999 + "\n")
+    assert wide.endswith(f"+{'x' * 499}[9500 more characters]")
 
 
 def test_a_preview_of_deleting_a_folder_lists_what_goes(context: Context, root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -114,6 +115,17 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(
 ) -> None:
     with pytest.raises(ToolDefinitionError, match=said):
         made(parameters)
+
+
+@pytest.mark.proves("define.bad-schema-named")
+def test_a_type_that_has_no_schema_is_refused_with_its_parameter_and_the_reason() -> None:
+    def act(path: str, then: Callable[[], None]) -> None:
+        """Act."""
+
+    with pytest.raises(
+        ToolDefinitionError, match=r"of `then` cannot .*: Cannot generate a JsonSch"
+    ):
+        tool(act)
 
 
 @pytest.mark.proves("tools.undeclared-refused")

@@ -43,18 +43,22 @@ async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world
 
 @pytest.mark.proves("a2a.approval")
 @pytest.mark.parametrize(
-    "more",
+    ("more", "shown"),
     [
-        {"card_path": "/else.json"},
-        {"endpoint": "https://else.example"},
-        {"identity": True},
-        {"keys": "/k"},
+        ({"card_path": "/else.json"}, '/else.json",'),
+        ({"endpoint": "https://else.example"}, '+ "endpoint": "https://else.example",'),
+        ({"identity": True}, '+ "identity": true,'),
+        ({"keys": "/k"}, '+ "keys": "/k",'),
     ],
 )
-async def test_another_way_to_reach_it_asks_again(world: World, more: dict[str, Any]) -> None:
-    await approved(world)
-    peers = await world.peers(mine(world, **more))
+async def test_another_way_to_reach_it_asks_again_and_is_shown(
+    world: World, more: dict[str, Any], shown: str
+) -> None:
+    card = world.approvals.get(await approved(world)).card
+    other = mine(world, **more)
+    peers = await world.peers(other)
     assert peers.tools == () and "not configured as you approved it" in peers.notices[0]
+    assert card is not None and f"{shown}\n" in world.approvals.diff(other, card)
 
 
 @pytest.mark.proves("a2a.approval")

@@ -473,8 +473,8 @@ async def test_time_runs_out_and_the_remote_task_is_told_so(
     assert "within 77 s" in str(result.error_message) and "told to stop" in str(
         result.error_message
     )
-    async with asyncio.timeout(20):
-        await world.was_cancelled.wait()
+    # The session does not end before the agent was told.
+    await session.close()
     assert world.cancelled == [world.jobs[0].context.task_id]
 
 

@@ -281,6 +281,19 @@ def test_there_is_no_record_where_the_command_put_something_else_in_the_place_of
 
 
 @pytest.mark.proves("capture.record")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_record_has_the_producers_status_where_a_shell_ends_at_the_first_failure(
+    shell: str, tmp_path: Path
+) -> None:
+    plan = planned("set -e; sh -c 'seq 3; exit 4' | tail -1", shell, tmp_path / "copy")
+    assert isinstance(plan.command, tuple)
+    run(plan.command, tmp_path)
+    record = finish_capture(plan)
+    assert record is not None
+    assert (record["producer_exit_code"], record["bytes"]) == (4, 6)
+
+
+@pytest.mark.proves("capture.record")
 @pytest.mark.parametrize(
     "notes",
     [

@@ -367,9 +367,7 @@ def _scope_keys(session: SessionKey) -> tuple[Key, ...]:
 
 
 def _is_within(session: SessionKey, key: Key) -> bool:
-    return session[0] != OPERATORS and all(
-        asked in (None, part) for part, asked in zip(session, key, strict=True)
-    )
+    return all(asked in (None, part) for part, asked in zip(session, key, strict=True))
 
 
 def _parse_cursors(

@@ -32,7 +32,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
@@ -274,7 +274,7 @@ class _Loader:
         # Annotations are resolved through `sys.modules`.
         sys.modules[name] = module
         try:
-            code = compile(file.data, str(file.path), "exec", dont_inherit=True)
+            code = _compile(file)
             # Its output must not mix with that of a command or the messages of a protocol.
             with redirect_stdout(sys.stderr):
                 exec(code, module.__dict__)
@@ -409,6 +409,11 @@ def _makes_tool(decorator: ast.expr) -> bool:
     return isinstance(named, ast.Attribute) and named.attr == "tool"
 
 
+def _compile(file: PythonSource) -> CodeType:
+    # Without what this module itself imports from `__future__`.
+    return compile(file.data, str(file.path), "exec", dont_inherit=True)
+
+
 # ---- without running them
 
 
@@ -421,7 +426,7 @@ def check_python_files(
     files, _ = _read_sources(relative, snapshot, None, where, errors)
     for file in files:
         try:
-            compile(file.data, str(file.path), "exec", dont_inherit=True)
+            _compile(file)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             errors.append(_run_error(file, error))
         errors.extend(_repeated_tools(file))

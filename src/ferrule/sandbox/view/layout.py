@@ -181,11 +181,7 @@ def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step
     for bind in found.toolchains:
         yield ("read", bind.path, bind.path)
         for hidden in bind.hidden:
-            yield (
-                "cover",
-                hidden,
-                f"{found.session.held}/{_cover_name(_is_folder(hidden, found))}",
-            )
+            yield ("cover", hidden, f"{found.session.held}/{_cover_name(found.closed[hidden])}")
     for path in policy.readable:
         yield ("read", path, path)
     for path in policy.writable:
@@ -193,10 +189,6 @@ def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step
     for path in policy.scratch:
         yield ("write", path, path)
     yield ("write", root, root)
-
-
-def _is_folder(path: str, found: MachineFolders) -> bool:
-    return found.closed.get(path, False)
 
 
 def _depth(step: Step) -> tuple[int, str]:

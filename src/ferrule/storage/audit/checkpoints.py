@@ -66,7 +66,7 @@ class Checkpoint:
     key: str
     previous: str
     signature: str
-    line: int = 0
+    line: int
 
     @property
     def message(self) -> bytes:

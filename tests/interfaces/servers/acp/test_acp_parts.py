@@ -304,7 +304,8 @@ def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
         and "\u202e" not in title
         and title.count("`") == 2
     )
-    assert len(title) < 160
+    assert len(title.split("`")[1].removesuffix("…")) == 120
+    assert call_title(ToolCall("c", "n" * 300, "{}"), None) == "n" * 120
     assert fence("a\n````\nb").startswith("`````\n")
 
 
