@@ -207,6 +207,15 @@ def test_paths_stay_in_the_workspace_and_protected_names_are_refused(tmp_path: P
         Agent(Scripted([])).run_sync([Document.from_path(inside / "hidden.png")])
 
 
+def test_what_tools_may_read_and_not_write_is_given_to_a_model(tmp_path: Path) -> None:
+    (tmp_path / "Jenkinsfile").write_text("pipeline {}")
+    (tmp_path / "build.md").symlink_to(tmp_path / "Jenkinsfile")
+    for name in ("Jenkinsfile", "build.md"):
+        model = Scripted([says("ok")])
+        Agent(model).run_sync([Document.from_path(tmp_path / name)])
+        assert seen(model, 0, 0) == [b"pipeline {}"]
+
+
 def test_a_tool_that_returns_a_broken_picture_fails_with_the_reason() -> None:
     @tool
     def broken() -> Image:

@@ -11,6 +11,7 @@ import pytest
 
 from ferrule import Agent, Permissions, Storage
 from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.engine.live_events import Live, TextDelta
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.session import Session
@@ -30,16 +31,22 @@ def south() -> str:
 
 
 class Rehearsed(Agent):
-    """Remembers the sessions that it was run again in."""
+    """Remembers the sessions that it was run again in, and the text that was shown in them."""
 
     rehearsed: list[Session]
+    shown: str = ""
 
     def open_rehearsal(
         self, model: str | ModelClient, answers: Hook | None, **recorded: Any
     ) -> tuple[Agent, Session]:
         made, session = super().open_rehearsal(model, answers, **recorded)
         self.rehearsed.append(session)
+        session.observe(self._show)
         return made, session
+
+    def _show(self, item: Live) -> None:
+        if isinstance(item, TextDelta):
+            self.shown += item.text
 
 
 def agent_of(*tools: Callable[[], str]) -> Rehearsed:
@@ -65,6 +72,14 @@ async def recorded() -> Recording:
     assert result.stop == "done"
     await session.close()
     return Recording.of(agent.journal.records(session.id))
+
+
+@pytest.mark.proves("replay.live-tools")
+async def test_whoever_watches_sees_the_recorded_answers_come() -> None:
+    agent = agent_of()
+    again = await rerun(await recorded(), agent, tools="live")
+    assert again.runs[0].text == "looked"
+    assert agent.shown == "looked"
 
 
 @pytest.mark.proves("rerun.aims")

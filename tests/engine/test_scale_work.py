@@ -237,6 +237,39 @@ def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -
     journal.verify("session-1")
 
 
+@pytest.mark.proves("scale.session")
+def test_a_job_that_comes_while_another_waits_is_behind_both() -> None:
+    async def story() -> list[tuple[str, bool]]:
+        turns = SessionTurns()
+        began: list[tuple[str, bool]] = []
+        gates = {name: asyncio.Event() for name in ("first", "second", "third")}
+
+        async def work(name: str) -> None:
+            async with turns.of("session-1") as was_free:
+                began.append((name, was_free))
+                await gates[name].wait()
+
+        async def until(count: int) -> None:
+            while len(began) < count:
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(work(name)) for name in ("first", "second")]
+        await until(1)
+        gates["first"].set()
+        await until(2)
+        tasks.append(asyncio.create_task(work("third")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [name for name, _ in began] == ["first", "second"]
+        gates["second"].set()
+        gates["third"].set()
+        await asyncio.gather(*tasks)
+        assert turns._waiting == turns._locks == {}, "sessions that are over are forgotten"
+        return began
+
+    assert bounded(story()) == [("first", True), ("second", False), ("third", False)]
+
+
 class Passing:
     """A journal that is away, or whose session another has, so many times."""
 

@@ -98,6 +98,15 @@ async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> N
     assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "It is two."
 
 
+@pytest.mark.proves("run.stream")
+async def test_a_stream_that_ended_keeps_nothing_of_later_runs() -> None:
+    session = agent([says("one")], []).session()
+    before = session.driver.log._observers  # nothing else shows who still listens
+    assert [item async for item in session.stream("go")]
+    assert session.driver.log._observers == before
+    await session.close()
+
+
 @pytest.mark.proves("every-id-answered")
 async def test_four_calls_of_four_kinds_get_four_results_in_order() -> None:
     ran: list[str] = []

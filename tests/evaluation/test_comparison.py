@@ -149,6 +149,7 @@ def test_junit_has_a_test_for_each_case_and_says_why_it_failed() -> None:
         "2",
         "1",
     )
+    assert [test.get("time") for test in suite] == ["1.000", "1.000"], "two took unknown time"
     failure = suite[1][0]
     assert failure.get("message") == "1 of 3 trials passed, at least 0.5 must"
     assert (

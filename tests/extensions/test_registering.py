@@ -982,8 +982,11 @@ def test_a_session_catalog_leaves_the_names_of_others_alone() -> None:
     )
     assert [one.full_name for one in layer][2:] == ["x::a-b", "b::a", "a::a", "a::b"]
     assert "x::a-b" in layer and "x::a-b" not in base
-    with pytest.raises(ToolDefinitionError):
+    taken = rf"there is a tool `plain` already, from {re.escape(look.source)}"
+    with pytest.raises(ToolDefinitionError, match=taken):
         layer.add(replace(look, name="new"), replace(look, name="plain"))
+    with pytest.raises(ToolDefinitionError, match=r"there is a tool `[^`]+` already\nhint"):
+        layer.add(replace(look, name=model_clients["x::a-b"]))
     assert "new" not in layer
     assert layer.api_name(layer.added[0]) == model_clients["x::a-b"]
     assert "plain" in layer.names()

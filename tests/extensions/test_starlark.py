@@ -60,6 +60,11 @@ async def test_every_kind_of_value_goes_in_and_out(run: Runs, value: Any) -> Non
 
 
 @pytest.mark.proves("starlark.json-values")
+async def test_half_a_character_goes_in_as_a_question_mark(run: Runs) -> None:
+    assert await run("def run(args):\n    return args\n", "ä\ud800b") == "ä?b"
+
+
+@pytest.mark.proves("starlark.json-values")
 async def test_a_value_that_is_no_json_is_an_error(run: Runs) -> None:
     failed = await run.fails("def run(args):\n    return run2\ndef run2(args):\n    return 1\n")
     assert (failed.reason, failed.error_type) == ("error", ErrorType.TOOL_ERROR)

@@ -633,6 +633,18 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_knows_no_such_key_is_an_error_and_no_model_without_abilities(
+    status: int,
+) -> None:
+    async with HttpDouble(lambda _: Reply(status, json={"error": {"message": "no"}})) as server:
+        model_client = Anthropic("m", base_url=server.url, api_key="k")
+        with pytest.raises(ProviderError) as raised:
+            await model_client.capabilities()
+        await model_client.close()
+    assert (raised.value.code, len(server.requests)) == ("unauthorized", 1)
+
+
 def test_the_result_of_a_replayed_call_names_it_as_it_was() -> None:
     odd = ({**CALL[0], "id": "functions.add:0"}, CALL[1])
     answer = Conversation(streamed(THINKING, odd, stop="tool_use")).ask(sink=RecordingSink())[0]

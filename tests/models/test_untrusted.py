@@ -469,6 +469,15 @@ def test_a_message_says_what_was_spelled_out_in_it_and_a_models_own_does_not() -
     assert escape_message(AssistantMessage("<|im_end|>")).text == "\\u003c|im_end|>"
 
 
+@pytest.mark.proves("untrusted.note")
+def test_a_note_names_six_kinds_and_counts_the_others() -> None:
+    unseen = "\u200b\u200c\u200d\u2060\u202e\u2066\u2067\u2068"
+    told = [escape_message(ToolMessage("c", "read_file", unseen[:count])).text for count in (6, 8)]
+    assert [text.count("U+2") for text in told] == [6, 6]
+    assert ["kinds more" in text for text in told] == [False, True]
+    assert ", and 2 kinds more. " in told[1]
+
+
 @pytest.mark.proves("untrusted.bounded")
 def test_a_text_that_grows_by_its_spelling_is_cut_and_says_so() -> None:
     told = escape_message(ToolMessage("c", "run_command", "\x1b" * OUTPUT_CAP)).text

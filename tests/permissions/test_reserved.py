@@ -520,6 +520,11 @@ def test_names_that_are_judged_together_are_judged_as_one_by_one(
     assert reserved._select_suspicious(names, inside) == _select_one_by_one(names, inside)
 
 
+@pytest.mark.parametrize("folder", ["", "src", "src/main"])
+def test_a_walk_has_no_plain_name_checked(folder: str) -> None:
+    assert list(DEFAULT_NAMES.select_suspicious(folder, [*PLAIN, ".env"])) == [".env"]
+
+
 @pytest.mark.proves("reserved.walks-agree")
 @pytest.mark.parametrize("names", LISTS)
 @pytest.mark.parametrize("odd", ODD_COMPONENTS)

@@ -119,6 +119,18 @@ def test_what_was_taken_without_an_answer_is_given_to_the_worker_again(
     far.close()
 
 
+def test_a_connection_whose_other_end_is_gone_is_noticed_within_half_a_minute(url: str) -> None:
+    for more, interval in (("", "5"), ("&keepalives_interval=7", "7")):
+        queue = JobQueue(url + more)
+        queue.submit(jobs(1))
+        connection = queue._db._connection
+        assert connection is not None
+        used = connection.info.get_parameters()
+        names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
+        assert [used[name] for name in names] == ["15", interval, "3"]
+        queue.close()
+
+
 def _database(queue: JobQueue) -> str:
     return str(queue._db._dsn_parts["dbname"])
 

@@ -255,7 +255,8 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
 
 
 @pytest.mark.proves("sandbox.owner-dies")
-def test_a_server_waits_no_longer_for_a_supervisor_that_ended_while_it_looked() -> None:
+@pytest.mark.parametrize("reap", ["", "ending._reap(); "], ids=["while it looked", "before"])
+def test_a_server_waits_no_longer_for_a_supervisor_that_ended(reap: str) -> None:
     script = (
         "import os, socket\n"
         "from ferrule.sandbox.inside import process_tree, server\n"
@@ -264,7 +265,7 @@ def test_a_server_waits_no_longer_for_a_supervisor_that_ended_while_it_looked() 
         "supervisor = os.fork() or os._exit(0)\n"
         "os.waitid(os.P_PID, supervisor, os.WEXITED | os.WNOWAIT)\n"
         "ending.supervisors.add(supervisor)\n"
-        "ending._shut_down()\n"
+        f"{reap}ending._shut_down()\n"
         "print(process_tree.PORTABLE, process_tree.has_children())\n"
     )
     for portable, said in (("1", "True False"), ("0", "False False")):

@@ -530,6 +530,13 @@ def test_a_name_is_called_ordinary_only_if_nothing_is_to_be_laid_over_it(name: s
             assert required_mask(name, what, DEFAULT_NAMES) is None
 
 
+@pytest.mark.parametrize("name", ["a.py", "src/a.py", "src/a.py.txt", "src/ordinary name"])
+def test_a_plain_name_is_ordinary_at_first_sight_and_later(name: str) -> None:
+    ordinary = OrdinaryNames(DEFAULT_NAMES)
+    for _ in range(2):
+        assert ordinary.is_ordinary(name, name.rpartition("/")[2])
+
+
 MASKS = """
 .env                file    unreadable unless_own
 .env                folder  empty_folder unless_own

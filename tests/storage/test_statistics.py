@@ -123,6 +123,17 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
     assert [call.outcome for call in tools["double"].recent] == ["internal_error", "success"]
 
 
+@pytest.mark.proves("statistics.tools")
+@pytest.mark.parametrize("days", [(3, 2), (2, 3)])
+def test_a_tool_was_last_used_when_anybody_used_it_last(days: tuple[int, int]) -> None:
+    broken = answered("b", 5, error=ErrorType.TOOL_ERROR)
+    with SqliteJournal(":memory:") as journal:
+        write(journal, "hers", answered("a", 5), at=days[0] * DAY)
+        write(journal, "his", broken, user="bob", at=days[1] * DAY)
+        use, _ = JournalStatistics(journal).query(lambda numbers: numbers.tools.tool("look"))
+    assert (use.calls, use.last, use.last_failed) == (2, 3 * DAY, days[1] * DAY)
+
+
 @pytest.mark.proves("statistics.stopped")
 async def test_a_refusal_is_counted_for_whoever_refused(
     recorded_refusals: Callable[..., SqliteJournal],

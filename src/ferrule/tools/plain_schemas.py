@@ -31,9 +31,6 @@ ValueCheck = Callable[[Any, str, list[str], list[str]], Any]
 class NotPlain(Exception):
     """Raised for a type that needs `tools.pydantic_schemas`."""
 
-    def __init__(self, hint: object) -> None:
-        super().__init__(str(hint))
-
 
 class PlainArguments:
     """`tools.definition.Arguments` for plain types."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest_mcp import PYTHON, Place
@@ -73,15 +74,22 @@ async def test_a_crash_is_an_error_with_the_reason_and_the_next_call_starts_it_a
 
 
 @pytest.mark.proves("mcp.backoff")
-async def test_a_server_that_dies_again_and_again_is_left_alone_for_a_while(place: Place) -> None:
+async def test_a_server_that_dies_again_and_again_is_left_alone_for_a_while(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("ferrule.connectors.mcp.server_client.time", clock)
     servers = await place.servers(place.plain())
     session = place.session(servers)
     place.behave("crash")
     await session.call("plain__echo", text="1")
-    await session.call("plain__echo", text="2")
-    third = await session.call("plain__echo", text="3")
-    assert "is tried again in" in (third.error_message or "")
-    assert len(place.sent("tools/call")) == 2
+    for calls, seconds in ((2, 1), (3, 2)):
+        assert "ended with 3" in str((await session.call("plain__echo", text="x")).error_message)
+        told = (await session.call("plain__echo", text="y")).error_message
+        assert f"is tried again in {seconds} s" in str(told)
+        assert len(place.sent("tools/call")) == calls
+        now += seconds
 
 
 @pytest.mark.proves("mcp.start-fails")
@@ -126,8 +134,11 @@ async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     servers = await place.servers(spec)
     session = place.session(servers)
     place.behave("frozen")
+    listed = len(place.sent("tools/list"))
     assert (await session.call("plain__echo", text="x")).error_type is ErrorType.TIMEOUT
+    servers._clients["plain"].start_liveness_check()  # as for another call, a moment later
     await place.until(lambda: servers.status()[0].state == "failed")
+    assert len(place.sent("tools/list")) <= listed + 1, "it is asked once"
     assert "does not answer any more" in servers.status()[0].detail
     place.behave("good")
     assert (await session.call("plain__echo", text="again")).data == "echo: again"

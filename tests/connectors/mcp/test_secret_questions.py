@@ -100,3 +100,8 @@ def test_the_texts_of_a_field_are_shown_without_what_cannot_be_seen() -> None:
     schema = {"type": "object", "properties": {"city": field}}
     form = read_form("s", {"message": "x", "requestedSchema": schema})
     assert form.fields["city"]["title"] == "city"
+
+
+@pytest.mark.proves("mcp.elicitation.values")
+def test_of_a_long_question_the_first_2000_characters_are_shown() -> None:
+    assert read_form("s", {"message": "x" * 3_000}).message == "x" * 2_000

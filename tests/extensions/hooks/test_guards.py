@@ -204,7 +204,7 @@ async def test_a_tool_that_does_not_say_where_it_writes_is_refused(tmp_path: Pat
 @pytest.mark.proves("guard.command-policy")
 async def test_commands_are_kept_to_a_policy(tmp_path: Path) -> None:
     only = command_policy(allow=["echo *", "git diff *"])
-    never = command_policy(deny=["rm *", "git push *"])
+    never = command_policy(deny=["rm *", "git push *", "> *"])
     for guard, command, passes in (
         (only, "echo a", True),
         (only, "echo a && echo b", True),
@@ -214,6 +214,7 @@ async def test_commands_are_kept_to_a_policy(tmp_path: Path) -> None:
         (never, "echo a", True),
         (never, "echo a; rm -rf b", False),
         (never, "git push origin main", False),
+        (never, "echo a; > b", False),
     ):
         refused = await after(guard, tmp_path, "run_command", command=command)
         assert ("the hook `command_policy`" in refused) is not passes, command

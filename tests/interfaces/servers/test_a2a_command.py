@@ -8,6 +8,7 @@ import asyncio
 import json
 import signal
 import sys
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -182,6 +183,11 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
     ) as served:
         monkeypatch.setenv("OTHER_TOKEN", served.token)
         assert json.loads(served.keys) == public_keys(key)
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+            card = (await http.get(f"{served.url}/.well-known/agent-card.json")).json()
+        (signature,) = card["signatures"]
+        header = json.loads(urlsafe_b64decode(signature["protected"] + "=="))
+        assert header == {"alg": "EdDSA", "typ": "JOSE", "kid": Signer.load(key).name}
         known, wrong = tmp_path / "known.json", tmp_path / "wrong.json"
         known.write_text(served.keys)
         wrong.write_text(json.dumps(public_keys(other)))

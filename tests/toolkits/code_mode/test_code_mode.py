@@ -81,6 +81,19 @@ def test_hooks_see_each_call_of_a_script_and_can_block_it(world: Any) -> None:
 
 
 @pytest.mark.proves("code-mode.gate")
+def test_of_a_long_failure_the_first_2000_characters_are_told(world: Any) -> None:
+    @hook("tool.pre", when='name == "look"')
+    async def never(call: ToolPre) -> Action:
+        return block("n" * 3_000)
+
+    code = "try:\n  look('a')\nexcept Exception as e:\n  said = str(e)\nsaid"
+    told = world.run(code, hooks=[never]).data["value"]
+    assert len(told.removeprefix("look: permission_denied: ")) == 2_000
+    failed = world.run("raise ValueError('x' * 3_000)").error_message
+    assert len(failed.removeprefix("line 1: ")) == 2_000
+
+
+@pytest.mark.proves("code-mode.gate")
 def test_arguments_are_checked_as_those_of_any_call(world: Any) -> None:
     for code in (
         "look()",

@@ -206,6 +206,18 @@ def test_a_long_line_is_cut_in_the_middle_with_its_length() -> None:
     assert second == "next"
 
 
+@pytest.mark.proves("command.output-reduced")
+def test_the_first_ten_failures_stay_whole() -> None:
+    block = "___ test_{0} ___\n\n{1}E   AssertionError: number {0}\n\nt.py:{0}: AssertionError\n"
+    blocks = (block.format(n, f"    source {n}\n" * 20) for n in range(30))
+    text = "=== FAILURES ===\n" + "".join(blocks) + "=== 30 failed in 0.1s ===\n"
+    reduced = reduce_output(text)
+    assert reduced is not None
+    shown = [reduced.text.count(f"    source {n}\n") for n in range(30)]
+    assert shown == [20] * 10 + [0] * 20
+    assert reduced.text.count("[from here on only the message and the location of") == 1
+
+
 def test_thousands_of_failures_leave_beginning_and_summary() -> None:
     block = "___ test_{0} ___\n\n    source\nE   AssertionError: number {0}\n\nt.py:{0}: AssertionError\n"
     text = "=== FAILURES ===\n" + "".join(block.format(number) for number in range(5000))

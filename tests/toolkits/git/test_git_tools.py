@@ -510,6 +510,18 @@ def test_the_finder_does_nearly_as_well_on_requests_it_was_not_tuned_with(
 
 
 @pytest.mark.proves("git.finder-ranks")
+@pytest.mark.parametrize(
+    "words", [("commit", "commits", "committed", "committing"), ("merge", "merged", "merging")]
+)
+def test_the_forms_of_a_word_are_ranked_alike(words: tuple[str, ...]) -> None:
+    first, *others = (
+        [(one.operation.name, one.score) for one in find_operations(word, OPERATIONS.values())]
+        for word in words
+    )
+    assert first and others == [first] * len(others)
+
+
+@pytest.mark.proves("git.finder-ranks")
 def test_letters_inside_of_words_count_for_nothing() -> None:
     assert find_operations("o n st lo", OPERATIONS.values()) == []
     assert find_operations("xyzzy", OPERATIONS.values()) == []

@@ -41,7 +41,7 @@ class OrdinaryNames:
             and all(p[0] == "." for p in first)
         )
         self._ordinary_components: set[str] = set()
-        self._last_folder = ("", False)
+        self._last_folder = ("", True)
 
     def is_ordinary(self, name: str, last: str) -> bool:
         """Return whether `name`, which ends in `last`, is surely neither refused nor protected.

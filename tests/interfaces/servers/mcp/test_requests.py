@@ -30,6 +30,7 @@ from ferrule.servers.mcp import (
     Template,
     client_of,
     image,
+    sampling,
 )
 from ferrule.tools.context import Context
 
@@ -158,6 +159,24 @@ async def test_an_older_client_that_cannot_answer_gets_a_failure_and_a_newer_one
             await client.call_tool("ask_twice", {})
     assert raised.value.code == -32021
     assert raised.value.data == {"requiredCapabilities": {"elicitation": {}}}
+
+
+@pytest.mark.proves("serve.mcp.questions")
+@ERAS
+async def test_a_tool_asks_the_model_of_a_client_that_has_one(place: Place, era: str) -> None:
+    @tool(side_effect="none")
+    async def capital(context: Context) -> str:
+        """Name the capital of France."""
+        answers = await client_of(context).ask(answer=sampling("The capital of France?", 100))
+        return str(answers["answer"]["content"]["text"])
+
+    async def answer(context: Any, params: Any) -> Any:
+        said = types.TextContent(type="text", text=f"{params.max_tokens} tokens: Paris")
+        return types.CreateMessageResult(role="assistant", content=said, model="theirs")
+
+    server = place.server(place.agent(capital))
+    async with place.client(server, era, sampling_callback=answer) as client:
+        assert text_of(await client.call_tool("capital", {})) == "100 tokens: Paris"
 
 
 @pytest.mark.proves("serve.mcp.questions")

@@ -14,6 +14,7 @@ from mcp_place import NEW, Place
 from ferrule.core.events import Noticed, ToolAnswered
 from ferrule.engine.session import Session
 from ferrule.servers.mcp import McpServer
+from ferrule.servers.mcp.requests import ClientRequest
 from ferrule.servers.mcp.sessions import ClientIdentity, ClientSessions, LimitExceeded
 
 
@@ -23,6 +24,16 @@ def who(name: str) -> ClientIdentity:
 
 async def forever(request: Any) -> None:
     await asyncio.Event().wait()
+
+
+class Gone:
+    """A client that hears nothing."""
+
+    async def drain(self) -> None:
+        pass
+
+    def disconnect(self) -> None:
+        pass
 
 
 @pytest.mark.proves("serve.mcp.bounded")
@@ -43,6 +54,39 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
         sessions.session_for(who("four"), "four")
     await sessions.close()
     assert not list(sessions) and not first.is_busy and not second.is_busy
+
+
+@pytest.mark.proves("serve.mcp.bounded")
+async def test_a_client_is_quiet_from_the_end_of_its_request_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ferrule.servers.mcp.sessions.MAX_CLIENTS", 2)
+    sessions = ClientSessions(place.agent())
+    first = sessions.session_for(who("one"), "one")
+    go_on = asyncio.Event()
+
+    async def work(request: Any) -> None:
+        await go_on.wait()
+
+    request = first.start_request(cast(Any, Gone()), {}, work)
+    sessions.session_for(who("two"), "two")
+    go_on.set()
+    assert await request.wait() is None
+    third = sessions.session_for(who("three"), "three")
+    assert set(sessions) == {first, third}, "two was quiet longest"
+    await sessions.close()
+
+
+@pytest.mark.proves("serve.mcp.cancellation")
+async def test_who_stops_waiting_for_a_request_ends_its_work_and_is_cancelled() -> None:
+    request = ClientRequest(cast(Any, Gone()), {})
+    request.start(forever(request), lambda: None)
+    waiting = asyncio.create_task(request.wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert request.is_done
 
 
 @pytest.mark.proves("serve.mcp.bounded")
