@@ -474,8 +474,8 @@ def test_a_note_names_six_kinds_and_counts_the_others() -> None:
     unseen = "\u200b\u200c\u200d\u2060\u202e\u2066\u2067\u2068"
     told = [escape_message(ToolMessage("c", "read_file", unseen[:count])).text for count in (6, 8)]
     assert [text.count("U+2") for text in told] == [6, 6]
-    assert ["kinds more" in text for text in told] == [False, True]
-    assert ", and 2 kinds more. " in told[1]
+    assert ["and others" in text for text in told] == [False, True]
+    assert ", and others (2 kinds). " in told[1]
 
 
 @pytest.mark.proves("untrusted.bounded")

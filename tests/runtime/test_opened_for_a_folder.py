@@ -105,6 +105,16 @@ async def test_always_is_written_into_the_persons_settings_for_that_folder(
     assert make_sandbox_policy(load_settings(workspace=outside)).writable == ()
 
 
+@pytest.mark.parametrize("entry", ["*", "https://example.com", "a b"])
+def test_a_host_that_opens_nothing_exactly_is_an_error_before_any_command(
+    tmp_path: Path, entry: str
+) -> None:
+    settings = load_settings(workspace=tmp_path, flags={"sandbox.network": entry}, environment={})
+    with pytest.raises(ConfigError, match="`network`: found") as raised:
+        make_sandbox_policy(settings)
+    assert "write `example.com`" in (raised.value.hint or "")
+
+
 @pytest.mark.proves("sandbox.refusals.rules")
 @pytest.mark.parametrize(
     ("options", "why"),

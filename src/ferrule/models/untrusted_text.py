@@ -327,7 +327,7 @@ def _truncate(text: str, before: int) -> str:
 def _describe_escapes(found: Counter[str]) -> str:
     named = [f"{what} ({count})" for what, count in found.most_common(_NOTED_KINDS)]
     if len(found) > _NOTED_KINDS:
-        named.append(f"and {len(found) - _NOTED_KINDS} kinds more")
+        named.append(f"and others ({len(found) - _NOTED_KINDS} kinds)")
     return (
         "\n[note: unseen characters and control tokens of models are written above as JSON "
         f"escapes: {', '.join(named)}. "

@@ -18,13 +18,22 @@ MIB = 1024 * 1024
 def make_sandbox_policy(
     settings: Settings, root: Path | None = None, names: ProtectedNames = DEFAULT_NAMES
 ) -> SandboxPolicy:
-    """Make the sandbox policy of commands. `root` is the workspace, its path free of links."""
+    """Make the sandbox policy of commands. `root` is the workspace, its path free of links.
+
+    Raises:
+        ConfigError: An entry of `sandbox.network` does not say exactly what it opens.
+    """
+    network = tuple(settings["sandbox.network"])
+    if network:
+        from ferrule.sandbox.network.allowed_hosts import AllowedHosts  # most have none
+
+        AllowedHosts.parse(network)
     return SandboxPolicy(
         root=root or Path(settings.workspace).resolve(),
         names=names,
         readable=_absolute_paths(settings["sandbox.readable"]),
         writable=_absolute_paths(settings["sandbox.writable"]),
-        network=tuple(settings["sandbox.network"]),
+        network=network,
         limits=ResourceLimits(
             settings["sandbox.memory"] * MIB,
             settings["sandbox.processes"],

@@ -219,7 +219,7 @@ def _parse_entry(text: str) -> AllowedHost:
         _check_usable(host, below)
     except InvalidHost as problem:
         raise ConfigError(
-            f"network: found `{text}`, but {problem}",
+            f"`network`: found `{text}`, but {problem}",
             code="network",
             hint=(
                 "write `example.com`, `example.com:8080`, `*.example.com`, `192.0.2.1` or "
