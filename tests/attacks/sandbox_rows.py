@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from descriptor_rows import DESCRIPTORS
 from opened_rows import OPENED
 
 
@@ -1109,6 +1110,7 @@ def rows() -> tuple[Attack, ...]:
     ]
     found += [Attack(f"write-{i}", "write", s) for i, s in _WRITES_OF_ITS_OWN]
     found += [Attack(f"opened-{i}", "opened", s) for i, s in OPENED]
+    found += [Attack(f"descriptor-{i}", "descriptor", _python(s)) for i, s in DESCRIPTORS]
     found += [Attack(f"network-{i}", "network", s) for i, s in _NETWORK]
     depends = "what it would reach depends on the machine"
     found += [Attack(f"network-{i}", "network", s, depends) for i, s in _OUTSIDE_NETWORK]

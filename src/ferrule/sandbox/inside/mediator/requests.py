@@ -249,21 +249,37 @@ class CallRequest:
             os.close(handle)
         return handle >= 0
 
-    def open_replacement(
-        self, place: ResolvedName, handle: int, status: os.stat_result, flags: int
-    ) -> int | None:
-        """Return what is opened in place of a file, as `withheld_files` has it.
+    def find_place(self, handle: int) -> tuple[bytes, bytes] | None:
+        """Return where a handle leads: a folder, and a name in it. None if it is in no folder."""
+        try:
+            path = self.context.resolver.path_of(handle)
+        except CallRefused:
+            if is_folder(os.fstat(handle)):
+                raise
+            return None  # a pipe, a socket
+        folder, _, name = path.rpartition(b"/")
+        return folder or b"/", name
 
-        That works also for a file named by one of the caller's descriptors (`/proc/self/fd/7`).
+    def check_change(self, handle: int) -> None:
+        """Refuse a file that is withheld or may only be read, by where its handle leads.
+
+        For all that changes a file, or gives it another name.
         """
-        folder = place.path
-        name = place.plain
-        if place.on_proc and self.context.withheld:
-            try:
-                folder, _, name = self.context.resolver.path_of(handle).rpartition(b"/")
-            except CallRefused:
-                return None  # a pipe, a socket: it is in no folder
-        return self.context.withheld.open_replacement(folder or b"/", name, status, flags)
+        if not self.context.withheld:
+            return
+        place = self.find_place(handle)
+        if place is not None:
+            self.context.withheld.check_name(*place)
+        self.context.withheld.check_file(os.fstat(handle))
+
+    def open_replacement(self, handle: int, status: os.stat_result, flags: int) -> int | None:
+        """Return what is opened in place of the file that a handle leads to (`withheld_files`)."""
+        if not self.context.withheld:
+            return None
+        place = self.find_place(handle)
+        if place is None:
+            return None
+        return self.context.withheld.open_replacement(*place, status, flags)
 
     def is_own(self, folder: int, name: bytes = b"") -> bool:
         """Return whether commands of the session made a file.
