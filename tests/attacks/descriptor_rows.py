@@ -127,6 +127,8 @@ _HIDDEN: tuple[tuple[str, str], ...] = (
     ("hook", "<root>/.git/hooks/pre-commit"),
     ("env", "<root>/.env"),
     ("git-config", "<root>/.git/config"),
+    ("shared", "<shared>/.ferrule/settings.yaml"),
+    ("outside", "<out>/notes.txt"),
 )
 _HELD: tuple[tuple[str, str], ...] = (
     ("profile", "<root>/.profile"),

@@ -259,6 +259,11 @@ _READS_OF_ITS_OWN: tuple[tuple[str, str], ...] = (
     ("list-compgen", "compgen -G '<out>/*'"),
     ("list-python", "<python> -c 'import os; print(os.listdir(\"<out>\"))'"),
     ("list-reserved", "ls -laR .ferrule"),
+    ("start-reserved", "agents/program KEY reached"),
+    (
+        "start-reserved-descriptor",
+        _python("os.execve(os.open('agents/program', os.O_PATH), ['echo', 'KEY reached'], {})"),
+    ),
     ("list-hooks", "ls -la .git/hooks; cat .git/hooks/*"),
     ("nested-git-config", "cat vendor/lib/.git/config"),
     ("git-config-list", "git config --list --show-origin"),

@@ -124,6 +124,7 @@ class World:
             ".gitignore": ".env*\n*.key\nid_*\n.npmrc\nagents\ndeploy\nvendor\n.aws\n.profile\n.github\nlink-*\nhard-*\n*/hard-*\n.ferrule\nproject.sock\n",
         }.items():
             self._file(self.root / name, text)
+        shutil.copy("/bin/echo", self.root / "agents/program")
         self._repository()
         self._opened()
         for name, target in {

@@ -26,6 +26,8 @@ _OUT_OF_VIEW = (-ENOENT, -EROFS)
 
 Also those of a folder that exists nowhere: whoever reads the report looks at the machine.
 """
+_MEMORY = b"/memfd:"
+"""What the path of memory begins with. A file that has names is something else."""
 _COUNT = 8
 """Bytes of the count of names that running commands made and that must be hidden."""
 
@@ -250,13 +252,18 @@ class CallRequest:
         return handle >= 0
 
     def find_place(self, handle: int) -> tuple[bytes, bytes] | None:
-        """Return where a handle leads: a folder, and a name in it. None if it is in no folder."""
+        """Return where a handle leads: a folder, and a name in it.
+
+        None if it is in no folder: a pipe, a socket, memory.
+        """
         try:
             path = self.context.resolver.path_of(handle)
         except CallRefused:
             if is_folder(os.fstat(handle)):
                 raise
-            return None  # a pipe, a socket
+            return None
+        if path.startswith(_MEMORY) and not os.fstat(handle).st_nlink:
+            return None
         folder, _, name = path.rpartition(b"/")
         return folder or b"/", name
 
