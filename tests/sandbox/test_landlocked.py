@@ -33,6 +33,7 @@ def root(tmp_path: Path) -> Path:
         ".ferrule/settings",
         ".env",
         "deep/.env",
+        ".aws/credentials",
         "sub/a.py",
         "note.txt",
         ".vscode/tasks.json",
@@ -126,7 +127,7 @@ async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
             'print(os.read(os.open("settings", os.O_RDONLY, dir_fd=d), 99))\''
         ),
         (
-            '{python} -c \'import ctypes, os; d=os.open(".ferrule/settings", os.O_PATH); '
+            '{python} -c \'import ctypes, os; d=os.open(".aws/credentials", os.O_PATH); '
             'ctypes.CDLL(None).linkat(d, b"", -100, b"x", 0x1000); print(open("x").read())\''
         ),
         (
@@ -141,7 +142,15 @@ async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
 ) -> None:
     shown = await said(landlocked, root, script.format(python=PYTHON))
     assert not any(
-        word in shown for word in ("<.env>", "<deep/.env>", "settings>", "['settings']", "hidden@")
+        word in shown
+        for word in (
+            "<.env>",
+            "<deep/.env>",
+            "credentials>",
+            "settings>",
+            "['settings']",
+            "hidden@",
+        )
     )
 
 

@@ -259,8 +259,6 @@ class CallRequest:
         try:
             path = self.context.resolver.path_of(handle)
         except CallRefused:
-            if is_folder(os.fstat(handle)):
-                raise
             return None
         if path.startswith(_MEMORY) and not os.fstat(handle).st_nlink:
             return None
