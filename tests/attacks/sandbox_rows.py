@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from descriptor_rows import DESCRIPTORS
 from opened_rows import OPENED
 
 
@@ -258,6 +259,11 @@ _READS_OF_ITS_OWN: tuple[tuple[str, str], ...] = (
     ("list-compgen", "compgen -G '<out>/*'"),
     ("list-python", "<python> -c 'import os; print(os.listdir(\"<out>\"))'"),
     ("list-reserved", "ls -laR .ferrule"),
+    ("start-reserved", "agents/program KEY reached"),
+    (
+        "start-reserved-descriptor",
+        _python("os.execve(os.open('agents/program', os.O_PATH), ['echo', 'KEY reached'], {})"),
+    ),
     ("list-hooks", "ls -la .git/hooks; cat .git/hooks/*"),
     ("nested-git-config", "cat vendor/lib/.git/config"),
     ("git-config-list", "git config --list --show-origin"),
@@ -1109,6 +1115,7 @@ def rows() -> tuple[Attack, ...]:
     ]
     found += [Attack(f"write-{i}", "write", s) for i, s in _WRITES_OF_ITS_OWN]
     found += [Attack(f"opened-{i}", "opened", s) for i, s in OPENED]
+    found += [Attack(f"descriptor-{i}", "descriptor", _python(s)) for i, s in DESCRIPTORS]
     found += [Attack(f"network-{i}", "network", s) for i, s in _NETWORK]
     depends = "what it would reach depends on the machine"
     found += [Attack(f"network-{i}", "network", s, depends) for i, s in _OUTSIDE_NETWORK]

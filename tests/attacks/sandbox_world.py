@@ -108,8 +108,11 @@ class World:
             ".ferrule/settings.yaml",
             "agents/harvey.yaml",
             ".npmrc",
+            ".aws/credentials",
         ):
             self._file(self.root / name, self.canary())
+        for name in (".profile", ".github/workflows/ci.yml"):
+            self._file(self.root / name, "may be read\n")
         self._file(self.root / "deploy/server.pem", PRIVATE.format(self.canary()))
         self._file(self.root / "certs/ca.pem", PUBLIC)
         self._file(self.root / "vendor/lib/.git/config", f"[remote]\n\turl = {self.canary()}")
@@ -118,9 +121,10 @@ class World:
             "src/a.py": "print(1)\n",
             "src/b.c": "int main(){return 0;}\n",
             "docs/guide.md": "Guide\n",
-            ".gitignore": ".env*\n*.key\nid_*\n.npmrc\nagents\ndeploy\nvendor\nlink-*\nhard-*\n*/hard-*\n.ferrule\nproject.sock\n",
+            ".gitignore": ".env*\n*.key\nid_*\n.npmrc\nagents\ndeploy\nvendor\n.aws\n.profile\n.github\nlink-*\nhard-*\n*/hard-*\n.ferrule\nproject.sock\n",
         }.items():
             self._file(self.root / name, text)
+        shutil.copy("/bin/echo", self.root / "agents/program")
         self._repository()
         self._opened()
         for name, target in {

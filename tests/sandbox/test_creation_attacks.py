@@ -343,6 +343,24 @@ echo changed > .env; echo changed > .git/config
     assert (root / ".env").read_text() == (root / ".git" / "config").read_text() == "token"
 
 
+@pytest.mark.proves("sandbox.creation.masked-stay-masked")
+@pytest.mark.parametrize(
+    "link",
+    [
+        "os.link('.ferrule', 'plain')",
+        "libc.linkat(d, b'', -100, b'plain', 0x1000)",
+        "libc.linkat(-100, b'/proc/self/fd/%d' % d, -100, b'plain', 0x400)",
+        "os.symlink('.ferrule', 'way'); libc.linkat(-100, b'way', -100, b'plain', 0x400)",
+    ],
+)
+def test_a_reserved_name_that_is_there_gets_no_other_name_in_any_way(root: Path, link: str) -> None:
+    (root / ".ferrule").write_text("token")
+    begin = "import ctypes, os; libc = ctypes.CDLL(None); d = os.open('.ferrule', os.O_PATH); "
+    outcome = python(root, begin + link)
+    assert outcome.refused == [".ferrule"]
+    assert not (root / "plain").exists()
+
+
 @pytest.mark.proves("sandbox.creation.secret-names")
 def test_secret_names_can_be_created_and_are_reported_with_their_identity(root: Path) -> None:
     script = """

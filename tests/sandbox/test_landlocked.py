@@ -33,6 +33,7 @@ def root(tmp_path: Path) -> Path:
         ".ferrule/settings",
         ".env",
         "deep/.env",
+        ".aws/credentials",
         "sub/a.py",
         "note.txt",
         ".vscode/tasks.json",
@@ -125,6 +126,15 @@ async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
             '{python} -c \'import os; d=os.open(".ferrule", os.O_PATH|os.O_DIRECTORY); '
             'print(os.read(os.open("settings", os.O_RDONLY, dir_fd=d), 99))\''
         ),
+        (
+            '{python} -c \'import ctypes, os; d=os.open(".aws/credentials", os.O_PATH); '
+            'ctypes.CDLL(None).linkat(d, b"", -100, b"x", 0x1000); print(open("x").read())\''
+        ),
+        (
+            '{python} -c \'import ctypes, os; d=os.open(".ferrule/settings", os.O_PATH); '
+            'ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % d, -100, b"x", 0x400); '
+            'print(open("x").read())\''
+        ),
     ],
 )
 async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
@@ -132,7 +142,15 @@ async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
 ) -> None:
     shown = await said(landlocked, root, script.format(python=PYTHON))
     assert not any(
-        word in shown for word in ("<.env>", "<deep/.env>", "settings>", "['settings']", "hidden@")
+        word in shown
+        for word in (
+            "<.env>",
+            "<deep/.env>",
+            "credentials>",
+            "settings>",
+            "['settings']",
+            "hidden@",
+        )
     )
 
 
@@ -159,6 +177,19 @@ async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
         (
             '{python} -c \'import os; d=os.open(".vscode/tasks.json", os.O_PATH); '
             'open(f"/proc/self/fd/{{d}}", "w")\''
+        ),
+        (
+            '{python} -c \'import ctypes, os; d=os.open(".vscode/tasks.json", os.O_PATH); '
+            'ctypes.CDLL(None).linkat(d, b"", -100, b"x", 0x1000); open("x", "r+").write("y")\''
+        ),
+        (
+            '{python} -c \'import ctypes, os; d=os.open(".vscode/tasks.json", os.O_PATH); '
+            'ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % d, -100, b"x", 0x400); '
+            'open("x", "r+").write("y")\''
+        ),
+        (
+            '{python} -c \'import os; d=os.open(".vscode/tasks.json", os.O_PATH); '
+            'os.truncate(f"/proc/self/fd/{{d}}", 3)\''
         ),
         "{python} -c 'import os; os.chmod(os.open(\".vscode/tasks.json\", os.O_RDONLY), 0o777)'",
         "mkdir .harness",

@@ -189,6 +189,16 @@ def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) ->
 
 
 @pytest.mark.proves("sandbox.mask.git")
+@pytest.mark.parametrize("config", ["", "\n", "junk", "[core]\n", "[remote\n\turl = hidden"])
+def test_a_configuration_with_nothing_to_show_is_covered_by_one_that_git_reads(
+    root: Path, make: Make, config: str
+) -> None:
+    make(".git/config", config)
+    (mask,) = MaskScanner(root, DEFAULT_NAMES).scan().masks
+    assert mask.text == "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
+
+
+@pytest.mark.proves("sandbox.mask.git")
 def test_a_git_file_that_leads_elsewhere_cannot_be_changed(root: Path, make: Make) -> None:
     make("sub/.git", "gitdir: ../.git/modules/sub\n")
     make(".git/commondir", "..")

@@ -129,6 +129,53 @@ def test_each_way_works_where_nothing_holds_it(root: Path) -> None:
     assert worked >= len(WAYS) - 2  # a kernel or a program may be too old for one of them
 
 
+BY_DESCRIPTOR = """python3 - <<'END'
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+os.mkdir("sub")
+folder = os.open("sub", os.O_PATH)
+processes = os.open("/proc/self/fd", os.O_PATH)
+
+def nameless(where="."):
+    made = os.open(where, os.O_TMPFILE | os.O_RDWR, 0o600)
+    os.write(made, b"text")
+    os.fchmod(made, 0o640)
+    return made
+
+def link(*arguments):
+    if libc.linkat(*arguments):
+        print("not linked", arguments, os.strerror(ctypes.get_errno()))
+
+link(nameless(), b"", -100, b"empty-path", 0x1000)
+link(-100, b"/proc/self/fd/%d" % nameless(), -100, b"proc", 0x400)
+link(-100, b"/dev/fd/%d" % nameless("sub"), folder, b"dev", 0x400)
+link(processes, b"%d" % nameless("sub"), -100, b"moved", 0x400)
+link(nameless(), b"", -100, b"test.key", 0x1000)
+away = os.environ["TMPDIR"]
+link(-100, b"/proc/self/fd/%d" % nameless(away), -100, f"{away}/away".encode(), 0x400)
+
+handle = os.open("proc", os.O_PATH)
+link(handle, b"", -100, b"second", 0x1000)
+os.truncate(f"/proc/self/fd/{handle}", 2)
+os.symlink("proc", "way")
+os.link("way", "way-too", follow_symlinks=False)
+os.fchmod(os.memfd_create("memory"), 0o600)
+print(os.readlink("way-too"), os.stat("proc").st_nlink)
+for name in ("empty-path", "proc", "sub/dev", "moved", "test.key", f"{away}/away", "second"):
+    print(oct(os.stat(name).st_mode), open(name).read())
+END
+"""
+
+
+@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
+async def test_files_get_names_and_are_cut_by_descriptor(opens: Opens, root: Path) -> None:
+    """As programs do that write a file whole and name it then: `open` with O_TMPFILE, `linkat`."""
+    ended, said = await says(opens(root), BY_DESCRIPTOR, root)
+    texts = ("text", "te", "text", "text", "text", "text", "te")
+    assert said.splitlines() == ["proc 2", *(f"0o100640 {text}" for text in texts)]
+    assert (ended.exit_code, ended.refused_names) == (0, ())
+
+
 LEADING = (
     ".git/rebase-merge/git-rebase-todo",
     ".git/rebase-merge/strategy",

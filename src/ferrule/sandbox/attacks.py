@@ -76,6 +76,14 @@ ATTEMPTS: Mapping[Protection, tuple[str, ...]] = {
         "mv deep deeper && cat deeper/.env",
         "chmod 666 .env",
         "touch -d 2001-01-01 .env",
+        (
+            f'{PYTHON} -c \'import ctypes, os; d = os.open(".ferrule/settings", os.O_PATH); '
+            'ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % d, -100, b"x", 0x400)\'; cat x'
+        ),
+        (
+            f'{PYTHON} -c \'import os; d = os.open(".vscode/tasks.json", os.O_PATH); '
+            'os.truncate("/proc/self/fd/%d" % d, 0)\''
+        ),
     ),
     Protection.NEW_NAMES: (
         "mkdir sub/.ferrule",

@@ -117,7 +117,7 @@ def _select_setting(line: str, heading: str, wanted: Mapping[str, str]) -> list[
 
 def _drop_empty_sections(lines: list[str]) -> list[str]:
     """Leave out headings with nothing below them."""
-    following = [*lines[1:], "["]
+    following = [*lines, "["][1:]
     return [
         line
         for line, after in zip(lines, following, strict=True)

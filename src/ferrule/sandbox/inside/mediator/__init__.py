@@ -2,5 +2,5 @@
 
 Modules: `answers`, `attributes`, `caller_process`, `file_identity`, `mediator`, `name_rules`,
 `notifications`, `open_and_remove_calls`, `opening`, `path_resolution`, `raw_calls`, `renaming`,
-`requests`, `withheld_files`.
+`requests`, `target_files`, `withheld_files`.
 """

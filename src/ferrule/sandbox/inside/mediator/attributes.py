@@ -13,10 +13,11 @@ import struct
 from collections.abc import Callable
 from errno import EINVAL, EPERM
 
-from . import open_and_remove_calls, raw_calls
+from . import raw_calls
 from .caller_process import CallRefused
-from .raw_calls import AT_EMPTY_PATH, AT_FDCWD
+from .raw_calls import AT_FDCWD
 from .requests import CallRequest
+from .target_files import find_target
 
 _NO_FOLLOW = 0x100
 _MAX_VALUE = 65_536
@@ -34,15 +35,8 @@ def _handle(request: CallRequest, base: int, path: int | None, flags: int = 0) -
     """
     if path is None or not request.call.arguments[path]:
         handle = request.handles.keep(request.caller.open_descriptor(base))
-    elif flags & AT_EMPTY_PATH and not request.read_string(path):
-        folder = request.handles.working_folder(request.caller) if base == AT_FDCWD else -1
-        handle = (
-            folder if folder >= 0 else request.handles.keep(request.caller.open_descriptor(base))
-        )
     else:
-        _, handle = open_and_remove_calls.open_handle(
-            request, base, path, follow=not flags & _NO_FOLLOW
-        )
+        handle = find_target(request, base, path, flags, follow=not flags & _NO_FOLLOW)
     _check_writable(request, handle)
     request.check_still_waiting()
     return b"/proc/self/fd/%d" % handle
@@ -52,15 +46,12 @@ def _check_writable(request: CallRequest, handle: int) -> None:
     """Refuse to change what the command may not write. Where mounts are used, they refuse that."""
     if not request.context.withheld.without_mounts:
         return
-    try:
-        path = request.context.resolver.path_of(handle)
-    except CallRefused:
-        return  # a pipe, memory: it is in no folder
-    if not request.context.withheld.is_writable(path):
+    place = request.find_place(handle)
+    if place is None:
+        return
+    if not request.context.withheld.is_writable(b"/".join(place)):
         raise CallRefused(EPERM)
-    folder, _, name = path.rpartition(b"/")
-    request.context.withheld.check_name(folder or b"/", name)
-    request.context.withheld.check_file(os.fstat(handle))
+    request.check_change(handle)
 
 
 def _make_chmod(

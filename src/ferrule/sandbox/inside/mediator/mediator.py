@@ -30,9 +30,10 @@ from .caller_process import CallerCache, CallerGone, CallRefused
 from .name_rules import REFUSED, NameRules
 from .notifications import PendingCall, SeccompListener
 from .opening import open_or_create
-from .raw_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
+from .raw_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW
 from .renaming import rename
 from .requests import CallRequest, CreatedFile, MediatorContext
+from .target_files import find_target
 from .withheld_files import WithheldFiles
 
 _CAP_SYS_PTRACE = 19
@@ -246,56 +247,28 @@ def _make_hard_link(
 ) -> int:
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
         return -EINVAL
-    folder, name, follow = _link_source(request, old_base, request.read_string(old_path), flags)
+    source = find_target(request, old_base, old_path, flags, follow=bool(flags & AT_SYMLINK_FOLLOW))
+    _check_link_source(request, source)
     place = request.resolve(new_base, request.read_string(new_path))
     secret = request.check_creation(place)
     is_named = request.name_of(place) is not None
-    if secret is None and is_named and _is_own(request, folder, name, follow):
+    if secret is None and is_named and request.is_own(source):
         request.context.count_names()  # another name of what is hidden is hidden
     request.check_still_waiting()
-    result = raw_calls.linkat(folder, name, place.folder, place.name, follow)
+    old_name = b"/proc/self/fd/%d" % source
+    result = raw_calls.linkat(AT_FDCWD, old_name, place.folder, place.name, AT_SYMLINK_FOLLOW)
     if result == 0:
         request.report_created(place, secret)
     return result
 
 
-def _is_own(request: CallRequest, folder: int, name: bytes, follow: int) -> bool:
-    """Return whether the file that gets another name is the session's own.
-
-    Where links are followed, `name` is a path of ours.
-    """
-    if not follow:
-        return request.is_own(folder, name)
-    return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
-
-
-def _link_source(
-    request: CallRequest, base: int, path: bytes, flags: int
-) -> tuple[int, bytes, int]:
-    """Return the file that gets another name, as the first arguments of `linkat` and its flags."""
-    if not path and flags & AT_EMPTY_PATH:
-        if base == AT_FDCWD:
-            return AT_FDCWD, b"/", 0  # a folder: the kernel says what is wrong with that
-        handle = request.handles.keep(request.caller.open_descriptor(base))
-        request.context.withheld.check_file(os.fstat(handle))
-        return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
-    place = request.resolve(base, path)
-    if flags & AT_SYMLINK_FOLLOW and place.plain:
-        place, handle = request.context.resolver.follow(request.caller, place, request.handles)
-        if handle < 0:
-            raise CallRefused(-handle)
-        request.context.withheld.check_name(place.path, place.plain)
-        request.context.withheld.check_file(os.fstat(handle))
-        return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
-    name = request.name_of(place)
+def _check_link_source(request: CallRequest, source: int) -> None:
+    """Refuse a file that must not get a name that means less than the one it has."""
+    where = request.find_place(source)
+    name = None if where is None else request.context.rules.relative(*where)
     if name is not None and request.verdict(name, folder=False) == REFUSED:
         raise request.context.refuse(name)
-    request.context.withheld.check_name(place.path, place.plain)
-    handle = request.handles.keep(
-        raw_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
-    )
-    request.context.withheld.check_file(os.fstat(handle))
-    return place.folder, place.name, 0
+    request.check_change(source)
 
 
 def _rename(request: CallRequest) -> int:

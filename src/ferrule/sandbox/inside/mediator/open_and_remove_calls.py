@@ -11,29 +11,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from errno import EACCES, EINVAL, EISDIR, ELOOP, ENOTDIR
+from errno import EINVAL, EISDIR, ELOOP, ENOTDIR
 
 from . import opening, raw_calls
-from .caller_process import CallRefused
 from .name_rules import REFUSED
 from .path_resolution import ResolvedName
 from .raw_calls import AT_FDCWD
 from .requests import CallRequest
+from .target_files import find_target
 
 _REMOVE_FOLDER = 0x200
 _NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
-_PROC_SECRETS = frozenset(
-    {
-        b"kcore",
-        b"keys",
-        b"key-users",
-        b"kpagecount",
-        b"kpageflags",
-        b"kpagecgroup",
-        b"sched_debug",
-        b"timer_list",
-    }
-)
 
 
 def _unlink(request: CallRequest) -> int:
@@ -93,94 +81,44 @@ def _open_any(request: CallRequest, base: int, path: int, flags: int, mode: int)
         return opening.open_or_create(request, base, path, flags, mode)
     if flags & os.O_TRUNC and flags & os.O_ACCMODE == os.O_RDONLY:
         return -EINVAL  # before version 3 Landlock takes it for reading
-    place, handle = open_handle(request, base, path, follow=not flags & os.O_NOFOLLOW)
+    handle = find_target(request, base, path, 0, follow=not flags & os.O_NOFOLLOW)
     status = os.fstat(handle)
     if stat.S_ISLNK(status.st_mode):
         return -ELOOP
     if flags & os.O_DIRECTORY and not stat.S_ISDIR(status.st_mode):
         return -ENOTDIR
     if flags & _NAMELESS:
-        return _open_nameless(request, place, handle, flags, mode)
+        return _open_nameless(request, handle, flags, mode)
     request.check_still_waiting()
-    return _give_opened(request, place, handle, status, flags & ~os.O_EXCL)
+    return _give_opened(request, handle, status, flags & ~os.O_EXCL)
 
 
 def _give_opened(
-    request: CallRequest, place: ResolvedName, handle: int, status: os.stat_result, flags: int
+    request: CallRequest, handle: int, status: os.stat_result, flags: int
 ) -> int | None:
     if not stat.S_ISDIR(status.st_mode):
-        return opening.open_existing(request, place, handle, flags)
-    replacement = request.open_replacement(place, handle, status, flags)
+        return opening.open_existing(request, handle, flags)
+    replacement = request.open_replacement(handle, status, flags)
     folder = handle if replacement is None else request.handles.keep(replacement)
     return opening.give_descriptor(request, opening.reopen(folder, flags), flags)
 
 
-def _open_nameless(
-    request: CallRequest, place: ResolvedName, handle: int, flags: int, mode: int
-) -> int | None:
+def _open_nameless(request: CallRequest, handle: int, flags: int, mode: int) -> int | None:
     """Open a file without a name, in a folder. Naming it is another call."""
-    request.context.withheld.check_name(request.context.resolver.path_of(handle))
+    request.check_change(handle)
     request.context.use_umask(request.caller.umask())
     request.check_still_waiting()
     return opening.give_descriptor(request, raw_calls.openat(handle, b".", flags, mode), flags)
 
 
-def open_handle(
-    request: CallRequest, base: int, path: int, *, follow: bool
-) -> tuple[ResolvedName, int]:
-    """Return where a name leads, and a handle of what is there.
-
-    Refused if nothing is, or nobody may look at it.
-    """
-    start = request.resolve(base, request.read_string(path))
-    plain = start.plain
-    if not plain:  # `/`, `.`, `..`: no link can be one of these
-        handle = request.handles.keep(
-            raw_calls.openat(start.folder, start.name, raw_calls.O_PATH, 0)
-        )
-        return start, handle
-    slashes = start.name != plain
-    # Without slashes: after those the kernel would follow a link of /proc as ours.
-    bare = ResolvedName(start.folder, start.path, plain, start.on_proc, start.foreign, start.direct)
-    if follow or slashes:
-        place, handle = request.context.resolver.follow(request.caller, bare, request.handles)
-        if handle < 0:
-            raise CallRefused(-handle)
-    else:
-        place = bare
-        handle = request.handles.keep(
-            raw_calls.openat(bare.folder, plain, raw_calls.O_PATH | raw_calls.O_NOFOLLOW, 0)
-        )
-    if slashes and not stat.S_ISDIR(os.fstat(handle).st_mode):
-        raise CallRefused(ENOTDIR)
-    _check_proc(request, place)
-    return place, handle
-
-
-def _check_proc(request: CallRequest, place: ResolvedName) -> None:
-    """Refuse what on /proc belongs to other processes or their sockets.
-
-    What is about the machine and what is the caller's own is allowed.
-    """
-    if not place.on_proc:
-        return
-    parts = (place.path + b"/" + place.plain).split(b"/")[2:]
-    if (parts[:1] and parts[0] in _PROC_SECRETS) or b"net" in parts[1:4]:
-        raise CallRefused(EACCES)
-    is_process = bool(parts[:1]) and parts[0].isdigit()
-    if place.foreign and is_process and int(parts[0]) != request.caller.process():
-        raise CallRefused(EACCES)
-
-
 def _truncate(request: CallRequest) -> int:
-    place, handle = open_handle(request, AT_FDCWD, 0, follow=True)
+    handle = find_target(request, AT_FDCWD, 0, 0, follow=True)
     status = os.fstat(handle)
     if stat.S_ISDIR(status.st_mode):
         return -EISDIR
     if not stat.S_ISREG(status.st_mode):
         return -EINVAL
-    request.context.withheld.check_file(status)
-    request.context.withheld.check_name(place.path, place.plain)
+    request.check_change(handle)
     size = request.call.arguments[1]
     if size >= 1 << 63:
         return -EINVAL

@@ -43,7 +43,7 @@ def open_or_create(request: CallRequest, base: int, path: int, flags: int, mode:
         secret = request.check_creation(place, room=handle < 0)
         request.check_still_waiting()
         if handle >= 0:
-            return -EACCES if place.foreign else open_existing(request, place, handle, flags)
+            return -EACCES if place.foreign else open_existing(request, handle, flags)
         if handle != -ENOENT:
             return handle
         request.context.use_umask(request.caller.umask())
@@ -83,12 +83,12 @@ def _creation_error(place: ResolvedName, flags: int) -> int:
     return opened
 
 
-def open_existing(request: CallRequest, place: ResolvedName, handle: int, flags: int) -> int | None:
+def open_existing(request: CallRequest, handle: int, flags: int) -> int | None:
     """Hand over what a handle holds, which is no folder."""
     if flags & os.O_EXCL:
         return -EEXIST
     status = os.fstat(handle)
-    replacement = request.open_replacement(place, handle, status, flags)
+    replacement = request.open_replacement(handle, status, flags)
     if replacement is not None:
         return give_descriptor(request, reopen(request.handles.keep(replacement), flags), flags)
     kind = stat.S_IFMT(status.st_mode)

@@ -26,6 +26,8 @@ _OUT_OF_VIEW = (-ENOENT, -EROFS)
 
 Also those of a folder that exists nowhere: whoever reads the report looks at the machine.
 """
+_MEMORY = b"/memfd:"
+"""What the path of memory begins with. A file that has names is something else."""
 _COUNT = 8
 """Bytes of the count of names that running commands made and that must be hidden."""
 
@@ -249,21 +251,40 @@ class CallRequest:
             os.close(handle)
         return handle >= 0
 
-    def open_replacement(
-        self, place: ResolvedName, handle: int, status: os.stat_result, flags: int
-    ) -> int | None:
-        """Return what is opened in place of a file, as `withheld_files` has it.
+    def find_place(self, handle: int) -> tuple[bytes, bytes] | None:
+        """Return where a handle leads: a folder, and a name in it.
 
-        That works also for a file named by one of the caller's descriptors (`/proc/self/fd/7`).
+        None if it is in no folder: a pipe, a socket, memory.
         """
-        folder = place.path
-        name = place.plain
-        if place.on_proc and self.context.withheld:
-            try:
-                folder, _, name = self.context.resolver.path_of(handle).rpartition(b"/")
-            except CallRefused:
-                return None  # a pipe, a socket: it is in no folder
-        return self.context.withheld.open_replacement(folder or b"/", name, status, flags)
+        try:
+            path = self.context.resolver.path_of(handle)
+        except CallRefused:
+            return None
+        if path.startswith(_MEMORY) and not os.fstat(handle).st_nlink:
+            return None
+        folder, _, name = path.rpartition(b"/")
+        return folder or b"/", name
+
+    def check_change(self, handle: int) -> None:
+        """Refuse a file that is withheld or may only be read, by where its handle leads.
+
+        For all that changes a file, or gives it another name.
+        """
+        if not self.context.withheld:
+            return
+        place = self.find_place(handle)
+        if place is not None:
+            self.context.withheld.check_name(*place)
+        self.context.withheld.check_file(os.fstat(handle))
+
+    def open_replacement(self, handle: int, status: os.stat_result, flags: int) -> int | None:
+        """Return what is opened in place of the file that a handle leads to (`withheld_files`)."""
+        if not self.context.withheld:
+            return None
+        place = self.find_place(handle)
+        if place is None:
+            return None
+        return self.context.withheld.open_replacement(*place, status, flags)
 
     def is_own(self, folder: int, name: bytes = b"") -> bool:
         """Return whether commands of the session made a file.
