@@ -314,6 +314,11 @@ def test_a_shell_with_another_home_folder_is_a_doubt(before: str) -> None:
     assert not look("env A=1 bash -c 'cat ~/x'").doubts
 
 
+@pytest.mark.parametrize("before", ["env =1", "env a-b=1", "nice env A.b=1"])
+def test_any_word_with_an_equals_sign_is_a_variable_for_env(before: str) -> None:
+    assert look(f"{before} $(cat name) x").doubts
+
+
 @pytest.mark.proves("command.as-bash-runs-it")
 def test_a_line_may_end_behind_an_operator() -> None:
     assert programs("make &&\n\n ls || \n pwd") == ["make", "ls", "pwd"]
@@ -340,6 +345,10 @@ def test_names_are_followed_through_literal_cd() -> None:
         ("p \\ x", [["p", " x"]]),
         ("p ]]\\x41 x", [["p", "]]x41", "x"]]),
         ("p $ x", [["p", "$", "x"]]),
+        ("p $'a\\x{27' x", [["p", None, "x"]]),
+        ("bash -rcfile x -c rm", [["bash", "-rcfile", "x", "-c", "rm"], ["rm"]]),
+        ("bash -norc -c rm", [["bash", "-norc", "-c", "rm"], ["rm"]]),
+        ("dash -rc rm x", [["dash", "-rc", "rm", "x"], ["rm"]]),
         ("p | q < x y", [["p"], ["q", "y"]]),
         ("p 2>&1 -c3>x", [["p", "-c3"]]),
         ("cat <<'E'!\nE\nE!\nls", [["cat"], ["ls"]]),

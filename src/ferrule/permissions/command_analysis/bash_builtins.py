@@ -18,7 +18,7 @@ from itertools import pairwise
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.command_variables import explain_meaning
 
-from .program_facts import DECLARATIONS, program_name
+from .program_facts import DECLARATIONS, program_name, word_set
 from .shell_words import UNKNOWN_MARKS, Word
 
 _PLAIN_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
@@ -227,31 +227,35 @@ def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]]
     return found, pending
 
 
+_BASH_LONG_OPTIONS = word_set(
+    "debug debugger dump-po-strings dump-strings help init-file login noediting noprofile norc "
+    "posix pretty-print protected rcfile restricted verbose version wordexp"
+)
+"""Source: `long_args` of bash 5.2's shell.c."""
+
+
 def find_shell_texts(words: Sequence[Word], *, also_files: bool = False) -> list[Word]:
     """Return the text that a shell runs (`-c`); with `also_files`, or the file that it runs."""
+    program = program_name(words[0].text)
     pending = list(words[1:])
     command = False
+    # Bash takes its long options with one dash as well, as long as they come first.
+    with_one_dash = program in ("bash", "rbash", "sh")
     while pending and pending[0].text[:1] in ("-", "+") and pending[0].text:
         word = pending.pop(0)
         if word.text in ("-", "--"):
             break
-        if word.text in ("--rcfile", "--init-file"):
-            pending = pending[1:]
-        elif word.text == "--command":
-            command = True  # as fish has it
-        elif not word.text.startswith("--"):
+        name = word.text.lstrip("-")
+        is_long = word.text.startswith("--") or (with_one_dash and name in _BASH_LONG_OPTIONS)
+        with_one_dash = with_one_dash and is_long
+        if is_long:
+            if name in ("rcfile", "init-file"):
+                pending = pending[1:]
+            command = command or name == "command"  # as fish has it
+        else:
             letters = word.text[1:]
             command = command or "c" in letters
-            if program_name(words[0].text) in (
-                "bash",
-                "rbash",
-                "sh",
-                "dash",
-                "ash",
-                "ksh",
-                "mksh",
-                "zsh",
-            ):
+            if program in ("bash", "rbash", "sh", "dash", "ash", "ksh", "mksh", "zsh"):
                 pending = pending[letters.count("o") + letters.count("O") :]
     if command or also_files:
         return pending[:1]

@@ -32,7 +32,7 @@ _ESCAPES = {
     "v": "\v",
 }
 _ANSI = compile_lazily(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(c.|x\{)|(.))",
     re.DOTALL,
 )
 
@@ -219,6 +219,7 @@ def _decode_escape(match: re.Match[str]) -> str:
             code = int(match[group], radix)
             return chr(code) if 3 < code < 0x80 else UNKNOWN
     if match[5]:
+        # A control character, or `\x{27}`, which not every version of bash reads alike.
         return UNKNOWN
     return _ESCAPES.get(match[6], match[6] if match[6] in "\\'\"?" else "\\" + match[6])
 

@@ -79,7 +79,7 @@ def runs_unknown_program(words: tuple[Word, ...]) -> bool:
         if (
             word.text not in _PREFIXES
             and not value
-            and (not before or not re.match(r"-|\d|\w+=", word.text))
+            and (not before or not ("=" in word.text or re.match(r"-|\d", word.text)))
         ):
             return False
         before = word.text
