@@ -75,10 +75,10 @@ def _find_values(request: ApprovalRequest) -> dict[str, Any] | None:
     sent = _parse_arguments(request.call.arguments)
     if not request.values:
         return sent
-    properties: Any = request.tool.arguments.schema.get("properties")
+    properties = cast("dict[str, Any]", request.tool.arguments.schema.get("properties") or {})
     defaults = {
         name: schema["default"]
-        for name, schema in (properties or {}).items()
+        for name, schema in properties.items()
         if isinstance(schema, Mapping) and "default" in schema and name not in (sent or {})
     }
     return {
