@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
@@ -276,10 +276,7 @@ class AnswerBuilder:
             return from_json(data.encode() if isinstance(data, str) else data)
         except ValueError:
             pass
-        try:
-            value = json.loads(data)
-        except RecursionError as problem:
-            raise ValueError("it is nested too deeply") from problem
+        value = parse_json(data)
         self.on_text = self._before(self.on_text)
         self.on_reasoning = self._before(self.on_reasoning)
         self.calls.on_arguments = self._before(self.calls.on_arguments)

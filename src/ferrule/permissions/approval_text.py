@@ -75,17 +75,18 @@ def _find_values(request: ApprovalRequest) -> dict[str, Any] | None:
     sent = _parse_arguments(request.call.arguments)
     if not request.values:
         return sent
-    properties = cast("dict[str, Any]", request.tool.arguments.schema.get("properties") or {})
-    defaults = {
-        name: schema["default"]
-        for name, schema in properties.items()
-        if isinstance(schema, Mapping) and "default" in schema and name not in (sent or {})
-    }
+    properties: Any = request.tool.arguments.schema.get("properties") or {}
     return {
         name: value
         for name, value in request.values.items()
-        if name not in defaults or value != defaults[name]
+        if name in (sent or {}) or not _is_default(value, properties.get(name))
     }
+
+
+def _is_default(value: object, schema: Any) -> bool:
+    if not isinstance(schema, dict) or "default" not in schema:
+        return False
+    return cast("dict[str, Any]", schema)["default"] == value
 
 
 def _parse_arguments(text: str) -> dict[str, Any] | None:

@@ -9,14 +9,13 @@ kept or ignored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
@@ -375,7 +374,7 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
         raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        element: Any = json.loads(item_text)
+        element: Any = parse_json(item_text)
         if isinstance(element, dict):
             output.end_item(output.add_item(place), cast(dict[str, Any], element), item_text)
 
