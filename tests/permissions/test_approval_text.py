@@ -181,6 +181,7 @@ def test_what_a_preview_shows_is_not_listed_again_and_all_else_is() -> None:
 def test_arguments_without_a_json_form_are_shown_as_they_are() -> None:
     assert encode_arguments(asked(values={"path": Path("x")})) == '{"path":"x"}'
     assert encode_arguments(asked(values={"path": {(1, 2): 3}})) == "{'path': {(1, 2): 3}}"
+    assert encode_arguments(asked(values={"path": "x", "more": None})) == '{"path":"x"}'
     unread = replace(asked(values={}), call=ToolCall("c1", "swap", '["broken'))
     assert encode_arguments(unread) == '["broken'
 

@@ -84,9 +84,9 @@ def _find_values(request: ApprovalRequest) -> dict[str, Any] | None:
 
 
 def _is_default(value: object, schema: Any) -> bool:
-    if not isinstance(schema, dict) or "default" not in schema:
-        return False
-    return cast("dict[str, Any]", schema)["default"] == value
+    """Return whether a value is what an argument has that was not sent: its default, or null."""
+    default = cast("dict[str, Any]", schema).get("default") if isinstance(schema, dict) else None
+    return value == default
 
 
 def _parse_arguments(text: str) -> dict[str, Any] | None:
