@@ -23,6 +23,7 @@ from ferrule.core.invisible_characters import escape_for_approval, escape_invisi
 from ferrule.core.media import MediaReference
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.session import RunResult
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.change_lines import diff_arguments
 
@@ -207,8 +208,7 @@ def _session_rule(request: ApprovalRequest) -> str:
 
 
 def _question_text(request: ApprovalRequest) -> str:
-    shown = request.preview or request.call.arguments
-    return f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{shown}"
+    return f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{describe_call(request)}"
 
 
 def _render_question(request: ApprovalRequest) -> str:

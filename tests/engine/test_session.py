@@ -80,6 +80,14 @@ def test_run_sync_works_without_and_within_an_event_loop() -> None:
     assert asyncio.run(inside()) == "hi"
 
 
+def test_run_sync_raises_what_ended_the_run_and_not_what_went_wrong_after_it() -> None:
+    steps = [calls(("add", {"a": n, "b": 1})) for n in range(3)]
+    with pytest.raises(LimitReached) as caught:
+        agent(steps, [add], limits=Limits(max_turns=1)).run_sync("go")
+    (note,) = caught.value.__notes__
+    assert "2 of 3 steps were not used" in note
+
+
 @pytest.mark.proves("run.stream")
 async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> None:
     @tool(side_effect="write")

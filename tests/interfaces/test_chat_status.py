@@ -22,7 +22,7 @@ from ferrule.cli.chat.loop import without_echo
 from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
-from ferrule.cli.tool_cards import describe_partial_call, describe_rest
+from ferrule.cli.tool_cards import describe_partial_call
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
 from ferrule.engine.context.usage import ContextUsage
 
@@ -95,16 +95,6 @@ def test_a_file_being_written_is_seen_being_written() -> None:
     ]
     assert describe_partial_call("read_file", '{"pa') == [("▸ read_file …", "bold cyan")]
     assert describe_partial_call("read_file", "nonsense") == [("▸ read_file …", "bold cyan")]
-
-
-@pytest.mark.proves("chat.card")
-def test_what_a_preview_shows_is_not_listed_again_and_all_else_is() -> None:
-    preview = "rm -r build\n(in `.`)"
-    assert describe_rest('{"command":["rm","-r","build"]}', preview) == ""
-    assert describe_rest('{"command":["rm","x"]}', preview) == '{"command":["rm","x"]}'
-    assert (
-        describe_rest('{"command":"rm -r build","env":{"A":"1"}}', preview) == '{"env":{"A":"1"}}'
-    )
 
 
 @pytest.mark.proves("chat.input")

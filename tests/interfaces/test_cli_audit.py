@@ -4,6 +4,7 @@ codes.
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 import stat
@@ -200,3 +201,15 @@ def test_sessions_are_signed_when_they_are_closed_if_the_person_wants_that(
     assert ferrule("run", "-m", script({"say": "x"}), "go").code == 0
     ran = ferrule("audit", "verify", "--key", str(own_folders / "state/keys/audit.pem.pub"))
     assert ran.code == 0 and "signed up to event" in ran.out and ran.err == ""
+
+
+@pytest.mark.proves("files.deep-json")
+@pytest.mark.parametrize("name", ["deep.jsonl", "deep.jsonl.gz"])
+def test_a_file_that_is_nested_too_deeply_is_an_error_and_no_defect(
+    folder: Path, ferrule: Any, name: str
+) -> None:
+    data = b"[" * 100_000 + b"\n"
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    for command in (("sessions", "import"), ("sessions", "replay"), ("sessions", "verify")):
+        ran = ferrule(*command, name)
+        assert ran.code not in (0, 70) and "line 1: not a Ferrule export" in ran.err, command

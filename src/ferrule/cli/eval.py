@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _write(
     chosen = formats[0] if formats else "table"
     text = writers[chosen](report)
     if chosen == "json":
-        click.echo(encode_json(json.loads(text)))
+        click.echo(encode_json(parse_json(text)))
     else:
         click.echo(escape_invisible(text), nl=False)
 

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.permissions.approval_text import encode_arguments, list_unshown_arguments
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 from .terminal import BOTTOM, SIDE, TOP, Terminal
-from .tool_cards import describe_rest
 
 ReadLine = Callable[[str], Awaitable[str]]
 """Shows a prompt and reads a line; raises EOFError at the end of input."""
@@ -118,10 +118,8 @@ class TerminalApprover:
 
 
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
-    arguments = request.call.arguments
-    if request.preview and not full:
-        # The preview shows what would happen: what it says is not said twice.
-        arguments = describe_rest(arguments, request.preview)
+    # The preview shows what would happen: what it says is not said twice.
+    arguments = encode_arguments(request) if full else list_unshown_arguments(request)
     cut = 0 if full else max(0, len(arguments) - ARGUMENT_CHARACTERS)
     shown = arguments[: len(arguments) - cut]
     if shown:
@@ -129,6 +127,8 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
     if cut:
         yield f"… {cut} more characters of arguments; `v` shows all", "bold"
     yield f"why it asks: {request.reason}", ""
+    if request.preview_error:
+        yield request.preview_error, "bold"
     if not request.preview:
         return
     yield "", ""

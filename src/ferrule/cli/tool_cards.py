@@ -60,33 +60,6 @@ def describe_head(tool: str, arguments: str) -> str:
     return " ".join(part for part in (f"▸ {tool}", subject, _format_values(shown)) if part)
 
 
-def describe_rest(arguments: str, preview: str) -> str:
-    """Return the arguments that a preview does not show, as JSON; "" if it shows all of them.
-
-    Those are what the call works on and what it writes, and only as far as each of their lines can
-    be read in the preview. Arguments that are not a JSON object are returned whole.
-    """
-    values = parse_arguments(arguments)
-    if values is None:
-        return arguments
-    _, rest = _split_subject(values)
-    shown = {
-        name: value
-        for name, value in values.items()
-        if (name in rest and not is_change(name, values)) or not _is_in(value, preview)
-    }
-    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else ""
-
-
-def _is_in(value: object, preview: str) -> bool:
-    """Return whether a text, or each of a list of words, can be read in a preview."""
-    texts = cast("list[object]", value) if isinstance(value, list) else [value]
-    return all(
-        isinstance(text, str) and all(line in preview for line in text.splitlines())
-        for text in texts
-    )
-
-
 def describe_change(arguments: str) -> list[Line]:
     """Return what a call would write, as a diff of its own arguments; empty if it writes none."""
     lines = diff_arguments(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.runtime.change_lines import diff_arguments
 
 MAX_SHOWN = 8_000
@@ -32,7 +33,7 @@ def indent_json(value: Any) -> str:
     """Indent a JSON value, or a text that is JSON. Other texts stay unchanged."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError:
             return value
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
@@ -41,7 +42,7 @@ def indent_json(value: Any) -> str:
 def summarize_arguments(arguments: str) -> str:
     """Show arguments on one line: `path=note.txt content=hello…`. Other texts stay as they are."""
     try:
-        values = json.loads(arguments)
+        values = parse_json(arguments)
     except ValueError:
         return _line(arguments)
     if not isinstance(values, dict):

@@ -14,6 +14,8 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ferrule.permissions.approval_text import list_unshown_arguments
+
 from .call_cards import (
     MAX_PREVIEW,
     change_lines,
@@ -53,6 +55,7 @@ def template_environment() -> Environment:
         "change": change_lines,
         "markdown": render_markdown,
         "value": format_value,
+        "unshown_arguments": list_unshown_arguments,
     }
     cast("dict[str, Any]", made.globals)["PREVIEW"] = MAX_PREVIEW
     return made

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "either", "json"]
@@ -164,7 +165,7 @@ def read_values(
             continue
         try:
             values[field.name] = _read_value(field, text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             what = "a number" if field.kind in ("integer", "number") else "JSON"
             problems.append(f"`{field.name}` must be {what}: {error}")
     more, wrong = _read_additional(form.get(ADDITIONAL, ""))
@@ -172,12 +173,12 @@ def read_values(
 
 
 def _read_value(field: Field, text: str) -> Any:
-    """Return what was typed as a value. Raises ValueError, RecursionError."""
+    """Return what was typed as a value. Raises ValueError."""
     if field.kind == "text":
         return text
     if field.kind == "either" and text.lstrip()[:1] not in ("[", "{"):
         return text
-    return json.loads(text)
+    return parse_json(text)
 
 
 def _read_additional(text: str) -> tuple[dict[str, Any], list[str]]:

@@ -125,4 +125,22 @@ class ToolResult:
 
 
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
+    """Parse JSON text of a file, a model, a server or a person.
+
+    Args:
+        text: The text.
+        options: Those of `json.loads`.
+
+    Raises:
+        ValueError: It is not JSON, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(text, **options)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 """Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

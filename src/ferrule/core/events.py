@@ -9,7 +9,6 @@ as `Unknown` too. Writers are strict. `FORMAT` counts incompatible changes.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, field
@@ -29,7 +28,7 @@ from typing import (
     get_origin,
 )
 
-from .calls import ToolCall, ToolResult, encode_json
+from .calls import ToolCall, ToolResult, encode_json, parse_json
 from .errors import ConfigError
 from .limits import Limits
 from .media import MediaReference
@@ -594,7 +593,7 @@ def dump_event(event: Event) -> tuple[str, str]:
 def event_to_json(event: Event) -> tuple[str, dict[str, Any]]:
     """Return `(kind, body)` as the journal keeps them, the body as JSON values."""
     kind, body = dump_event(event)
-    return kind, json.loads(body)
+    return kind, parse_json(body)
 
 
 def event_from_json(kind: str, body: dict[str, Any]) -> Event:

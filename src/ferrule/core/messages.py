@@ -21,11 +21,10 @@ left out if empty.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from .calls import ToolCall, encode_json
+from .calls import ToolCall, encode_json, parse_json
 from .errors import ConfigError
 from .media import MediaReference
 from .value_class import frozen
@@ -102,7 +101,7 @@ def decode_messages(text: str) -> tuple[Message, ...]:
         ConfigError: It is not of this format, or not a history that a provider would take.
     """
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError as error:
         raise ConfigError(f"history: it is not JSON: {error}") from error
     if not isinstance(found, dict) or "messages" not in found:

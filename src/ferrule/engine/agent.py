@@ -645,12 +645,17 @@ class Agent(Generic[DepsT, OutputT]):
         )
 
     async def _disconnect_after(self, run: Coroutine[Any, Any, T]) -> T:
+        # Connections belong to the event loop that ends here; other sessions may go on elsewhere.
         try:
-            return await run
-        finally:
-            # Connections belong to the event loop that ends here; other sessions may go on
-            # elsewhere.
-            await self.disconnect()
+            result = await run
+        except BaseException as error:
+            try:
+                await self.disconnect()
+            except Exception as later:  # noqa: BLE001  boundary: what ended the run is what went wrong
+                error.add_note(f"then, on disconnecting: {later}")
+            raise
+        await self.disconnect()
+        return result
 
     async def stream(
         self,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.value_class import frozen
@@ -113,7 +113,7 @@ async def request_approval(
 async def build_request(
     prepared: PreparedCall, context: Context, *, died: str = ""
 ) -> ApprovalRequest:
-    """Build what a person is shown. A preview that fails says so; it never decides anything.
+    """Build what a person is shown. A preview that fails is none; it never decides anything.
 
     `died` explains an unknown outcome, see `ApprovalRequest`.
     """
@@ -122,11 +122,16 @@ async def build_request(
     values = prepared.values
     assert tool is not None and decision is not None and values is not None
     shown = ""
+    why_none = ""
     if tool.preview is not None:
         try:
             shown = await tool.preview(values, context)
+        except ToolFailed as failure:
+            # Not the end of the call: a yes is for its arguments, and what is in their way may
+            # change. Nor does the model learn without a yes why it would fail.
+            why_none = f"this call would fail now: {failure}"
         except Exception as error:  # noqa: BLE001  boundary: the person learns that there is no preview, and why
-            shown = f"(no preview: {error})"
+            why_none = f"no preview: {error}"
     return ApprovalRequest(
         call=prepared.call,
         tool=tool,
@@ -139,4 +144,5 @@ async def build_request(
         identity=context.identity,
         values=values,
         has_unknown_outcome=bool(died),
+        preview_error=why_none,
     )

@@ -10,14 +10,13 @@ read strictly: what a history of text, calls and results cannot hold is an error
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any, TypeVar, cast, overload
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.media import MediaReference, load_media
 from ferrule.core.messages import (
@@ -115,7 +114,7 @@ class MessageHistory(Sequence[Message]):
         if not media:
             return text
         carried = {one.sha256: b64encode(self.get_media(one)).decode() for one in self.list_media()}
-        return encode_json({**json.loads(text), "media": carried})
+        return encode_json({**parse_json(text), "media": carried})
 
     @classmethod
     def from_json(cls, text: str) -> MessageHistory:
@@ -127,7 +126,7 @@ class MessageHistory(Sequence[Message]):
         messages = decode_messages(text)
         if '"media":' not in text:
             return cls(messages)
-        carried = json.loads(text).get("media")
+        carried = parse_json(text).get("media")
         if not isinstance(carried, dict):
             return cls(messages)
         found = cast("dict[str, Any]", carried)
@@ -357,7 +356,7 @@ def _to_blocks(message: AssistantMessage, names: Mapping[str, str]) -> list[dict
 def _read_input(arguments: str) -> dict[str, Any]:
     """Return a call's arguments as the object that the protocol wants; {} if they are none."""
     try:
-        value = json.loads(arguments)
+        value = parse_json(arguments)
     except ValueError:
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -373,7 +372,7 @@ def _to_openai_message(message: UserMessage) -> dict[str, Any]:
     # Imported here: conversations of text alone need no part of a model client.
     from ferrule.models.openai.chat_exchange import encode_chat_content
 
-    return json.loads(encode_chat_content(message))
+    return parse_json(encode_chat_content(message))
 
 
 def _to_content(message: UserMessage | ToolMessage) -> list[Any]:
@@ -385,7 +384,7 @@ def _to_content(message: UserMessage | ToolMessage) -> list[Any]:
         message.media,
         lambda text: encode_json({"type": "text", "text": text}),
     )
-    return [json.loads(block) for block in blocks]
+    return [parse_json(block) for block in blocks]
 
 
 def _to_tool_result(message: ToolMessage) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.value_class import mutable
 
 _SPELLED_NOTE = (
@@ -77,4 +76,4 @@ def _clean(value: Any, text: str, raw: bytes) -> Any:
     clean = raw.decode("utf-8")
     if clean == text:
         return value
-    return clean if isinstance(value, str) else json.loads(clean)
+    return clean if isinstance(value, str) else parse_json(clean)

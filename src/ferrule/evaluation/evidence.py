@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import CallOutcome
+from ferrule.core.calls import CallOutcome, parse_json
 from ferrule.core.events import JournalRecord, ModelAnswered, RunFinished, SessionOpened
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
@@ -177,7 +176,7 @@ def _to_made_call(call: AuditedCall, by_sub_agent: bool) -> MadeCall:
 
 def _parse_object(text: str) -> Mapping[str, Any] | None:
     try:
-        value: Any = json.loads(text or "{}")
+        value: Any = parse_json(text or "{}")
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -6,12 +6,12 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.engine.output.output_type import SchemaType
 from ferrule.tools.safe_patterns import compile_regex
@@ -111,7 +111,7 @@ def _iter_problems(text: str, expected: ExpectedText) -> Iterator[str]:
 def _find_schema_problems(text: str, expected: ExpectedText) -> Iterator[str]:
     assert expected.schema is not None
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         yield f"must be JSON, found {_shorten(text)}"
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 
@@ -208,7 +207,7 @@ class Report:
             ConfigError: It is no report, or a newer one.
         """
         try:
-            body: Any = json.loads(text)
+            body: Any = parse_json(text)
         except ValueError as error:
             raise ConfigError(f"{where}: not JSON: {error}", code="report") from error
         whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.value_class import mutable
 from ferrule.core.vocabulary import AnswerStop
@@ -285,11 +285,15 @@ class AnswerBuilder:
             return from_json(data.encode() if isinstance(data, str) else data)
         except ValueError:
             pass
+<<<<<<< HEAD
         text = data if isinstance(data, str) else data.decode()
         try:
             value = json.loads(text)
         except RecursionError as problem:
             raise ValueError("it is nested too deeply") from problem
+=======
+        value = parse_json(data)
+>>>>>>> b360db07a8dc3823c191704a4d029f1e7df668c7
         self.on_text = self._before(self.on_text)
         self.on_reasoning = self._before(self.on_reasoning)
         self.calls.on_arguments = self._before(self.calls.on_arguments)

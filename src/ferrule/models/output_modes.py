@@ -13,12 +13,11 @@ the provider refuses falls to the next one, which is reported as a notice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message, UserMessage
@@ -298,7 +297,7 @@ class OutputExchange:
             strict = self._output.schema
             compiled = compile_strict(self._output.schema_json)
             if compiled.verdict == "rewritten":
-                strict = cast("dict[str, Any]", json.loads(compiled.schema))
+                strict = cast("dict[str, Any]", parse_json(compiled.schema))
             self._strict = strict
         return strict
 

@@ -13,6 +13,7 @@ Evaluating rules:
 
 Approvals:
     approvals           what a person is asked and answers; approvers
+    approval_text       what a person has to see of a call, as text
     grants              the rules that a person granted
     grant_proposals     the rules that a person is offered
 

@@ -32,11 +32,13 @@ class ApprovalRequest:
         reason: Why a person is asked.
         labels: Risk labels of the call's commands.
         preview: All of what would happen (a unified diff, a command line), or empty. An interface
-            that shortens it says so.
+            that shortens it says so, and shows the arguments that it does not
+            (`approval_text.describe_call`).
         offers: Per choice, the grant that would keep this call from asking again.
         values: The arguments as they would run, validated and after hooks.
         has_unknown_outcome: The call had started when its process ended, and its outcome is
             unknown: a yes runs it again.
+        preview_error: Why there is no preview: the call would fail now, or it could not be made.
     """
 
     call: ToolCall
@@ -50,6 +52,7 @@ class ApprovalRequest:
     identity: Identity
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     has_unknown_outcome: bool = False
+    preview_error: str = ""
 
 
 @frozen

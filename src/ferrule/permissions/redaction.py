@@ -17,14 +17,13 @@ the words that match are replaced, or else the whole line.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.tools.safe_patterns import compile_regex
@@ -178,7 +177,7 @@ class Redactor:
         """
         if not self.may_contain_secret(text):
             return text
-        value = json.loads(text)
+        value = parse_json(text)
         redacted = self._redact_value(value, 0)
         return text if redacted == value else encode_json(redacted)
 
@@ -233,7 +232,7 @@ class Redactor:
             return text
         if depth < MAX_JSON_DEPTH and text.lstrip()[:1] in ("{", "["):
             try:
-                value = json.loads(text)
+                value = parse_json(text)
             except ValueError:
                 return self._redact_plain_text(text)
             redacted = self._redact_value(value, depth + 1)

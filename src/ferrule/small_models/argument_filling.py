@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.tools.word_stems import content_stems, first_sentence
 
 from .candidates import (
@@ -267,7 +267,7 @@ class ArgumentFiller:
         said = frozenset(content_stems(request.text)) - request.tool_words - {*request.stems[:1]}
         shares: dict[Any, float] = {}
         for text, arguments in self._examples:
-            choice = json.loads(arguments).get(slot.name)
+            choice = parse_json(arguments).get(slot.name)
             used = frozenset(content_stems(text))
             share = len(said & used) / max(1, len(used))
             shares[choice] = max(share, shares.get(choice, 0.0))
@@ -400,7 +400,7 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
 def first_allowed_text(grammar: str) -> str:
     """Return the first of the texts that a grammar of this module lists, "" if it lists none."""
     listed = _FIRST_LITERAL.match(grammar)
-    return str(json.loads(listed[1])) if listed else ""
+    return str(parse_json(listed[1])) if listed else ""
 
 
 _FIRST_LITERAL = re.compile(r'root ::= ("(?:[^"\\\\]|\\\\.)*")(?= \||$)')

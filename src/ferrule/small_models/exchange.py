@@ -23,14 +23,13 @@ result to `MAX_READ`.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -535,7 +534,7 @@ RETURNED = " returned:\n"
 def _reason(text: str) -> str:
     """Return the error message of a result object, or the text as it is."""
     try:
-        value = json.loads(text.splitlines()[0] if text else "")
+        value = parse_json(text.splitlines()[0] if text else "")
     except ValueError:
         return _cut(text, MAX_SHOWN)
     message = None

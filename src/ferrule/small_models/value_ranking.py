@@ -14,7 +14,6 @@ Pure, and the same for every tool.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from functools import cache
 from importlib import resources
 from typing import cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
 from ferrule.tools.word_stems import (
     FUNCTION_WORDS,
@@ -119,7 +119,7 @@ class RankedValue:
 def load_weights() -> Mapping[str, float]:
     """Return the weights of features, read once."""
     text = resources.files("ferrule.small_models").joinpath("value_weights.json").read_text()
-    return cast("dict[str, float]", json.loads(text))
+    return cast("dict[str, float]", parse_json(text))
 
 
 class RequestView:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ferrule._version import __version__
+from ferrule.core.calls import parse_json
 
 from . import paths
 
@@ -28,7 +29,7 @@ def describe_machine() -> str:
 def read_attack_results() -> dict[str, Any]:
     """Return `{backend: {"held": [...], "broken": {protection: attack}}}` of this machine."""
     try:
-        found = json.loads((paths.state() / _FILE).read_text(encoding="utf-8"))
+        found = parse_json((paths.state() / _FILE).read_text(encoding="utf-8"))
         if found["machine"] != describe_machine():
             return {}
         return cast("dict[str, Any]", found["backends"])

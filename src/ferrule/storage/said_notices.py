@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from hashlib import sha256
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError
 
 from . import paths
@@ -22,7 +23,7 @@ def say_first_time(text: str) -> bool:
     file = paths.state() / _FILE
     mark = sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     try:
-        said: list[str] = [str(one) for one in json.loads(file.read_text(encoding="utf-8"))]
+        said: list[str] = [str(one) for one in parse_json(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
         said = []
     if mark in said:

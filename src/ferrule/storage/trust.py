@@ -33,6 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
@@ -194,7 +195,7 @@ class TrustStore:
                     "others can write it", "check who changed it, then `chmod 600` it"
                 )
             try:
-                content = json.load(file)
+                content = parse_json(file.read())
                 if content["version"] > _VERSION:
                     raise self._unusable("it was written by a newer version", "use that version")
                 known = cast(dict[str, dict[str, Any]], content["workspaces"])
@@ -230,7 +231,7 @@ class TrustStore:
 
     def _kept_texts(self, root: str) -> dict[str, str]:
         try:
-            return cast(dict[str, str], json.loads(self._texts(root).read_text(encoding="utf-8")))
+            return cast(dict[str, str], parse_json(self._texts(root).read_text(encoding="utf-8")))
         except (OSError, ValueError):
             # Only the comparison needs them: without them a change is named but not shown.
             return {}

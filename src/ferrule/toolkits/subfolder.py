@@ -60,10 +60,7 @@ def _limit_tool(tool: Tool, start: str) -> Tool:
         return tool
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
-        try:
-            return await preview(limit(values, context), context)
-        except ToolFailed as failure:
-            return f"[this call would fail: {failure}]"
+        return await preview(limit(values, context), context)
 
     return replace(tool, preview=show)
 
@@ -199,9 +196,6 @@ def _move_tool(tool: Tool, start: str) -> Tool:
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
-        try:
-            return await preview(values, enter(context))
-        except ToolFailed as failure:
-            return f"[this call would fail: {failure}]"
+        return await preview(values, enter(context))
 
     return replace(tool, handler=run, preview=show if preview else None)

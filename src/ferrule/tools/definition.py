@@ -117,7 +117,11 @@ def misfit_notice(tool: Tool, problems: Sequence[str]) -> str:
 
 
 class Preview(Protocol):
-    """Shows a person what a call would do, without doing it: a unified diff, the command line."""
+    """Shows a person what a call would do, without doing it: a unified diff, the command line.
+
+    It raises ToolFailed where the call would fail: the person sees why, beside the arguments. So
+    they do after any other error.
+    """
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str: ...
 

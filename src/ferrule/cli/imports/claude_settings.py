@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.permissions.rule_evaluation import MODES
@@ -43,7 +43,7 @@ _IN_PLACE = ("hooks", "$schema")
 def read_settings_file(file: Path, plan: Plan) -> dict[str, Any]:
     """Return the settings of a file; an empty mapping, and a note, if it cannot be read."""
     try:
-        content: Any = json.loads(file.read_text("utf-8-sig"))
+        content: Any = parse_json(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

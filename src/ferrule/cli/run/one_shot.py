@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
@@ -13,7 +12,7 @@ from typing import Any
 from ferrule.cli.live_output import LiveOutput
 from ferrule.cli.terminal import encode_json
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.calls import ErrorType, ToolResult, parse_json
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, event_to_json
 from ferrule.core.media import Content
@@ -204,7 +203,7 @@ def summarize_run(
     if error is not None:
         failure = {"code": error.code, "detail": error.detail, "hint": error.hint}
     is_typed = result is not None and session.ends_with_value
-    output = {"output": json.loads(result.text)} if result is not None and is_typed else {}
+    output = {"output": parse_json(result.text)} if result is not None and is_typed else {}
     return {
         "v": FORMAT,
         "session": session.id,

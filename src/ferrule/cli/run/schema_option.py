@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from importlib import import_module
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.tools.schema_notation import parse_schema_notation
 
@@ -53,7 +53,7 @@ def _is_file(path: Path) -> bool:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        schema: Any = json.loads(path.read_bytes())
+        schema: Any = parse_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"--schema: {path} cannot be read: {error.strerror}") from error
     except ValueError as error:

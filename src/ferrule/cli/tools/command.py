@@ -13,6 +13,7 @@ import click
 
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
+from ferrule.core.calls import parse_json
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
@@ -168,7 +169,7 @@ def parse_arguments(schema: Any, arguments: tuple[str, ...], as_json: str | None
     values: dict[str, Any] = {}
     if as_json:
         try:
-            loaded = json.loads(as_json)
+            loaded = parse_json(as_json)
         except ValueError as error:
             raise click.UsageError(f"--json is not JSON: {error}") from error
         if not isinstance(loaded, dict):
@@ -188,7 +189,7 @@ def parse_value(schema: Any, text: str) -> Any:
     if types == {"string"}:
         return text
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text
     return value if not types or _type_names(value) & types else text

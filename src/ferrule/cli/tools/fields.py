@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
@@ -154,7 +155,7 @@ def _default(text: str, kind: FieldType, rest: str) -> tuple[Any, str]:
     if rest[:1] in ('"', "["):
         try:
             value, end = json.JSONDecoder().raw_decode(rest)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _wrong(text, f"its default is not JSON: {error}") from error
         rest = rest[end:]
     else:
@@ -169,7 +170,7 @@ def _default(text: str, kind: FieldType, rest: str) -> tuple[Any, str]:
 
 def _json(word: str) -> Any:
     try:
-        return json.loads(word, parse_constant=lambda name: name)
+        return parse_json(word, parse_constant=str)
     except ValueError:
         return word
 

@@ -5,13 +5,13 @@ The file is only shown unless `--write` is given.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ferrule.cli.terminal import escape_invisible
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.storage.export.steps import CallStep, Step, StepReader
 
@@ -66,7 +66,7 @@ def promote(
 
     used = _find_call(session, call)
     assert used.result is not None
-    seen = read_recorded_command(json.loads(used.call.arguments), used.result.data)
+    seen = read_recorded_command(parse_json(used.call.arguments), used.result.data)
     words = find_parameters(seen.words, _parse_parameters(params))
     name = name or suggest_name(words)
     text = asyncio.run(_make_file(name, seen, words))

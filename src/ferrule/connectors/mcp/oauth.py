@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.invisible_characters import escape_invisible
 from ferrule.storage import paths
@@ -95,7 +96,7 @@ class FileTokenStorage:
 
     def _load(self) -> dict[str, Any]:
         try:
-            stored: Any = json.loads(self._file.read_text(encoding="utf-8"))
+            stored: Any = parse_json(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.connectors.text_cleaning import diff_texts
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
@@ -154,7 +155,7 @@ class ServerApprovals:
                     server, "others can write it", "check who changed it, then `chmod 600` it"
                 )
             try:
-                stored: Any = json.load(file)
+                stored: Any = parse_json(file.read())
                 if stored["version"] > _VERSION:
                     raise self._unusable(
                         server, "it was written by a newer version", "use that version"

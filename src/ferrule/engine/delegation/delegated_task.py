@@ -5,12 +5,11 @@ What may be delegated at all is decided in `delegation`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, cast
 
-from ferrule.core.calls import ErrorType, encode_json
+from ferrule.core.calls import ErrorType, encode_json, parse_json
 from ferrule.core.errors import (
     ConfigError,
     LimitReached,
@@ -335,7 +334,7 @@ def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
 
 def _format_answer(work: DelegatedTask, result: RunResult[Any]) -> Any:
     """Return the text of the answer, or the JSON value of the sub-agent's output type."""
-    return result.text if work.definition.output_type is str else json.loads(result.text)
+    return result.text if work.definition.output_type is str else parse_json(result.text)
 
 
 def _shorten_answer(answer: dict[str, Any], cap: int) -> dict[str, Any]:

@@ -14,12 +14,12 @@ turns here (`Turns`).
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.engine.agent import Agent
@@ -145,7 +145,7 @@ def _outcome(job: Job, end: RunFinished, *, typed: bool) -> dict[str, Any]:
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
     outcome = build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
     if typed and end.text:
-        outcome["output"] = json.loads(end.text)
+        outcome["output"] = parse_json(end.text)
     return outcome
 
 

@@ -8,12 +8,11 @@ in the whole object.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 
 from .events import EventRedactor
 from .live_redaction import PieceRedactor
@@ -185,7 +184,7 @@ class ArgumentsReader:
 
 def _unescape(escape: str) -> str:
     try:
-        return json.loads(f'"{escape}"', strict=False)
+        return parse_json(f'"{escape}"', strict=False)
     except ValueError:
         return escape
 
@@ -224,7 +223,7 @@ class ArgumentsRedactor:
     def _redact(self, member: MemberPiece) -> str:
         if member.kind == "value":
             try:
-                value = json.loads(member.text)
+                value = parse_json(member.text)
             except ValueError:
                 return ""
             return self._redact_member(member.name, value)
@@ -247,7 +246,7 @@ class ArgumentsRedactor:
         return self._redact_member(name, _PROBE) != _PROBE
 
     def _redact_member(self, name: str, value: object) -> str:
-        redacted = json.loads(self._redactor.redact_json(encode_json({name: value})))
+        redacted = parse_json(self._redactor.redact_json(encode_json({name: value})))
         (only,) = redacted.values()
         return only if isinstance(only, str) else encode_json(only)
 

@@ -13,13 +13,12 @@ were written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from json.encoder import encode_basestring
 from typing import Any, ClassVar, NamedTuple, Protocol, get_args
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Event, JournalRecord, dump_event
 from ferrule.core.identity import Identity
@@ -210,7 +209,7 @@ class BusEvent:
 
         It is parsed from `data` each time: keep it if you need it twice.
         """
-        return json.loads(self.data)["payload"]
+        return parse_json(self.data)["payload"]
 
 
 def describe(item: Item) -> tuple[str, str]:

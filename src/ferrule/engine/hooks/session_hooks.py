@@ -6,13 +6,12 @@ Hooks on calls are not here: they sit in the dispatcher, where every call passes
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 from ferrule.core import events
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json, parse_json
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.core.vocabulary import PermissionMode, SideEffect
 from ferrule.engine.driver import CheckAgain, Driver, DriverExtension
@@ -179,7 +178,7 @@ class SessionHooks(DriverExtension):
         """Fire `output` for a typed answer that fits."""
         if checked.problems or not self.hooks.for_event("output"):
             return checked
-        value = json.loads(checked.output)
+        value = parse_json(checked.output)
         outcome = await self.hooks.fire(OutputPost(value))
         self._add_context(outcome)
         payload = outcome.payload

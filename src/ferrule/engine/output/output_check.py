@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import OutputChecked
 from ferrule.core.output import OUTPUT_RETRIES, OutputRequest
@@ -67,7 +66,7 @@ class OutputCheck:
     @classmethod
     def of_request(cls, request: OutputRequest) -> OutputCheck:
         """Return the check of a run whose type is not here: by the schema that was recorded."""
-        schema = cast("dict[str, Any]", json.loads(request.schema))
+        schema = cast("dict[str, Any]", parse_json(request.schema))
         return cls(SchemaType(schema), request)
 
     async def run(self, answer: str, context: Context[Any]) -> OutputChecked:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type, is_context
@@ -126,7 +125,7 @@ class SchemaType(OutputType):
         self.hint = Any
 
     def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
-        value: Any = json.loads(answer.text)
+        value: Any = parse_json(answer.text)
         if self.is_wrapped:
             value = _unwrap(value)
         refused = self._validator.iter_errors(value)

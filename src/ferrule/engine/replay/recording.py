@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core import events
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, parse_json
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.limits import Limits
@@ -175,7 +175,7 @@ def canonical_json(arguments: Any) -> str:
     Invalid JSON is returned unchanged.
     """
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        value = parse_json(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         return str(arguments)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)

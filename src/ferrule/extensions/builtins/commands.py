@@ -7,7 +7,6 @@ is not Ferrule's, its last line `[exit status N]` is believed.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.calls import ErrorType, ToolResult, parse_json
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.result_facts import take_facts
 
@@ -91,7 +90,7 @@ def _record(result: ToolResult, facts: Mapping[str, Any] | None) -> dict[str, An
             )
         # If it is not JSON, a hook has replaced it by a text.
         with suppress(ValueError):
-            data = json.loads(data)
+            data = parse_json(data)
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None
 
 

@@ -187,10 +187,7 @@ class _Preview:
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
         name = str(values["name"])
         definition = cast("Mapping[str, Any]", values["definition"])
-        try:
-            data, file = self._read(name, definition)
-        except ToolFailed as error:
-            return escape_for_approval(f"[this call would fail: {error.message}]")
+        data, file = self._read(name, definition)
         return f"{file} (for this session)\n{escape_for_approval(data.decode())}"
 
 

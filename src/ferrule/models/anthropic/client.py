@@ -19,7 +19,6 @@ streaming as server-sent events) and the types of its SDK.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from json.encoder import encode_basestring as quote
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core import messages as core
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
@@ -405,7 +404,7 @@ class AnthropicExchange:
             return "assistant", self._encode_assistant(message)
         self._replayed_calls.update(call.id for call in message.calls)
         if "container" in kept:
-            self._container = str(json.loads(kept["container"]))
+            self._container = str(parse_json(kept["container"]))
         return "assistant", kept["content"].strip()[1:-1]
 
     def _encode_content(self, message: core.UserMessage | core.ToolMessage) -> str:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -171,7 +171,7 @@ class AnyExchange:
         self._model_client = client
         self._options = options
         self._names = ToolNames(tools)
-        self._tools: list[Any] = json.loads(encode_tools(tools)) if tools else []
+        self._tools: list[Any] = parse_json(encode_tools(tools)) if tools else []
         self._encoded_history = EncodedHistory(system, self._encode_message)
 
     async def ask(
@@ -201,7 +201,7 @@ class AnyExchange:
         options = self._options
         request: dict[str, Any] = {
             "model": self._model_client.model_id,
-            "messages": json.loads(b"[" + self._encoded_history.json + b"]"),
+            "messages": parse_json(b"[" + self._encoded_history.json + b"]"),
         }
         if self._tools and tools:
             request["tools"] = self._tools
@@ -248,7 +248,7 @@ class AnyExchange:
 
     def _assistant_fields(self, message: AssistantMessage) -> dict[str, Any]:
         kept = unseal(message.raw, self._model_client.model, [call.id for call in message.calls])
-        extras: dict[str, Any] = json.loads(kept["content"])[0] if kept else {}
+        extras: dict[str, Any] = parse_json(kept["content"])[0] if kept else {}
         fields: dict[str, Any] = {"role": "assistant", "content": message.text or None}
         if "message" in extras:
             fields["extra_content"] = extras["message"]

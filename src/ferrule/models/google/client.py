@@ -14,7 +14,6 @@ request with.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote as quote_path
 
 from ferrule.core import messages as core
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.media import MediaReference
@@ -455,7 +454,7 @@ class GoogleExchange:
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
         if kept is None:
             return "model", self._encode_assistant(message)
-        unnamed: Any = json.loads(kept.get("unnamed", "[]"))
+        unnamed: Any = parse_json(kept.get("unnamed", "[]"))
         self._unnamed_calls.update(cast("list[str]", unnamed))
         return "model", kept["content"].strip()[1:-1]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.http.transport import ResponseStream, Timeouts, Transport
 from ferrule.models.http.web_request import MAX_REDIRECTS, RedirectRefused, follow_redirect
@@ -194,7 +195,7 @@ class _PartialFile:
     def read_note(self) -> dict[str, Any]:
         """Return what is known of the file; nothing if the bytes may be of another one."""
         with suppress(OSError, ValueError):
-            note: dict[str, Any] = json.loads(self._note.read_text())
+            note: dict[str, Any] = parse_json(self._note.read_text())
             if note.get("url") == self.url and note.get("validator"):
                 return note
         return {}

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
@@ -69,7 +70,7 @@ def read_records() -> dict[str, ModelRecord]:
     found: dict[str, ModelRecord] = {}
     for place in sorted(models_folder().glob(f"*{RECORD_SUFFIX}")):
         with suppress(OSError, ValueError, TypeError):
-            content: dict[str, Any] = json.loads(place.read_text())
+            content: dict[str, Any] = parse_json(place.read_text())
             if content.pop("version") == _RECORD_VERSION:
                 record = ModelRecord(**content)
                 found[record.name] = record

@@ -16,7 +16,6 @@ what the model reads is then the same.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -239,7 +239,7 @@ class _CompletionAnswer:
     def add(self, event: bytes, sink: Sink | None) -> None:
         if event == b"[DONE]":
             return
-        chunk = json.loads(event)
+        chunk = parse_json(event)
         for choice in chunk.get("choices") or ():
             piece = choice.get("text")
             if piece:

@@ -7,13 +7,12 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.media import MediaReference
@@ -262,12 +261,12 @@ class ChatExchange:
         """
         start = self._encoded_history.last_start
         history = self._encoded_history.json
-        last: dict[str, Any] = json.loads(history[start:])
+        last: dict[str, Any] = parse_json(history[start:])
         content = last["content"]
         if isinstance(content, str):
             last["content"] = [{"type": "text", "text": content}]
         if last["content"]:
-            mark: dict[str, Any] = json.loads("{" + self._cache_mark[1:] + "}")
+            mark: dict[str, Any] = parse_json("{" + self._cache_mark[1:] + "}")
             last["content"][-1] |= mark
         return bytes(history[:start]) + encode_json_bytes(last)
 

@@ -21,14 +21,13 @@ llama.cpp, Ollama and vLLM speak it too. Source: OpenAI's API reference (`POST /
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
 from typing import TYPE_CHECKING, Any
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
@@ -418,7 +417,7 @@ def _find_callers(content: str) -> dict[str, tuple[str, str]]:
 
 def _parse_string(text: str | None) -> str:
     """Return a JSON string's value; empty for anything else."""
-    value: Any = json.loads(text) if text else ""
+    value: Any = parse_json(text) if text else ""
     return value if isinstance(value, str) else ""
 
 

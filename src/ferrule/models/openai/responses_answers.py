@@ -9,14 +9,13 @@ kept or ignored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
@@ -382,7 +381,13 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     _read_response(output, fields, who, tools=tools)
     read_objects(fields, "output")
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
+<<<<<<< HEAD
         output.end_item(output.add_item(place), json.loads(item_text), item_text)
+=======
+        element: Any = parse_json(item_text)
+        if isinstance(element, dict):
+            output.end_item(output.add_item(place), cast(dict[str, Any], element), item_text)
+>>>>>>> b360db07a8dc3823c191704a4d029f1e7df668c7
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:

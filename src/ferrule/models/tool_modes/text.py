@@ -6,12 +6,11 @@ it then uses is understood. The model client is opened without tools.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink, ToolSpec
@@ -105,7 +104,7 @@ def _placeholder(schema: Any) -> Any:
 
 def parameter_schema(spec: ToolSpec) -> Mapping[str, Any]:
     """Return the schema of a tool's arguments as a value; empty if it is no object."""
-    decoded = json.loads(spec.schema)
+    decoded = parse_json(spec.schema)
     return cast("Mapping[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
 

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, RunCancelled
+from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.media import Content, LoadedMedia, load_media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
@@ -137,11 +139,9 @@ def _list_media(result: RunResult[Any], session: Session) -> list[LoadedMedia]:
 
 
 def _question_text(request: ApprovalRequest) -> str:
-    shown = request.preview or request.call.arguments
-    cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… ({len(shown)} characters)"
     return (
-        f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{cut}\n"
-        "Answer `yes`, or say why not."
+        f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n"
+        f"{describe_call(request, _SHOWN)}\nAnswer `yes`, or say why not."
     )
 
 

@@ -25,6 +25,7 @@ from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.invisible_characters import escape_invisible
 from ferrule.core.media import LoadedMedia, Media
@@ -338,7 +339,7 @@ def _value_part(text: str) -> Any:
     from google.protobuf.struct_pb2 import Value
 
     data = Parse(text, Value())
-    if MessageToDict(data) == json.loads(text):
+    if MessageToDict(data) == parse_json(text):
         return Part(data=data)
     return Part(text=text, media_type="application/json")
 

@@ -18,6 +18,7 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.filesystem.workspace import Workspace
 
@@ -158,8 +159,8 @@ class EditorApprover:
         content = [text_content(escape_for_approval(why))]
         if diff is not None:
             content.insert(0, diff)
-        elif request.preview:
-            content.insert(0, text_content(escape_for_approval(request.preview)))
+        else:
+            content.insert(0, text_content(describe_call(request)))
         return {
             "toolCallId": self._id(request),
             "title": call_title(call, request.tool),

@@ -18,6 +18,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 
 MAX_LINE = 16 << 20
@@ -82,7 +83,7 @@ def encode_line(message: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        plain: Any = json.loads(json.dumps(message), parse_constant=str)
+        plain: Any = parse_json(json.dumps(message), parse_constant=str)
         text = json.dumps(plain, separators=(",", ":"))
     return text.encode() + b"\n"
 

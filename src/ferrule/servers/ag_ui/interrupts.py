@@ -13,7 +13,6 @@ Anything else denies it, and `note` is the reason.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Any, cast
 
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 from .inputs import InterruptAnswer
@@ -114,23 +114,14 @@ def session_grants(request: ApprovalRequest) -> list[str]:
 def _question(request: ApprovalRequest) -> str:
     return (
         f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n"
-        f"{_format_call(request)}"
+        f"{describe_call(request, MAX_SHOWN)}"
     )
-
-
-def _format_call(request: ApprovalRequest) -> str:
-    # The arguments as they would run: a hook may have changed what the model sent.
-    arguments = json.dumps(dict(request.values), ensure_ascii=False, default=str)
-    shown = escape_for_approval(request.preview or arguments)
-    if len(shown) > MAX_SHOWN:
-        return f"{shown[:MAX_SHOWN]}\n[shown: {MAX_SHOWN} of {len(shown)} characters]"
-    return shown
 
 
 def _details(request: ApprovalRequest) -> dict[str, Any]:
     return {
         "tool": request.tool.full_name,
-        "shown": _format_call(request),
+        "shown": describe_call(request, MAX_SHOWN),
         "is_preview": bool(request.preview),
         "risk": str(request.risk),
         "reason": escape_for_approval(request.reason),

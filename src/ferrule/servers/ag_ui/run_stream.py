@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import (
     FerruleError,
     LimitReached,
@@ -246,7 +246,7 @@ def describe_failure(error: FerruleError) -> tuple[str, str]:
 
 def _value(result: RunResult[Any]) -> Any:
     try:
-        return json.loads(result.text)
+        return parse_json(result.text)
     except ValueError:
         return result.text
 

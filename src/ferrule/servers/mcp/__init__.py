@@ -1,8 +1,8 @@
 """Serve tools to MCP clients, in both versions of the protocol, over standard streams and HTTP.
 
 Modules: `artifacts`, `blocks`, `client`, `client_approvals`, `command`, `handlers`, `http`,
-`offers`, `peer`, `plain_calls`, `plain_lines`, `requests`, `results`, `server`, `sessions`,
-`stdio`, `tool_list`.
+`messages`, `offers`, `peer`, `plain_calls`, `plain_lines`, `requests`, `results`, `server`,
+`sessions`, `stdio`, `tool_list`.
 """
 
 from .blocks import Block, audio, embed_content, image, link, text

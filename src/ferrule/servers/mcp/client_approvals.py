@@ -18,11 +18,11 @@ connects one trusts it with these answers.
 
 from __future__ import annotations
 
-import json
 from contextvars import ContextVar
 from typing import Any
 
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 from .client import CURRENT_REQUESTS, elicitation
@@ -31,7 +31,7 @@ from .requests import CapabilityLacking, ClientRequest, Question
 
 BY = "mcp client"
 MAX_MESSAGE = 16_000
-"""Characters of the arguments that a question shows; it says how many are left out."""
+"""Characters of the call that a question shows; it says how many are left out."""
 CURRENT_REQUEST: ContextVar[ClientRequest | None] = ContextVar("ferrule_mcp_request", default=None)
 """The request that the current task works for. A sub-agent's calls are not known by their ids."""
 
@@ -97,11 +97,7 @@ def _next_step(request: ApprovalRequest) -> str:
 
 
 def _question_text(request: ApprovalRequest) -> str:
-    # The arguments as they would run: a hook may have changed what the client sent.
-    arguments = json.dumps(dict(request.values), ensure_ascii=False, default=str)
-    shown = escape_for_approval(request.preview or arguments)
-    if len(shown) > MAX_MESSAGE:
-        shown = f"{shown[:MAX_MESSAGE]}\n[shown: {MAX_MESSAGE} of {len(shown)} characters]"
     return (
-        f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n{shown}"
+        f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n"
+        f"{describe_call(request, MAX_MESSAGE)}"
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -31,13 +31,13 @@ from ferrule.runtime.http.http_security import (
 )
 
 from .handlers import Service
+from .messages import InvalidMessage, read_message
 from .plain_calls import (
     SOON,
     KnownClient,
     PlainRequest,
     find_cancelled,
     format_plain_answer,
-    parse_message,
     read_plain_request,
 )
 from .sessions import IDLE_SECONDS, MAX_CLIENTS, ClientIdentity
@@ -137,15 +137,22 @@ class Endpoint:
             await send({"type": "http.response.body", "body": b"not found"})
             return
         given = next((value for name, value in scope["headers"] if name == _SESSION), None)
-        known = self._find_known(scope, given)
-        if known is None or given is None:
+        if scope["method"] != "POST" or not _has_json(scope):
             await self._serve_by_library(scope, receive, given, send)
             return
         body = await read_body(scope, receive, MAX_BODY)
         if isinstance(body, tuple):
             await send_text(send, *body)
             return
-        begun = await self._serve_plainly(known, body, given, send)
+        message = read_message(body)
+        if isinstance(message, InvalidMessage):
+            await _send_json(send, 400, message.encode_answer())
+            return
+        known = self._find_known(scope, given)
+        if known is None or given is None:
+            await self._serve_by_library(scope, replay_body(body, receive), given, send)
+            return
+        begun = await self._serve_plainly(known, message, given, send)
         if begun is not True:
             await self._serve_by_library(scope, replay_body(body, receive), given, send)
         if not isinstance(begun, bool):
@@ -156,7 +163,7 @@ class Endpoint:
 
     def _find_known(self, scope: Scope, session: bytes | None) -> KnownClient | None:
         """Return the client of a request that can be answered with plain JSON; else None."""
-        if session is None or scope["method"] != "POST":
+        if session is None:
             return None
         visitor: Visitor = scope["state"]["visitor"]
         user, tenant = (visitor.user, visitor.tenant) if visitor.is_named else ("", "")
@@ -169,20 +176,18 @@ class Endpoint:
         is_usual = (
             b"application/json" in accepted
             and b"text/event-stream" in accepted
-            and headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
             and headers.get(b"mcp-protocol-version", b"") == known.peer.version.encode()
         )
         return known if is_usual else None
 
     async def _serve_plainly(
-        self, known: KnownClient, body: bytes, session: bytes, send: Send
+        self, known: KnownClient, message: Mapping[str, Any], session: bytes, send: Send
     ) -> PlainRequest | bool:
         """Answer a call with plain JSON.
 
         Returns:
             Whether it was answered; or the request, if its call has begun and needs the library.
         """
-        message = parse_message(body)
         plain_calls = self._service.plain_calls
         if (cancelled := plain_calls.find_begun(known.key, find_cancelled(message))) is not None:
             await cancelled.begin_stream()
@@ -201,13 +206,7 @@ class Endpoint:
             return request
         plain_calls.end(known.key, request.id)
         answer = format_plain_answer(request, known.peer.version, begun.outcome())
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(answer)).encode()),
-            (_SESSION, session),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        await _send_json(send, 200, answer, [(_SESSION, session)])
         return True
 
     async def _serve_by_library(
@@ -240,6 +239,24 @@ class Endpoint:
             await send(message)
 
         return send_and_note_session
+
+
+def _has_json(scope: Scope) -> bool:
+    """Return whether a request says that its body is JSON. The library refuses all others."""
+    given = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return given.partition(b";")[0].strip() == b"application/json"
+
+
+async def _send_json(
+    send: Send, status: int, answer: bytes, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(answer)).encode()),
+        *more,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
 
 
 def identify_client(context: Any) -> ClientIdentity | None:

@@ -125,17 +125,6 @@ def _key_of(visit: ClientSession) -> ClientKey:
     return visit.identity.key[:-1]
 
 
-def parse_message(body: bytes) -> dict[str, Any]:
-    """Return a body as the library reads it; an empty message if it is none."""
-    from pydantic_core import from_json
-
-    try:
-        message = from_json(body)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-
-
 def read_plain_request(message: Mapping[str, Any]) -> PlainRequest | None:
     """Return a message as a call; None if it is anything else, or the library must see it."""
     params = message.get("params")
@@ -158,8 +147,8 @@ def find_cancelled(message: Mapping[str, Any]) -> int | str:
     params = message.get("params")
     if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
         return ""
-    found = cast("dict[str, Any]", params).get("requestId")
-    return found if isinstance(found, int | str) else ""
+    found: Any = cast("dict[str, Any]", params).get("requestId")
+    return found if type(found) in (int, str) else ""
 
 
 def format_plain_answer(request: PlainRequest, version: str, result: Mapping[str, Any]) -> bytes:

@@ -1,8 +1,9 @@
 """Calls over standard streams that begin, and mostly end, without the library (`plain_calls`).
 
-The reader of standard input shows each line here first. A call begins at once, in the same
-iteration of the event loop, and its answer is written as soon as its work is over. Where the
-library must see a call after all, it gets its line, before any that came later.
+The reader of standard input shows each line here first. One that is no message is answered with an
+error. A call begins at once, in the same iteration of the event loop, and its answer is written as
+soon as its work is over. Where the library must see a call after all, it gets its line, before any
+that came later.
 
 A call that is under way at the end is answered as the library answers its own, and ended with the
 client's session. It is not given to the library, which is ending as well.
@@ -10,9 +11,13 @@ client's session. It is not given to the library, which is ending as well.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from .handlers import Service
+from .messages import INVALID_REQUEST, InvalidMessage, read_message
 from .plain_calls import (
     ClientKey,
     KnownClient,
@@ -20,10 +25,9 @@ from .plain_calls import (
     find_cancelled,
     format_closed,
     format_plain_answer,
-    parse_message,
     read_plain_request,
 )
-from .stdio import LineReader, LineWriter
+from .stdio import MAX_LINE, LineReader, LineWriter
 
 
 class PlainLines:
@@ -41,16 +45,21 @@ class PlainLines:
         self._writer = writer
         reader.take = self.take
         reader.on_end = self.close
+        reader.on_too_long = self._refuse_long_line
         # Nobody reads answers any more: what runs is ended, as if the client had said so.
         writer.on_broken = reader.end
 
     def take(self, line: bytes) -> bool:
         """Begin the call that a line asks for. False: the library must see the line."""
-        if b"tools/call" in line:
-            return self._begin(line)
-        if self._lines and b"cancelled" in line:
-            self._hand_over(find_cancelled(parse_message(line)))
-        return False
+        if line.isspace():
+            return True
+        message = read_message(line)
+        if isinstance(message, InvalidMessage):
+            self._refuse(message)
+            return True
+        if self._lines:
+            self._hand_over(find_cancelled(message))
+        return self._begin(message, line)
 
     def close(self) -> None:
         """Answer the calls that are under way: they end with their session."""
@@ -59,9 +68,19 @@ class PlainLines:
             if self._calls.end(self._client, request_id) is not None:
                 self._writer.write_soon(format_closed(request_id) + b"\n")
 
-    def _begin(self, line: bytes) -> bool:
+    def _refuse(self, message: InvalidMessage) -> None:
+        self._writer.write_soon(message.encode_answer() + b"\n")
+        if self._writer.is_behind:
+            self._reader.pause_until(self._writer.drain())
+
+    def _refuse_long_line(self) -> None:
+        reason = f"a line of more than {MAX_LINE // 1024**2} MiB is skipped"
+        print(f"MCP client: {reason}", file=sys.stderr, flush=True)
+        self._refuse(InvalidMessage(INVALID_REQUEST, f"Invalid request: {reason}"))
+
+    def _begin(self, message: Mapping[str, Any], line: bytes) -> bool:
         known = self._calls.find(self._client)
-        request = None if known is None else read_plain_request(parse_message(line))
+        request = None if known is None else read_plain_request(message)
         if known is None or request is None:
             return False
         begun = self._service.begin_plain_call(known, request)

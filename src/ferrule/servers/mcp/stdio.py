@@ -2,8 +2,8 @@
 
 The library would read standard input in a thread that nothing can wake: a process that is told to
 end would wait for its client. So if it is a pipe or a socket, it is read by the event loop, a line
-of at most `MAX_LINE` bytes at a time; a longer one ends the connection. Programs that tools start
-find nothing on standard input.
+of at most `MAX_LINE` bytes at a time; a longer one is skipped. Programs that tools start find
+nothing on standard input.
 
 Standard output is taken over, and everything else that writes there writes to standard error. The
 library hands each line to a thread three times; a short line is written by the event loop instead,
@@ -20,7 +20,7 @@ import signal
 import stat
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -28,6 +28,8 @@ from typing import Any, cast
 from ferrule.engine.threads import run_blocking
 
 MAX_LINE = 16 * 1024 * 1024
+_MAX_WAITING = 100
+"""Lines that wait to be written before a writer is behind."""
 
 
 class LineReader(asyncio.Protocol):
@@ -41,10 +43,14 @@ class LineReader(asyncio.Protocol):
         """Is shown each line first. If it returns True, the library does not get the line."""
         self.on_end: Callable[[], None] = lambda: None
         """Called once, at the end of the input or of the library."""
+        self.on_too_long: Callable[[], None] = lambda: None
+        """Called for each line that is longer than `MAX_LINE`."""
         self._lines: deque[bytes] = deque()
         self._size = 0
         self._partial = bytearray()
+        self._is_skipping = False
         self._is_ended = False
+        self._paused: asyncio.Task[None] | None = None
         self._has_more: asyncio.Future[None] | None = None
         self._transport: asyncio.ReadTransport | None = None
 
@@ -59,7 +65,7 @@ class LineReader(asyncio.Protocol):
             await self._has_more
         line = self._lines.popleft()
         self._size -= len(line)
-        if self._size <= MAX_LINE and self._transport is not None:
+        if self._size <= MAX_LINE and self._paused is None and self._transport is not None:
             self._transport.resume_reading()
         return line.decode("utf-8", "replace")
 
@@ -89,18 +95,18 @@ class LineReader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split what was read into lines (asyncio)."""
         first, *more = data.split(b"\n")
-        self._partial += first
+        self._add_piece(first)
         for piece in more:
-            line = bytes(self._partial)
-            self._partial = bytearray(piece)
-            self._add_complete(line + b"\n")
-        if len(self._partial) > MAX_LINE:
-            self.end()
+            if not self._is_skipping:
+                self._partial += b"\n"
+                self._add_complete()
+            self._is_skipping = False
+            self._add_piece(piece)
 
     def eof_received(self) -> bool:
         """End, after a last line that may have no end (asyncio). Returns False: it is over."""
         if self._partial:
-            self._add_complete(bytes(self._partial))
+            self._add_complete()
         self.end()
         return False
 
@@ -108,10 +114,33 @@ class LineReader(asyncio.Protocol):
         """End (asyncio)."""
         self.end()
 
-    def _add_complete(self, line: bytes) -> None:
-        if len(line) > MAX_LINE:
-            self.end()
-        elif not self._is_ended and not self.take(line):
+    def pause_until(self, done: Coroutine[Any, Any, None]) -> None:
+        """Read no more until something is done."""
+        if self._paused is not None or self._transport is None:
+            done.close()
+            return
+        self._transport.pause_reading()
+        self._paused = asyncio.create_task(self._resume_after(done), name="pause reading")
+
+    async def _resume_after(self, done: Coroutine[Any, Any, None]) -> None:
+        await done
+        self._paused = None
+        if self._size <= MAX_LINE and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _add_piece(self, piece: bytes) -> None:
+        if self._is_skipping:
+            return
+        self._partial += piece
+        if len(self._partial) > MAX_LINE:
+            self._is_skipping = True
+            self._partial = bytearray()
+            self.on_too_long()
+
+    def _add_complete(self) -> None:
+        line = bytes(self._partial)
+        self._partial = bytearray()
+        if not self._is_ended and not self.take(line):
             self.add(line)
 
     def _wake(self) -> None:
@@ -130,6 +159,11 @@ class LineWriter:
         self._poll.register(descriptor, select.POLLOUT)
         self._in_turn = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether many lines wait for the client to read."""
+        return len(self._writing) > _MAX_WAITING
 
     async def write(self, line: str) -> None:
         """Write a line: at once if the pipe takes it whole, else in a thread."""

@@ -8,12 +8,11 @@ names are those that providers accept, and a tool's side effect becomes the prot
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.tools.definition import Loading, SideEffect, Tool
 
 PAGE_SIZE = 200
@@ -66,7 +65,7 @@ def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4096)
 def _schema_or_cut(schema: str) -> dict[str, Any] | None:
-    own: dict[str, Any] = json.loads(schema)
+    own: dict[str, Any] = parse_json(schema)
     shared = {key: own.pop(key) for key in ("$schema", "$defs") if key in own}
     if any(not one.startswith("#/$defs/") for one in _references(own, shared)):
         # A reference in it would point elsewhere inside a larger schema.

@@ -24,7 +24,6 @@ elsewhere.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import JournalError
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
@@ -134,7 +133,7 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
 
 def _parse_line(path: Path, number: int, line: bytes) -> Checkpoint:
     try:
-        row: Any = json.loads(line)
+        row: Any = parse_json(line)
     except ValueError:
         row = None
     if not isinstance(row, dict) or cast("dict[str, Any]", row).get("ferrule") != "checkpoint":

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import JournalError
 from ferrule.storage.journal.protocols import Journal
 
@@ -154,7 +155,7 @@ def _read_line(line: str, chain: _Chain) -> dict[str, Any]:
     if not text or chain.add(text + "}") != line:
         raise _build_refusal(number, "was changed, moved or inserted, or one before it was removed")
     try:
-        record = json.loads(text + "}")
+        record = parse_json(text + "}")
     except ValueError as error:
         raise _build_refusal(number, f"is not JSON ({error})") from error
     if number == 1:

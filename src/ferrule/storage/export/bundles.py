@@ -15,7 +15,6 @@ happened: whoever makes one can compute all of it.
 from __future__ import annotations
 
 import hashlib
-import json
 import zipfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator
@@ -25,7 +24,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import JournalError
 from ferrule.core.events import JournalRecord
 from ferrule.core.identity import Identity
@@ -239,7 +238,7 @@ class Bundle:
             info = self._file.getinfo("manifest.json")
             content: Any = None
             if info.file_size <= _MAX_MANIFEST:
-                content = json.loads(self._file.read(info))
+                content = parse_json(self._file.read(info))
         except (*_UNREADABLE, ValueError) as error:
             raise self._corrupt("its manifest cannot be read") from error
         manifest = cast("dict[str, Any]", content) if isinstance(content, dict) else {}

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import IO, Any, Literal, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import FORMAT, JournalRecord, event_from_json, event_to_json
 from ferrule.core.identity import Identity
@@ -195,7 +195,7 @@ def check_header(line: str) -> dict[str, Any]:
         JournalError: This version cannot read it.
     """
     try:
-        header = json.loads(line)
+        header = parse_json(line)
     except ValueError:
         header = None
     if not isinstance(header, dict) or cast(dict[str, Any], header).get("ferrule") != "journal":
@@ -258,7 +258,7 @@ def _check_ended(number: int, before: JournalRecord, last: dict[str, _SessionEnd
 
 def _parse_line(line: str, number: int) -> dict[str, Any]:
     try:
-        row: Any = json.loads(line)
+        row: Any = parse_json(line)
     except ValueError as error:
         raise _build_refusal(number, f"not JSON ({error})") from error
     if not isinstance(row, dict):

@@ -30,7 +30,7 @@ from dataclasses import replace
 from hashlib import blake2s, sha256
 from typing import NoReturn
 
-from ferrule.core.calls import ToolResult, encode_json
+from ferrule.core.calls import ToolResult, encode_json, parse_json
 from ferrule.core.errors import JournalError
 from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 
@@ -71,7 +71,7 @@ def check_kind(kind: str) -> None:
 
 def escape_surrogates(body: str) -> str:
     """Return a body that contains lone surrogates, which UTF-8 cannot hold, as pure ASCII JSON."""
-    return json.dumps(json.loads(body), separators=(",", ":"))
+    return json.dumps(parse_json(body), separators=(",", ":"))
 
 
 def cap_result(event: Event, cap: int) -> Event:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import count
 from typing import Any, NoReturn
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import (
     CallEvaluated,
@@ -163,7 +163,7 @@ def read_records(
                 broken(session, expected, "is missing")
             try:
                 text = body.decode() if isinstance(body, bytes) else body
-                event = event_from_json(kind, json.loads(text))
+                event = event_from_json(kind, parse_json(text))
                 digest_text = digest.hex()
             except (ValueError, TypeError, AttributeError):
                 broken(session, seq, "cannot be read")

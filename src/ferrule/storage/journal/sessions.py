@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import SessionNotFound
 from ferrule.core.value_class import frozen
 
@@ -196,7 +196,7 @@ def summarize(
 def _parse_body(text: str) -> dict[str, Any]:
     # A damaged row must not hide the others from the list; `verify` is what reports it.
     try:
-        body = json.loads(text)
+        body = parse_json(text)
     except (ValueError, TypeError):
         return {}
     return body if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownVariableType]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
 from ferrule.toolkits.process import frame, run_script
 
@@ -82,7 +83,7 @@ async def _run_parser(
 
 def _read_answer(line: bytes) -> FileSymbols:
     try:
-        answer = cast("dict[str, Any]", json.loads(line))
+        answer = cast("dict[str, Any]", parse_json(line))
         if "e" in answer:
             return FileSymbols(problem=str(answer["e"]))
         definitions = tuple(

@@ -153,10 +153,7 @@ def _bind_to_repository(operation: Operation, repo: FolderPath, options: GitOpti
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
-        try:
-            return await preview(values, enter(context))
-        except ToolFailed as failure:
-            return f"[this call would fail: {failure}]"
+        return await preview(values, enter(context))
 
     return replace(made, handler=run, preview=show if preview else None)
 
@@ -280,20 +277,17 @@ class _RunnerPreview:
         self._operations = operations
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
-        try:
-            chosen = _find_operation(self._operations, str(values["operation"]))
-            given = {name: value for name, value in values.items() if name != "operation"}
-            checked = chosen.tool.arguments.check(given)
-            if checked.problems:
-                raise RetryCall("; ".join(checked.problems))
-            arguments = " ".join(f"{name}={value!r}" for name, value in given.items())
-            text = f"git {chosen.name} {arguments}".strip()
-            if chosen.tool.preview is None:
-                return text
-            shown = await chosen.tool.preview(checked.values, context)
-            return f"{text}\n{shown}" if shown else text
-        except ToolFailed as failure:
-            return f"[this call would fail: {failure}]"
+        chosen = _find_operation(self._operations, str(values["operation"]))
+        given = {name: value for name, value in values.items() if name != "operation"}
+        checked = chosen.tool.arguments.check(given)
+        if checked.problems:
+            raise RetryCall("; ".join(checked.problems))
+        arguments = " ".join(f"{name}={value!r}" for name, value in given.items())
+        text = f"git {chosen.name} {arguments}".strip()
+        if chosen.tool.preview is None:
+            return text
+        shown = await chosen.tool.preview(checked.values, context)
+        return f"{text}\n{shown}" if shown else text
 
 
 _SHARED = {

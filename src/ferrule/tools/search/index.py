@@ -11,12 +11,12 @@ The caller passes the tools that may be found, so no strategy can show a tool th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
@@ -213,7 +213,7 @@ def read_names(answer: object) -> list[str]:
     """
     if isinstance(answer, str):
         try:
-            answer = json.loads(answer)
+            answer = parse_json(answer)
         except ValueError:
             answer = None
     if isinstance(answer, Mapping):

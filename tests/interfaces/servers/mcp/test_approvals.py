@@ -57,7 +57,7 @@ async def test_a_yes_of_the_person_at_the_client_lets_the_call_run_once(
         result = await client.call_tool("shelve", {"book": "Walden"})
     assert text_of(result) == "Walden is on its shelf" and place.done == ["Walden"]
     (asked,) = person.asked
-    assert "`shelve`" in asked.message and '{"book": "Walden"}' in asked.message
+    assert "`shelve`" in asked.message and '{"book":"Walden"}' in asked.message
     choices = [(event.choice, event.by) for event in place.events(PersonAnswered)]
     asked_before = [("deny", "mcp client")] if era == NEW else []
     assert choices == [*asked_before, ("once", "mcp client")]

@@ -119,13 +119,42 @@ async def test_lines_are_the_same_in_whatever_pieces_they_come(size: int) -> Non
 
 
 @pytest.mark.proves("serve.mcp.lines")
-async def test_a_line_without_end_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_that_is_too_long_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_LINE", 10)
-    for pieces in ([b"first\n", b"x" * 11], [b"first\n" + b"x" * 10 + b"\nlate\n"]):
+    for pieces in (
+        [b"first\n", b"x" * 11, b"x" * 50, b"x\n", b"x" * 10 + b"\n"],
+        [b"first\n" + b"x" * 11 + b"\n" + b"x" * 10 + b"\n"],
+    ):
         reader = LineReader()
+        skipped: list[bool] = []
+        reader.on_too_long = lambda skipped=skipped: skipped.append(True)
         for piece in pieces:
             reader.data_received(piece)
-        assert await read_all(reader) == ["first\n"]
+        reader.eof_received()
+        assert await read_all(reader) == ["first\n", "x" * 10 + "\n"]
+        assert skipped == [True]
+
+
+@pytest.mark.proves("serve.mcp.lines")
+async def test_nothing_is_read_until_what_was_waited_for_is_done(pipe: tuple[int, int]) -> None:
+    reader = LineReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: reader, os.fdopen(os.dup(pipe[0]), "rb", buffering=0)
+    )
+    written = asyncio.Event()
+
+    async def wait() -> None:
+        await written.wait()
+
+    reader.add(b"here\n")
+    reader.pause_until(wait())
+    reader.pause_until(wait())
+    assert await anext(reader) == "here\n" and not transport.is_reading()
+    written.set()
+    os.write(pipe[1], b"later\n")
+    async with asyncio.timeout(SECONDS):
+        assert await anext(reader) == "later\n"
+    transport.close()
 
 
 @pytest.mark.proves("serve.mcp.lines")
