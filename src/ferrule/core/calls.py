@@ -125,6 +125,7 @@ class ToolResult:
 
 
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""
 
 
 def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
@@ -141,6 +142,3 @@ def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-"""Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

@@ -285,15 +285,8 @@ class AnswerBuilder:
             return from_json(data.encode() if isinstance(data, str) else data)
         except ValueError:
             pass
-<<<<<<< HEAD
-        text = data if isinstance(data, str) else data.decode()
-        try:
-            value = json.loads(text)
-        except RecursionError as problem:
-            raise ValueError("it is nested too deeply") from problem
-=======
-        value = parse_json(data)
->>>>>>> b360db07a8dc3823c191704a4d029f1e7df668c7
+        # As text: the library would take other codings than UTF-8 as well.
+        value = parse_json(data if isinstance(data, str) else data.decode())
         self.on_text = self._before(self.on_text)
         self.on_reasoning = self._before(self.on_reasoning)
         self.calls.on_arguments = self._before(self.calls.on_arguments)

@@ -381,13 +381,7 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     _read_response(output, fields, who, tools=tools)
     read_objects(fields, "output")
     for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-<<<<<<< HEAD
-        output.end_item(output.add_item(place), json.loads(item_text), item_text)
-=======
-        element: Any = parse_json(item_text)
-        if isinstance(element, dict):
-            output.end_item(output.add_item(place), cast(dict[str, Any], element), item_text)
->>>>>>> b360db07a8dc3823c191704a4d029f1e7df668c7
+        output.end_item(output.add_item(place), parse_json(item_text), item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
