@@ -231,6 +231,17 @@ def test_no_arguments_are_an_empty_object_unless_the_call_was_cut_off() -> None:
     assert folded(opened, finish="length") == (ToolCall("a", "add", ""),)
 
 
+def test_a_message_that_grows_beside_its_pieces_is_not_read() -> None:
+    """Some servers (Perplexity) repeat what came so far in every chunk."""
+    pieces = [
+        {"delta": {"content": "it "}, "message": {"role": "assistant", "content": "it "}},
+        {"delta": {"content": "rains"}, "message": {"role": "assistant", "content": "it rains"}},
+        {"delta": {}, "message": {"role": "assistant", "content": "it rains."}},
+    ]
+    events = [event({"choices": [{"index": 0, **piece}]}) for piece in pieces]
+    assert ask(stream(*events), sink=RecordingSink())[0].text == "it rains"
+
+
 @pytest.mark.proves("model-client.wrong-fields")
 def test_a_piece_of_arguments_that_belongs_to_no_call_is_an_error() -> None:
     with pytest.raises(ProviderError, match="only") as raised:

@@ -271,6 +271,8 @@ class MessageStreamParser:
 
     def _start_block(self, value: dict[str, Any], event: bytes) -> None:
         fields = read_object(value, "content_block")
+        if not fields:
+            raise build_field_error("content_block", "a block", value.get("content_block"))
         index = _read_index(value)
         text = split_members(event.decode())["content_block"]
         block = Block(text, fields)

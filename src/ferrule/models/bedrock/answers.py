@@ -182,7 +182,7 @@ class ConverseStreamParser:
             case "contentBlockStart":
                 start = read_object(payload, "start")
                 if "toolUse" in start:
-                    read_object(start, "toolUse")
+                    start = {**start, "toolUse": read_object(start, "toolUse")}
                 self._block(payload).fields.update(start)
             case "contentBlockDelta":
                 self._add_delta(self._block(payload), read_object(payload, "delta"))

@@ -130,7 +130,7 @@ class ChatStreamParser:
         for call in read_objects(delta, "tool_calls") or _find_legacy_call(delta):
             self._answer.calls.add(call)
         message = read_object(choice, "message")
-        if message and not delta:
+        if message and not isinstance(choice.get("delta"), dict):
             self._add_message(chunk, message)
 
     def _find_choice(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
