@@ -817,7 +817,7 @@ def test_a_folder_swapped_for_a_link_while_it_is_used_never_leads_out(
     seen: set[bytes] = set()
     tries = 0
     try:
-        while tries < 1500 or (swaps < 50 and tries < 100_000):
+        while tries < 1500 or ((swaps < 50 or b"inside" not in seen) and tries < 100_000):
             tries += 1
             for use in (
                 lambda: workspace.read("d/secret.txt"),
