@@ -201,9 +201,9 @@ PROTOCOL = words(
 """Names that asyncio gives."""
 
 
-def participle_functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def participle_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions of a module that act or build something, and are named by a participle."""
-    for node in ast.walk(module.tree):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         marks = [ast.unparse(one) for one in node.decorator_list]
@@ -216,7 +216,7 @@ def participle_functions(module: Module) -> Iterator[ast.FunctionDef | ast.Async
 
 def count_participles(modules: dict[str, Module]) -> int:
     """Return how many functions that act are named by a participle."""
-    return sum(1 for module in modules.values() for _ in participle_functions(module))
+    return sum(1 for module in modules.values() for _ in participle_functions(module.tree))
 
 
 def count_vocabularies(modules: dict[str, Module]) -> int:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import shape
-from source import MODULES, PACKAGE, ROOT, Module
+from source import MODULES, ROOT, Module
 
 from ferrule.storage.settings.table import MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS
 
@@ -108,8 +108,8 @@ def test_exported_names_have_the_words_of_the_glossary() -> None:
 def test_what_acts_is_named_by_a_verb() -> None:
     wrong = [
         f"{module.name}: `{node.name}` is a participle; say what it does"
-        for module in shape.read(PACKAGE, "ferrule").values()
-        for node in shape.participle_functions(module)
+        for module in MODULES
+        for node in shape.participle_functions(module.tree)
     ]
     assert wrong == []
 
