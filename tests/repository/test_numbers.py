@@ -231,9 +231,12 @@ def defined(statement: ast.stmt) -> list[str]:
 
 @cache
 def proved() -> dict[str, frozenset[float]]:
-    """The numbers that the tests of each promise write."""
+    """The numbers that the tests of each promise write, where a sentence asks for them."""
+    asked = {name for sentence in sentences() for name in sentence.promises}
     found: dict[str, frozenset[float]] = {}
     for claim in claims():
+        if claim.promise not in asked:
+            continue
         written = read_test_file(claim.file).find_written(claim.test)
         found[claim.promise] = found.get(claim.promise, frozenset()) | written
     return found
