@@ -72,7 +72,8 @@ OPERANDS: dict[str, tuple[str, ...]] = {
     "git blame": ("a",),
     "git rev-list": ("HEAD",),
     "git shortlog": ("HEAD",),
-    "git format-patch": ("--stdout", "-1"),
+    # Twice: an option that takes the first for its value is not what writes the patch.
+    "git format-patch": ("--stdout", "--stdout", "-1"),
     "git diff-tree": ("HEAD",),
     "git ls-files": (),
     "git status": (),
