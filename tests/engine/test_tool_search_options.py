@@ -265,21 +265,20 @@ async def test_a_listing_names_deferred_tools_with_their_first_sentence_and_neve
     assert "deploy_service" not in plain.model_client.opened[0].system  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("tool-search.stub-listing")
-async def test_a_long_listing_is_cut_and_says_so() -> None:
+async def system_text_with(descriptions: Mapping[str, str]) -> str:
+    """What the model is told where tools of these names and descriptions are listed as stubs."""
     many = [
-        define_tool(
-            f"tool_{n:04d}",
-            "Does a thing. " * 9,
-            parameters={},
-            handler=lambda: "",
-            defer_loading=True,
-        )
-        for n in range(900)
+        define_tool(name, text, parameters={}, handler=lambda: "", defer_loading=True)
+        for name, text in descriptions.items()
     ]
     agent = agent_of({"include_stub_listing": True}, tools=[look, *many])
     await agent.run("go")
-    system = agent.model_client.opened[0].system  # type: ignore[attr-defined]
+    return agent.model_client.opened[0].system  # type: ignore[attr-defined]
+
+
+@pytest.mark.proves("tool-search.stub-listing")
+async def test_a_long_listing_is_cut_and_says_so() -> None:
+    system = await system_text_with({f"tool_{n:04d}": "Does a thing. " * 9 for n in range(900)})
     assert len(system) < 20_000
     assert system.rstrip().endswith("more")
 
@@ -288,19 +287,8 @@ async def test_a_long_listing_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(("longer", "is_cut"), [(0, False), (1, True)])
 async def test_a_listing_has_at_most_16384_characters(longer: int, is_cut: bool) -> None:
     # 128 lines of 127 characters and a newline.
-    many = [
-        define_tool(
-            f"tool_{n:03}",
-            "x" * (115 + (longer if n == 5 else 0)),
-            parameters={},
-            handler=lambda: "",
-            defer_loading=True,
-        )
-        for n in range(128)
-    ]
-    agent = agent_of({"include_stub_listing": True}, tools=[look, *many])
-    await agent.run("go")
-    system = agent.model_client.opened[0].system  # type: ignore[attr-defined]
+    descriptions = {f"tool_{n:03}": "x" * (115 + (longer if n == 5 else 0)) for n in range(128)}
+    system = await system_text_with(descriptions)
     assert system.rstrip().endswith("- and 1 more") is is_cut
 
 

@@ -231,6 +231,13 @@ def test_no_arguments_are_an_empty_object_unless_the_call_was_cut_off() -> None:
     assert folded(opened, finish="length") == (ToolCall("a", "add", ""),)
 
 
+@pytest.mark.proves("model-client.wrong-fields")
+def test_an_object_in_place_of_a_list_is_shown_as_it_came() -> None:
+    calls = {"index": 0, **function("add", "{}")}
+    with pytest.raises(ProviderError, match=r'has \{"index":0.* as `tool_calls`, where a list of'):
+        ask(stream(chunk({"tool_calls": calls})), sink=RecordingSink())
+
+
 def test_a_message_that_grows_beside_its_pieces_is_not_read() -> None:
     """Some servers (Perplexity) repeat what came so far in every chunk."""
     pieces = [

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, ToolResult
-from ferrule.runtime.change_lines import diff_arguments, is_change, parse_arguments
+from ferrule.core.calls import ToolCall, ToolResult, read_arguments
+from ferrule.runtime.change_lines import diff_arguments, is_change
 
 PREVIEW_LINES = 6
 """Lines of a result that a card shows; the model and the journal have all of it."""
@@ -44,7 +44,7 @@ def format_arguments(call: ToolCall) -> str:
 
     Arguments that are not a JSON object are shown as they are.
     """
-    values = parse_arguments(call.arguments)
+    values = read_arguments(call.arguments)
     if values is None:
         return " ".join(call.arguments[:MAX_LINE].split())
     return _format_values(values)
@@ -52,7 +52,7 @@ def format_arguments(call: ToolCall) -> str:
 
 def describe_head(tool: str, arguments: str) -> str:
     """Return the head of a card: `▸ edit_file supplies.md`."""
-    values = parse_arguments(arguments)
+    values = read_arguments(arguments)
     if values is None:
         return f"▸ {tool} {' '.join(arguments[:MAX_LINE].split())}".rstrip()
     subject, rest = _split_subject(values)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
 
 MAX_NODES = 400
@@ -36,8 +37,8 @@ class Node:
 def read_output(text: str) -> Node | None:
     """Return a typed answer as a node; None if it is a plain value or no JSON."""
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(text)
+    except ValueError:
         return None
     if not isinstance(value, dict | list) or not value:
         return None

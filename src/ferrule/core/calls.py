@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from .media import MediaReference
 from .value_class import frozen
@@ -142,3 +142,15 @@ def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call as they were sent; None if the text is no JSON object.
+
+    An empty text means no arguments. Nothing is repaired, unlike where a call is carried out.
+    """
+    try:
+        values: object = parse_json(text or "{}")
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else None

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any, TypeVar, cast, overload
 
-from ferrule.core.calls import ToolCall, encode_json, parse_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json, read_arguments
 from ferrule.core.errors import ConfigError
 from ferrule.core.media import MediaReference, load_media
 from ferrule.core.messages import (
@@ -347,19 +347,10 @@ def _to_blocks(message: AssistantMessage, names: Mapping[str, str]) -> list[dict
                 "type": "tool_use",
                 "id": call.id,
                 "name": names[call.tool],
-                "input": _read_input(call.arguments),
+                "input": read_arguments(call.arguments) or {},
             }
         )
     return blocks or [{"type": "text", "text": "(no answer)"}]
-
-
-def _read_input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments as the object that the protocol wants; {} if they are none."""
-    try:
-        value = parse_json(arguments)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _to_openai_media(media: list[MediaReference]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from ferrule.core.calls import CallOutcome, parse_json
+from ferrule.core.calls import CallOutcome, read_arguments
 from ferrule.core.events import JournalRecord, ModelAnswered, RunFinished, SessionOpened
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
@@ -165,21 +165,13 @@ def _to_made_call(call: AuditedCall, by_sub_agent: bool) -> MadeCall:
     has_run = call.started is not None or call.outcome == "success"
     return MadeCall(
         call.tool,
-        _parse_object(call.arguments),
+        read_arguments(call.arguments),
         call.arguments,
         call.outcome,
         effect,
         has_run,
         by_sub_agent,
     )
-
-
-def _parse_object(text: str) -> Mapping[str, Any] | None:
-    try:
-        value: Any = parse_json(text or "{}")
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def read_tool_facts(tools: Iterable[Tool]) -> dict[str, ToolFacts]:

@@ -12,7 +12,6 @@ Nothing is repaired here, and nothing that was cut off is completed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any, cast
@@ -63,8 +62,8 @@ class PartialCall:
         if not self.pieces or not self.pieces[-1].endswith("}"):
             return False
         try:
-            return isinstance(json.loads("".join(self.pieces)), dict)
-        except (ValueError, RecursionError):
+            return isinstance(parse_json("".join(self.pieces)), dict)
+        except ValueError:
             return False
 
 

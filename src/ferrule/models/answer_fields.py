@@ -50,13 +50,12 @@ def read_objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     Raises:
         ProviderError: `not_understood`, it is something else, or has something else in it.
     """
-    value = fields.get(name)
-    if _is_absent(value):
+    if _is_absent(fields.get(name)):
         return []
-    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in items):
-        raise build_field_error(name, "a list of objects", items)
-    return items
+    items: Any = fields[name]
+    if type(items) is not list or not all(isinstance(item, dict) for item in cast("Any", items)):
+        raise build_field_error(name, "a list of objects", fields[name])
+    return cast("Any", items)
 
 
 def read_place(fields: Mapping[str, Any], name: str) -> int | None:

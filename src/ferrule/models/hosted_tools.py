@@ -12,11 +12,10 @@ and the journal like any other call. Without such a tool the answer is no.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ProviderToolCall
 from ferrule.core.vocabulary import ProviderToolKind
@@ -203,8 +202,8 @@ def make_approval_call(item: Mapping[str, Any]) -> ToolCall:
     """
     given: Any = item.get("arguments")
     try:
-        arguments: Any = json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
+        arguments: Any = parse_json(given) if isinstance(given, str) else given
+    except ValueError:
         arguments = given
     request: dict[str, Any] = {
         "server": str(item.get("server_label") or ""),

@@ -5,12 +5,11 @@ Also a low estimate of a request's tokens, which reveals a server that cut the c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.media import MediaReference
@@ -172,8 +171,8 @@ def arguments_as_object(arguments: str) -> str:
     so that the history stays valid; the result of that call already said what was wrong.
     """
     try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
+        value = parse_json(arguments)
+    except ValueError:
         value = None
     return arguments if isinstance(value, dict) else encode_json({"invalid_arguments": arguments})
 
@@ -296,7 +295,7 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
     For bodies of errors and descriptions.
     """
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
+        value = parse_json(data)
+    except ValueError:
         return {}
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}

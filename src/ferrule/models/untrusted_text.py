@@ -20,7 +20,6 @@ and the schema of an output, which a program wrote.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.invisible_characters import escape_for_models
 from ferrule.core.lazy_patterns import compile_lazily
@@ -139,8 +138,8 @@ def map_json(text: str, transform: Callable[[str], str]) -> str:
     if transform(text) == text and not _JSON_ESCAPE.search(text):
         return text
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         return transform(text)
     mapped = _map_value(value, transform)
     return text if mapped == value else encode_json(mapped)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ferrule.core.calls import read_arguments
 from ferrule.core.invisible_characters import escape_for_approval
 
 from .approvals import ApprovalRequest
@@ -72,7 +73,7 @@ def encode_arguments(request: ApprovalRequest) -> str:
 
 def _find_values(request: ApprovalRequest) -> dict[str, Any] | None:
     """Return the arguments as they would run; None if there are only those that were sent."""
-    sent = _parse_arguments(request.call.arguments)
+    sent = read_arguments(request.call.arguments)
     if not request.values:
         return sent
     properties: Any = request.tool.arguments.schema.get("properties") or {}
@@ -87,14 +88,6 @@ def _is_default(value: object, schema: Any) -> bool:
     """Return whether a value is what an argument has that was not sent: its default, or null."""
     default = cast("dict[str, Any]", schema).get("default") if isinstance(schema, dict) else None
     return value == default
-
-
-def _parse_arguments(text: str) -> dict[str, Any] | None:
-    try:
-        values: object = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", values) if isinstance(values, dict) else None
 
 
 def _encode(values: Mapping[str, Any]) -> str:

@@ -7,26 +7,18 @@ from a journal. It is not what approvals show: that is the tool's own preview, m
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
+
+from ferrule.core.calls import read_arguments
 
 _REPLACED = (("old_string", "new_string"), ("old_text", "new_text"))
 _WRITTEN = ("content", "new_content", "new_string", "text")
 
 
-def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return arguments that are a JSON object; None if they are not."""
-    try:
-        values: object = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", values) if isinstance(values, dict) else None
-
-
 def diff_arguments(arguments: str) -> list[str]:
     """Return what a call would write, as lines of a diff; empty if it writes nothing we know of."""
-    values = parse_arguments(arguments) or {}
+    values = read_arguments(arguments) or {}
     for old_name, new_name in _REPLACED:
         old = values.get(old_name)
         new = values.get(new_name)

@@ -291,8 +291,8 @@ class ArgumentFiller:
         if text in written:
             return written[text]
         try:
-            return Value(json.loads(text))
-        except (ValueError, RecursionError):
+            return Value(parse_json(text))
+        except ValueError:
             return offered[0] if offered else Value("")
 
     def _prompt(self, slot: Slot, request: Request, given: dict[str, Any]) -> str:

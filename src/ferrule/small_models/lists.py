@@ -7,11 +7,11 @@ of which comes first.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.tools.word_stems import FUNCTION_WORDS, stem, stems
 
 from .evidence import find_listed_values, find_occurrences
@@ -108,8 +108,8 @@ def _find_json(slot: Slot, request: Request) -> ListReading | None:
         if span is None or not request.is_free(span):
             continue
         try:
-            value = json.loads(match.group().replace("'", '"'))
-        except (ValueError, RecursionError):
+            value = parse_json(match.group().replace("'", '"'))
+        except ValueError:
             continue
         items = _convert_items(slot, cast("list[Any]", value)) if isinstance(value, list) else None
         if items is not None:

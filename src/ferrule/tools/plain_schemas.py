@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ToolDefinitionError
 
 from .definition import CheckedArguments
@@ -226,8 +227,8 @@ def _parse_json_text(value: Any, expected: type, where: str, repairs: list[str])
     """Parse a list or object that arrived as its JSON text; return other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
-            parsed = json.loads(value)
-        except (ValueError, RecursionError):
+            parsed = parse_json(value)
+        except ValueError:
             return value
         if isinstance(parsed, expected):
             repairs.append(f"{where}: JSON text was read as {json_type_name(parsed)}")

@@ -12,7 +12,6 @@ that a message is never sent twice. Not protected: what the peer itself does wit
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
@@ -20,7 +19,7 @@ from typing import Any
 
 from ferrule.connectors.bounded_schemas import nesting_depth
 from ferrule.connectors.text_cleaning import clean_text
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, parse_json
 from ferrule.core.errors import ToolFailed
 from ferrule.models.http.proxies import find_proxy
 
@@ -170,8 +169,8 @@ async def fetch_card(peer: A2aPeer, client: Any) -> dict[str, Any]:
                 raise RequestRefused(ErrorType.LIMIT, f"its card is larger than {MAX_CARD} bytes")
         response.raise_for_status()
     try:
-        card: Any = json.loads(bytes(body))
-    except (ValueError, RecursionError):
+        card: Any = parse_json(bytes(body))
+    except ValueError:
         raise RequestRefused(ErrorType.PARSE_ERROR, "its card is not JSON") from None
     if not isinstance(card, dict) or nesting_depth(card, MAX_DEPTH + 1) > MAX_DEPTH:
         raise RequestRefused(

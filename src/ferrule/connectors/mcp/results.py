@@ -20,7 +20,7 @@ from typing import Any
 
 from ferrule.connectors.json_values import mapping_or_empty, objects_in
 from ferrule.connectors.text_cleaning import clean_text
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, parse_json
 from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Media, has_media
 from ferrule.tools.media_types import MediaInvalid, decode_medium, detect_type
@@ -155,8 +155,8 @@ def _parse_json(text: str) -> Any:
     if text[:1].strip() not in ("{", "[") or len(text) > _MAX_JSON_CHARACTERS:
         return text
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = parse_json(text, parse_constant=_refuse_constant)
+    except ValueError:
         return text
     return value
 

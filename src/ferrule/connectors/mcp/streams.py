@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
@@ -23,6 +22,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, cast
 
+from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
 
 _transport_errors: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
@@ -310,8 +310,8 @@ def _take_malformed(
         return True
     try:
         # Python's reader accepts what JSON does not have (NaN), so the id can still be read.
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(text)
+    except ValueError:
         value = None
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)

@@ -10,11 +10,10 @@ whole, so its cost does not grow with the size.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.value_class import frozen
 from ferrule.storage.artifacts.store import Artifact
 
@@ -98,8 +97,8 @@ def _parse_json(artifact: Artifact, ends: HeadAndTail) -> Any:
     if artifact.size > len(ends.head) or ends.head[:64].lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.loads(ends.head)
-    except (ValueError, RecursionError):
+        return parse_json(ends.head)
+    except ValueError:
         return None
 
 

@@ -20,13 +20,12 @@ Rules of this file, each a promise with a test:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json, parse_json
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.core.events import (
     Event,
@@ -413,8 +412,8 @@ def _to_events(
 
 def _parse_object(text: str) -> dict[str, Any]:
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(text)
+    except ValueError:
         value = text
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"query": value}
 

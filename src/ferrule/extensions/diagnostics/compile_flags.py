@@ -8,13 +8,14 @@ starts a program or writes a file is passed on.
 
 from __future__ import annotations
 
-import json
 import os.path
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
+
+from ferrule.core.calls import parse_json
 
 FLAGS_FILE = "compile_flags.txt"
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
@@ -45,8 +46,8 @@ def find_flags(file: str, root: Path, read: Callable[[str], str | None]) -> list
 
 def _find_in_database(text: str, file: Path, database: Path) -> list[str] | None:
     try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
+        entries = parse_json(text)
+    except ValueError:
         return None
     for entry in cast("list[Any]", entries) if isinstance(entries, list) else ():
         if not isinstance(entry, dict):

@@ -9,14 +9,13 @@ API adds some every month.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.core.vocabulary import AnswerStop
@@ -455,6 +454,6 @@ def _hosted_status(result: Mapping[str, Any] | None) -> str:
 
 def _parse_or_text(arguments: str) -> Any:
     try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
+        return parse_json(arguments)
+    except ValueError:
         return arguments

@@ -6,13 +6,12 @@ forms (`<tool_call>` holds JSON, XML or key-value pairs), and a reader may read 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall
+from ferrule.core.calls import ToolCall, parse_json
 from ferrule.core.value_class import frozen
 
 
@@ -50,8 +49,8 @@ def mark_unreadable(text: str) -> str:
     This is the text itself, or the text in parentheses where it could be taken for arguments.
     """
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_json(text)
+    except ValueError:
         if text.strip():
             return text
     return f"({text})"

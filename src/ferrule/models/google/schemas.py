@@ -12,10 +12,11 @@ refused with the server's own words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
+
+from ferrule.core.calls import parse_json
 
 APPLIED = frozenset(
     {
@@ -42,8 +43,8 @@ def find_ignored(schema: str) -> tuple[str, ...]:
         schema: A JSON Schema as JSON. One that cannot be read has nothing to say.
     """
     try:
-        root: Any = json.loads(schema)
-    except (ValueError, RecursionError):
+        root: Any = parse_json(schema)
+    except ValueError:
         return ()
     found: dict[str, None] = {}
     for part in _schemas_in(root):

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import ToolCall, encode_json, parse_json
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
@@ -379,9 +379,10 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     if not isinstance(fields.get("output"), list) and not fields.get("error"):
         raise build_unreadable_error(who, body)
     _read_response(output, fields, who, tools=tools)
-    read_objects(fields, "output")
-    for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
-        output.end_item(output.add_item(place), parse_json(item_text), item_text)
+    item_texts = split_elements(split_members(text).get("output", "[]"))
+    items = zip(read_objects(fields, "output"), item_texts, strict=True)
+    for place, (item, item_text) in enumerate(items):
+        output.end_item(output.add_item(place), item, item_text)
 
 
 def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:

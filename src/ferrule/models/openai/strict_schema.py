@@ -22,14 +22,13 @@ saying so.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.value_class import frozen
 
 MAX_PROPERTIES = 5_000
@@ -139,8 +138,8 @@ class CompiledSchema:
         if self.verdict != "rewritten" or "null" not in arguments:
             return arguments
         try:
-            value: Any = json.loads(arguments)
-        except (ValueError, RecursionError):
+            value: Any = parse_json(arguments)
+        except ValueError:
             return arguments
         restored = _NullRemover(self.original).restore(value)
         return arguments if restored == value else encode_json(restored)
@@ -160,8 +159,8 @@ def compile_strict(schema: str) -> CompiledSchema:
     Never raises: what cannot be compiled is `not_strict` with a reason.
     """
     try:
-        given: Any = json.loads(schema) if schema else {"type": "object", "properties": {}}
-    except (ValueError, RecursionError):
+        given: Any = parse_json(schema) if schema else {"type": "object", "properties": {}}
+    except ValueError:
         return CompiledSchema("not_strict", schema, reasons=("/: the schema is not JSON",))
     if not isinstance(given, dict):
         return CompiledSchema("not_strict", schema, reasons=("/: the schema is not an object",))

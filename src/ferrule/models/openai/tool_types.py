@@ -7,12 +7,11 @@ are items of types of their own. Source: OpenAI's API reference and the types of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from json.encoder import encode_basestring as quote
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.messages import ToolMessage
 
 TOOL_TYPES = {
@@ -110,8 +109,8 @@ def encode_typed_output(kind: str, message: ToolMessage, more: str) -> str:
 def _read_outputs(message: ToolMessage) -> list[Any]:
     """Return the outputs that `shell` answered with; any other text as that of one command."""
     try:
-        value: Any = json.loads(message.text)
-    except (ValueError, RecursionError):
+        value: Any = parse_json(message.text)
+    except ValueError:
         value = None
     outputs: Any = cast("dict[str, Any]", value).get("output") if isinstance(value, dict) else None
     if message.success and isinstance(outputs, list):

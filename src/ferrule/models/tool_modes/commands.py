@@ -21,13 +21,12 @@ to write a file.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
@@ -118,8 +117,8 @@ class Command:
         if not line.startswith("{"):
             return None
         try:
-            decoded = json.loads(line)
-        except (ValueError, RecursionError):
+            decoded = parse_json(line)
+        except ValueError:
             return None
         return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
@@ -194,8 +193,8 @@ class Command:
         if "boolean" in types and text.lower() in ("true", "false"):
             return text.lower() == "true"
         try:
-            decoded = json.loads(text)
-        except (ValueError, RecursionError):
+            decoded = parse_json(text)
+        except ValueError:
             raise _Unclear from None
         if json_type_of(decoded) not in types:
             raise _Unclear

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, encode_json, parse_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
@@ -238,6 +238,6 @@ def _read_call(value: Any) -> ToolCall | None:
 def _decode_arguments(arguments: str) -> Any:
     """Return arguments as a value, or as they are if they are no JSON."""
     try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
+        return parse_json(arguments)
+    except ValueError:
         return arguments

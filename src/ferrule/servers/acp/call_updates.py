@@ -7,13 +7,12 @@ inside a fence that they cannot close.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from ferrule.core.calls import ToolCall, ToolResult, encode_json
+from ferrule.core.calls import ToolCall, ToolResult, encode_json, read_arguments
 from ferrule.core.errors import ToolFailed
 from ferrule.core.invisible_characters import escape_for_approval, escape_invisible
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -59,25 +58,16 @@ def call_kind(tool: Tool | None) -> str:
     return _EFFECTS.get(tool.side_effect, "other")
 
 
-def parse_arguments(call: ToolCall) -> dict[str, Any] | None:
-    """Return the arguments as an object, or None if they are not one."""
-    try:
-        found: Any = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
-
-
 def raw_input(call: ToolCall) -> Any:
     """Return the arguments for `rawInput`, as an object even if the model sent something else."""
-    found = parse_arguments(call)
+    found = read_arguments(call.arguments)
     return {"arguments": call.arguments} if found is None else found
 
 
 def call_title(call: ToolCall, tool: Tool | None) -> str:
     """Return the tool and its subject in back-ticks, on one line: `edit_file note.txt`."""
     about = ""
-    for subject in _subjects(tool, parse_arguments(call) or {}):
+    for subject in _subjects(tool, read_arguments(call.arguments) or {}):
         words = " ".join(subject) if isinstance(subject, tuple) else subject
         about = " ".join(escape_for_approval(words).split()).replace("`", "'")
         break
@@ -102,7 +92,7 @@ def call_locations(
 
     Paths outside the workspace are left out.
     """
-    values = parse_arguments(call) or {}
+    values = read_arguments(call.arguments) or {}
     if tool is None or workspace is None:
         return []
     line = next(

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.call_states import CallSlot, assign_call_ids
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import ToolCall, ToolResult, read_arguments
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import (
     CallEvaluated,
@@ -52,7 +52,6 @@ from .call_updates import (
     call_kind,
     call_locations,
     call_title,
-    parse_arguments,
     raw_input,
     raw_output,
     result_text,
@@ -283,7 +282,7 @@ class SessionUpdates:
 
 def _checked_arguments(shown: _ShownCall) -> Mapping[str, Any]:
     """Return the arguments as the handler got them."""
-    given = parse_arguments(shown.call)
+    given = read_arguments(shown.call.arguments)
     if given is None or shown.tool is None:
         return {}
     return shown.tool.arguments.check(given).values
