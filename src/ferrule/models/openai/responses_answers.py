@@ -269,8 +269,9 @@ class ResponseStreamParser:
                 self._add_arguments(value)
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.done = True
-                _read_response(self._output, value.get("response"), self._who, tools=self._tools)
-                self._add_missing(value.get("response"), event)
+                response = read_object(value, "response")
+                _read_response(self._output, response, self._who, tools=self._tools)
+                self._add_missing(response, event)
             case "error":
                 raise self._build_error(value.get("error") or value)
             case _:
@@ -327,13 +328,9 @@ class ResponseStreamParser:
             text = split_members(event.decode())["item"]
             self._output.end_item(item, fields, text)
 
-    def _add_missing(self, response: object, event: bytes) -> None:
+    def _add_missing(self, response: Mapping[str, Any], event: bytes) -> None:
         """Add what only the last event has: some servers stream no items, or leave some open."""
-        listed: Any = (
-            read_objects(cast(dict[str, Any], response), "output")
-            if isinstance(response, dict)
-            else []
-        )
+        listed = read_objects(response, "output")
         found = _match_items(self._output.ordered_items(), listed)
         missing = [place for place, item in found.items() if item is None or not item.text]
         if not missing:
@@ -385,13 +382,14 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
         output.end_item(output.add_item(place), item, item_text)
 
 
-def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
+def _read_response(
+    output: OutputBuilder, fields: Mapping[str, Any], who: str, *, tools: bool
+) -> None:
     """Read how a response ended and what it cost.
 
     Raises:
         ProviderError: The response failed.
     """
-    fields: dict[str, Any] = cast(dict[str, Any], response) if isinstance(response, dict) else {}
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
     output.answer.note_response(fields)
