@@ -12,9 +12,10 @@ tools: one-step tasks (`one_step`: evals/tasks.yaml is development, evals/heldou
 `two_steps`, small talk (`talk`) and requests that ask for no change (`no_change`), all in
 evals/small_requests.yaml. Entries at even places are for development, the others are reported.
 
-Ways: `helped` (`ferrule.small_models`), `alone` (the reply forced by a JSON Schema, nothing else)
-and `no model`: the same code as `helped` with a constant in place of every vector and the first
-text that a grammar allows. Nothing is executed: a call is counted when it is asked for, as with
+Ways: `helped` (`ferrule.small_models`); `led`, the help for models that were not taught to
+write arguments;
+`alone` (the reply forced by a JSON Schema, nothing else); and `no model`: the code of `led` with a
+constant in place of every vector and the first text that a grammar allows. Nothing is executed: a call is counted when it is asked for, as with
 every permission open. Greedy, one thread, so that anybody gets the same rows and others get a core.
 With `--record` a run goes on where it was stopped.
 """
@@ -60,8 +61,13 @@ KINDS = (
     "talk",
     "no_change",
 )
-WAYS = {"helped": "helped", "alone": "not helped", "no model": "same code without the model"}
-SAMPLES = {"helped": 40, "alone": 8, "no model": 40}
+WAYS = {
+    "helped": "helped",
+    "led": "led",
+    "alone": "not helped",
+    "no model": "led, without a model",
+}
+SAMPLES = {"helped": 40, "led": 40, "alone": 8, "no model": 40}
 """Entries of a kind that are asked by default."""
 
 
@@ -85,7 +91,13 @@ class WithoutWords(Local):
         return Silence()
 
 
-class WithoutModel(WithoutWords):
+class Led(WithoutWords):
+    """A model that is led to its calls, as one that was not taught to write arguments."""
+
+    writes_arguments = False
+
+
+class WithoutModel(Led):
     """The same code with nothing of the model in it."""
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
@@ -189,13 +201,15 @@ def client_of(model: str, way: str) -> Any:
     """Return the client of a model, for a way."""
     if way == "alone":
         return create_model_client(model, n_ctx=8192, threads=1)
-    make = WithoutModel if way == "no model" else WithoutWords
+    make = {"no model": WithoutModel, "led": Led}.get(way, WithoutWords)
     modes = {"constrained": open_small_model_exchange}
     return make(model.partition(":")[2], n_ctx=8192, threads=1, tool_modes=modes)
 
 
 async def ask_kind(given: argparse.Namespace, model: str, way: str, kind: str, rows: Rows) -> None:
     """Ask what was not asked yet, and print the row."""
+    if way == "led" and model != "local:smollm2":
+        return  # Only this model has an adapter; the others are led as it is.
     source = (BerkeleyKind if kind in bfcl.CATEGORIES else OwnKind)(kind, given.half)
     key = (given.half, kind, "no model" if way == "no model" else f"{model} {way}")
     most = SAMPLES[way] if given.sample is None else given.sample or None
@@ -239,7 +253,7 @@ def table(lines: Sequence[Line], half: str) -> str:
     """Return a row a kind, a column a way."""
     ways = sorted(
         {line.way for line in lines},
-        key=lambda way: (way == "no model", "gemma" in way, way.endswith("alone")),
+        key=lambda way: (way == "no model", "gemma" in way, list(WAYS).index(_kind_of(way))),
     )
     rows = ["| | " + " | ".join(map(_name, ways)) + " |", "|---|" + "--:|" * len(ways)]
     for kind in KINDS:
@@ -248,6 +262,10 @@ def table(lines: Sequence[Line], half: str) -> str:
             cells = [cell(found[way]) if way in found else "" for way in ways]
             rows.append(f"| {kind.replace('_', ' ')} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
+
+
+def _kind_of(way: str) -> str:
+    return way if way == "no model" else way.partition(" ")[2]
 
 
 def _name(way: str) -> str:

@@ -20,7 +20,7 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models import exchange as exchange_module
+from ferrule.small_models import tool_ranking
 from ferrule.small_models.abstention import is_called_for
 from ferrule.small_models.argument_filling import ArgumentFiller
 from ferrule.small_models.exchange import open_small_model_exchange
@@ -591,12 +591,12 @@ async def test_reading_tools_is_said_only_where_it_takes_long(
             super().notice(topic, text)
             heard.set()
 
-    monkeypatch.setattr(exchange_module, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(tool_ranking, "SILENT_SECONDS", 0.0)
     sink = Listening()
     tools = [spec("rest", "Rest.", schema([]))]
     conversation = open_small_model_exchange(Slow([]), "", tools, ModelOptions())
     await asyncio.wait_for(conversation.ask([UserMessage("Rest")], sink=sink), 10)
-    assert sink.notices == [("model", exchange_module.READING_TOOLS)] * is_slow
+    assert sink.notices == [("model", tool_ranking.READING_TOOLS)] * is_slow
 
 
 @pytest.mark.proves("small.failure-is-told")

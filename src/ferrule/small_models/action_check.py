@@ -353,6 +353,15 @@ def find_problem(
     return ""
 
 
+def speaks_of_files(request: Request) -> bool:
+    """Return whether a request names a path or a quotation, or speaks of files.
+
+    Only such a request is asked back about: `Write a haiku` wants words.
+    """
+    kinds = {atom.kind for atom in request.atoms}
+    return bool(kinds & {"path", "quoted"}) or not PATH_WORDS.isdisjoint(request.stems)
+
+
 def _is_said(
     slot: Slot, value: str, order: Order, request: Request, spec: ToolSpec, has_path: bool
 ) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ferrule.core.calls import encode_json, parse_json
 from ferrule.tools.word_stems import content_stems, first_sentence
@@ -25,7 +25,8 @@ from .candidates import (
 from .evidence import find_coded_number
 from .lists import read_lists
 from .numbers import assign_numbers
-from .request import Request
+from .raw_model import RawModel
+from .request import Request, cut_request
 from .slots import Slot, Value, read_slots
 from .value_ranking import assign_values, find_close_values, rank_slots
 
@@ -37,30 +38,6 @@ MAX_OFFERED_VALUES = 200
 
 MAX_EXAMPLES = 3
 """Example requests of a tool in a prompt."""
-
-MAX_REQUEST_CHARACTERS = 2400
-"""Characters of a request in a prompt: a pasted text is cut."""
-
-
-class RawModel(Protocol):
-    """What the model client of a small model can do beyond `ModelClient` (`models.local` has it).
-
-    Contract: decoding is greedy, so the same prompt gives the same text. Both methods raise
-    ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.
-    """
-
-    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """Continue a raw prompt with text that fits a GBNF grammar."""
-        ...
-
-    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """Return one vector per text: the hidden state at its last token, of length 1.
-
-        `keep` says that they may be kept on disk for later runs. It is never set for what a person
-        said.
-        """
-        ...
-
 
 INVENTED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
@@ -310,7 +287,9 @@ class ArgumentFiller:
             for text, arguments in self._examples[:MAX_EXAMPLES]
         ]
         return (
-            format_preamble() + "".join(examples) + format_example(tool, _cut(request.text), begun)
+            format_preamble()
+            + "".join(examples)
+            + format_example(tool, cut_request(request.text), begun)
         )
 
     async def _fill_list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
@@ -380,11 +359,6 @@ def _distance(slot: Slot, value: Value, request: Request) -> int:
     return request.distance_to(value.span, slot.words, 8) if value.span else 0
 
 
-def _cut(text: str) -> str:
-    half = MAX_REQUEST_CHARACTERS // 2
-    return text if len(text) <= MAX_REQUEST_CHARACTERS else f"{text[:half]} [...] {text[-half:]}"
-
-
 def _grammar(slot: Slot, written: Sequence[str]) -> str:
     """Return the GBNF grammar of a value: one of those offered, or any of the slot's kind."""
     if written:
@@ -395,6 +369,16 @@ def _grammar(slot: Slot, written: Sequence[str]) -> str:
     if slot.kind == "number":
         return 'root ::= "-"? [0-9]{1,6} ("." [0-9]{1,4})? [,}]'
     return 'root ::= "\\"" [^"\\\\\\x00-\\x1f]{0,60} "\\""'
+
+
+class WithoutModel:
+    """A stand-in for a model: it answers with the first text that is allowed."""
+
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        return first_allowed_text(grammar)
+
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
+        return [[1.0] for _ in texts]
 
 
 def first_allowed_text(grammar: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from ferrule.core.value_class import frozen
 from ferrule.tools.word_stems import content_stems, stem, words
 
-from .argument_filling import ArgumentFiller, first_allowed_text
+from .argument_filling import ArgumentFiller, WithoutModel
 from .candidates import find_named_choices
 from .lists import read_enumerations
 from .request import Request
@@ -62,16 +62,6 @@ _Region = list[list[_Piece]]
 """Repetitions that follow each other, each as its values."""
 
 
-class _WithoutModel:
-    """Answers with the first text that is allowed."""
-
-    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        return first_allowed_text(grammar)
-
-    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        return [[1.0] for _ in texts]
-
-
 async def find_repeated_requests(
     text: str, name: str, description: str, schema: Any, slots: Sequence[Slot]
 ) -> list[str]:
@@ -80,7 +70,7 @@ async def find_repeated_requests(
     ways = list(_find_ways(text, pieces))[:MAX_TRIED]
     if not ways:
         return [text]
-    filler = ArgumentFiller(_WithoutModel(), name, description, schema)
+    filler = ArgumentFiller(WithoutModel(), name, description, schema)
     _, covered = await _try(filler, text)
     found = [text]
     most = 0

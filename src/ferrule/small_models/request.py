@@ -207,3 +207,13 @@ class Request:
 
 _IDENTIFIER = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|vs|No|Prof|Jr|Inc|Ltd|[A-Z])\.$")
+
+
+MAX_REQUEST_CHARACTERS = 2400
+"""Characters of a request in a prompt."""
+
+
+def cut_request(text: str) -> str:
+    """Return a request as a prompt holds it: of a pasted text the middle is left out."""
+    half = MAX_REQUEST_CHARACTERS // 2
+    return text if len(text) <= MAX_REQUEST_CHARACTERS else f"{text[:half]} [...] {text[-half:]}"

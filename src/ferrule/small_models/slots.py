@@ -95,7 +95,7 @@ def read_slots(schema: Mapping[str, Any]) -> list[Slot]:
 
 def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
     """Return a parameter as a slot."""
-    part = _first_alternative(schema)
+    part = first_alternative(schema)
     about = str(schema.get("description") or part.get("description") or "")
     kind = _kind(part)
     choices = tuple(part.get("enum") or ())
@@ -111,12 +111,12 @@ def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
     return Slot(name, kind, required, about, role, choices, default, part, item, words)
 
 
-def _first_alternative(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def first_alternative(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the first alternative that is not null, which is what a small model can manage."""
     for key in ("anyOf", "oneOf"):
         for part in cast(Sequence[Mapping[str, Any]], schema.get(key) or ()):
             if part.get("type") != "null":
-                return _first_alternative(part)
+                return first_alternative(part)
     return schema
 
 

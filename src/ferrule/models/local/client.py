@@ -36,7 +36,7 @@ from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
 from . import installed_models
 from .downloads import check_is_model
-from .known_models import MODELS, read_template
+from .known_models import MODELS, find_adapter, read_template
 from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
 from .vector_cache import VectorCache
 
@@ -57,6 +57,7 @@ class ServerOptions:
     chat_template: str = ""
     gpu_layers: int = -1
     cache_type: str = "f16"
+    adapter: Path | None = None
 
 
 _RUNNING_SERVERS: dict[tuple[str, ServerOptions], Server] = {}
@@ -103,8 +104,15 @@ class Local:
             installed_models.check_name(name)
         if not chat_template and name in MODELS:
             chat_template = read_template(MODELS[name])
+        adapter = find_adapter(MODELS[name]) if name in MODELS and path is None else None
         self._server_options = ServerOptions(
-            n_ctx, threads or count_free_cores(), False, chat_template, gpu_layers, cache_type
+            n_ctx,
+            threads or count_free_cores(),
+            False,
+            chat_template,
+            gpu_layers,
+            cache_type,
+            adapter,
         )
         self._chat: OpenAIChat | None = None
         self._capabilities: Capabilities | None = None
@@ -150,16 +158,32 @@ class Local:
             await self._chat.close()
             self._chat = None
 
+    @property
+    def writes_arguments(self) -> bool:
+        """Whether an adapter taught the model to write arguments (`small_models.call_format`)."""
+        return self._server_options.adapter is not None
+
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """Continue a raw prompt with text that fits a GBNF grammar. Decoding is greedy.
+        """Continue a raw prompt with text that fits a grammar of llama.cpp. Decoding is greedy.
 
         A cancelled call may go on to its limit in the background; its answer is dropped.
         """
+        return await self._complete(prompt, grammar, max_tokens, {})
+
+    async def write_arguments(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
+        """Continue a raw prompt as `complete` does, with the adapter."""
+        adapter = {"lora": [{"id": 0, "scale": 1.0}]}
+        return await self._complete(prompt, grammar, max_tokens, adapter)
+
+    async def _complete(
+        self, prompt: str, grammar: str, max_tokens: int, fields: Mapping[str, Any]
+    ) -> str:
         body = {
             "prompt": await self._split_prompt(prompt),
             "n_predict": max_tokens,
             "temperature": 0,
             "grammar": grammar,
+            **fields,
         }
         answer = await asyncio.to_thread(self._call, "handle_completions", body, False)
         return str(answer["choices"][0]["text"])
@@ -196,7 +220,7 @@ class Local:
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
         options = self._server_options
         if embedding:
-            options = replace(options, n_ctx=1024, embedding=True)
+            options = replace(options, n_ctx=1024, embedding=True, adapter=None)
         server = get_server(self._model_file(), options)
         answer = cast("dict[str, Any]", getattr(server, method)(body))
         if "error" in answer:
@@ -309,6 +333,11 @@ def _start_server(path: Path, options: ServerOptions) -> Server:
     params.cache_type_k = params.cache_type_v = _find_cache_type(xllamacpp, options.cache_type)
     if options.chat_template:
         params.chat_template = options.chat_template
+    if options.adapter is not None:
+        # It is loaded with the model, and used by those requests that ask for it.
+        adapter = xllamacpp.CommonAdapterLoraInfo()
+        adapter.path, adapter.scale = str(options.adapter), 0.0
+        params.lora_adapters = [adapter]
     params.n_parallel = 1
     params.verbosity = ERRORS_ONLY
     params.warmup = False

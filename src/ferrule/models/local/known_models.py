@@ -8,6 +8,7 @@ what a file leaves out is in its row.
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
@@ -38,6 +39,7 @@ class PullableModel:
         license: Its licence, where the file does not say it.
         remark: What people should know before they fetch it.
         template: A chat template of `templates` that takes the place of the file's own.
+        adapter: A file of `adapters` that taught the model to write arguments (`small_models`).
     """
 
     name: str
@@ -48,6 +50,7 @@ class PullableModel:
     license: str = ""
     remark: str = ""
     template: str = ""
+    adapter: str = ""
 
     @property
     def download_size(self) -> int:
@@ -116,6 +119,7 @@ _ROWS = (
             ),
         ),
         license="Apache-2.0",
+        adapter="smollm2-calls.gguf",
     ),
     PullableModel(
         name="gemma3-270m",
@@ -167,3 +171,10 @@ def read_template(model: PullableModel) -> str:
         return ""
     folder = resources.files("ferrule.models.local").joinpath("templates")
     return folder.joinpath(model.template).read_text()
+
+
+def find_adapter(model: PullableModel) -> Path | None:
+    """Return the adapter of a model's row: a file of this package, loaded beside the model."""
+    if not model.adapter:
+        return None
+    return Path(str(resources.files("ferrule.models.local").joinpath("adapters", model.adapter)))
