@@ -14,7 +14,6 @@ from ferrule.models.local.client import Local
 from ferrule.models.scripted import Scripted, says
 from ferrule.small_models.call_format import CallableTool, render_calls, render_prompt
 from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.request import MAX_REQUEST_CHARACTERS
 from ferrule.small_models.written_arguments import reconcile, write_arguments
 
 SEATS = {
@@ -149,7 +148,7 @@ async def test_what_was_cut_off_or_is_no_object_is_nothing(text: str) -> None:
 async def test_a_pasted_text_is_cut_for_the_model() -> None:
     model = Taught([])
     await write_arguments(model, "trip", "", TRIP, "To Marino " * 1000)
-    assert len(model.prompt) < MAX_REQUEST_CHARACTERS + 500
+    assert len(model.prompt) < 3000
 
 
 def spec(**more: Any) -> ToolSpec:
