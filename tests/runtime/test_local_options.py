@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ def test_settings_and_flags_say_how_a_model_file_is_loaded(tmp_path: Path) -> No
         "local.chat_template": str(template),
     }
     found = options_of("local:smollm2", flags)
-    assert found == ServerOptions(WINDOW, 3, False, "{{ messages }}", 0, "q8_0")
+    assert found.adapter is not None, "it is loaded with this model, however that is loaded"
+    wanted = ServerOptions(WINDOW, 3, False, "{{ messages }}", 0, "q8_0")
+    assert replace(found, adapter=None) == wanted
 
 
 def test_the_window_of_one_model_goes_before_that_of_all(tmp_path: Path) -> None:
