@@ -12,11 +12,11 @@ tools: one-step tasks (`one_step`: evals/tasks.yaml is development, evals/heldou
 `two_steps`, small talk (`talk`) and requests that ask for no change (`no_change`), all in
 evals/small_requests.yaml. Entries at even places are for development, the others are reported.
 
-Ways: `helped` (`ferrule.small_models`); `led`, the help for models that were not taught to
-write arguments;
-`alone` (the reply forced by a JSON Schema, nothing else); and `no model`: the code of `led` with a
-constant in place of every vector and the first text that a grammar allows. Nothing is executed: a call is counted when it is asked for, as with
-every permission open. Greedy, one thread, so that anybody gets the same rows and others get a core.
+Ways: `helped` (`ferrule.small_models`); `led`, the help for models that were not taught to write
+arguments; `alone` (the reply forced by a JSON Schema, nothing else); and `no model`: the code of
+`led` with a constant in place of every vector and the first text that a grammar allows. Nothing is
+executed: a call is counted when it is asked for, as with every permission open. Greedy, one thread,
+so that anybody gets the same rows and others get a core.
 With `--record` a run goes on where it was stopped.
 """
 

@@ -8,7 +8,6 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     tool_ranking       the tools of a conversation, ranked for each request by `tool_choice`
     action_check       whether a request asks for a change; its words are in `actions.yaml`
     raw_model          what the help needs of a model client
-    refused_arguments  leaves out what a schema refuses
     request            a person's request, cut into pieces, and which of them are taken
     slots              parameters, and what their schemas say of what may fill them
     whole_sentences    ends an answer that ran into its limit behind its last whole sentence

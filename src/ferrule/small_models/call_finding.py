@@ -8,8 +8,8 @@ and the next begins, and what names several sets of values is written out (`repe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.value_class import frozen
@@ -28,7 +28,6 @@ from .action_check import (
 )
 from .argument_filling import ArgumentFiller, WithoutModel
 from .raw_model import ArgumentWriter, RawModel
-from .refused_arguments import drop_refused
 from .repeated_calls import find_repeated_requests
 from .request import Request
 from .tool_choice import ToolOffer
@@ -200,11 +199,11 @@ class CallFinder:
         if writer is None or examples or is_repeated or not schema.get("properties"):
             # The rules go by example requests, and found the values of a repeated request.
             filler = ArgumentFiller(model, spec.api_name, spec.description, schema, examples)
-            return drop_refused(await filler.fill(text), schema)
+            return _drop_refused(await filler.fill(text), schema)
         filler = ArgumentFiller(WithoutModel(), spec.api_name, spec.description, schema)
         ruled = await filler.fill(text)
         written = await write_arguments(writer, spec.api_name, spec.description, schema, text)
-        return drop_refused(reconcile(written, ruled, schema, text), schema)
+        return _drop_refused(reconcile(written, ruled, schema, text), schema)
 
 
 @frozen
@@ -219,3 +218,23 @@ def _example_arguments(spec: ToolSpec) -> list[tuple[str, str]]:
     return [
         (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)
     ]
+
+
+def _drop_refused(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without optional ones that the schema refuses.
+
+    A required one that is wrong stays: the dispatcher's answer says what is the matter with it, as
+    it does where the schema itself is broken.
+    """
+    import jsonschema_rs
+
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema))
+    except (ValueError, jsonschema_rs.ValidationError):
+        return arguments
+    required = cast("Sequence[str]", schema.get("required") or ())
+    for error in list(validator.iter_errors(arguments)):
+        name = error.instance_path[0] if error.instance_path else None
+        if isinstance(name, str) and name not in required:
+            arguments.pop(name, None)
+    return arguments

@@ -43,18 +43,14 @@ _MAX_INNER = 12
 """Characters of a tool's and a parameter's description, and of one inside; of a parameter's where
 the whole would be longer than the window bears; choices; fields."""
 
-_KEPT_KEYWORDS = (
-    "type",
-    "enum",
-    "const",
-    "items",
-    "minimum",
-    "maximum",
-    "pattern",
-)
-"""What the grammar of a value takes from its schema; the rest is checked by the dispatcher."""
+_KEPT_KEYWORDS = ("type", "enum", "const", "items", "minimum", "maximum")
+"""What the grammar of a value takes from its schema; the rest is checked by the dispatcher.
 
-JSON_FORM = {
+Not `pattern`: llama.cpp goes on without a grammar where it cannot read one, and says so to whoever
+sits at the terminal.
+"""
+
+_JSON_FORM = {
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
@@ -101,7 +97,7 @@ def build_arguments_grammar(tool: CallableTool) -> str:
 
     Source: llguidance's `docs/syntax.md` (`%json`, and `x-guidance` for how JSON is spelled).
     """
-    schema = encode_json({**tool.schema, "x-guidance": JSON_FORM})
+    schema = encode_json({**tool.schema, "x-guidance": _JSON_FORM})
     return f'%llguidance {{}}\nstart: " " arguments {END}\narguments: %json {schema}'
 
 
