@@ -310,6 +310,15 @@ def test_binary_large_and_odd_files_are_skipped_and_counted(tree: Path) -> None:
     assert "4 skipped because it cannot be opened" in answer
 
 
+def test_a_folder_whose_name_is_no_path_is_not_entered_wherever_it_lies(tmp_path: Path) -> None:
+    odd = ["a\\b", "line\nbreak", "bell\x07"]
+    for folder in (*odd, *(f"src/{name}" for name in odd)):
+        put(tmp_path, f"{folder}/a.txt")
+    answer = call(tmp_path, NEEDLE)
+    assert "0 matches" in answer
+    assert "6 not searched because tools may not read it" in answer
+
+
 def test_globs_choose_files_by_name_and_by_path(tree: Path) -> None:
     assert files(call(tree, NEEDLE, file_filter="*.py")) == ["src/a.py", "src/deep/b.py"]
     assert files(call(tree, NEEDLE, file_filter="**/*.py", exclude="deep")) == ["src/a.py"]

@@ -6,7 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from operator import attrgetter
 
 from ferrule.core.value_class import mutable
 
@@ -65,18 +65,17 @@ class FolderTree:
 
     def scan_folder(self, parts: tuple[str, ...]) -> list[ScannedName]:
         """Return what is in a folder, sorted by name. What vanishes meanwhile is left out."""
-        found: list[ScannedName] = []
-        with (
-            folder_descriptor(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
-            os.scandir(descriptor) as items,
-        ):
-            for item in items:
-                try:
-                    found.append((item.name, item.stat(follow_symlinks=False)))
-                except FileNotFoundError:
-                    continue
-        found.sort(key=itemgetter(0))
-        return found
+        # Walks come here for every folder: no context manager, and no `try` for each name.
+        descriptor = self.open_folder(self.root, parts, os.O_RDONLY)
+        try:
+            with os.scandir(descriptor) as scanned:
+                items = sorted(scanned, key=attrgetter("name"))
+            try:
+                return [(item.name, item.stat(follow_symlinks=False)) for item in items]
+            except FileNotFoundError:
+                return self.stat_names(parts, [item.name for item in items])
+        finally:
+            os.close(descriptor)
 
     def list_names(self, parts: tuple[str, ...]) -> FolderListing:
         """Return what is in a folder, as far as the folder itself says it.

@@ -206,12 +206,21 @@ class Workspace:
             found = self._tree.stat_names(_split(name), names)
         return self._select_readable(name, found, None)
 
-    def scan(self, path: str = "", *, left_out: list[str] | None = None) -> list[ScannedName]:
+    def scan(
+        self, path: str = "", *, was_listed: bool = False, left_out: list[str] | None = None
+    ) -> list[ScannedName]:
         """Return what `entries` returns as names in the folder, each with a stat.
 
         For walks over many files, which need an entry of few of them.
+
+        Args:
+            path: The folder.
+            was_listed: Whether the path is that of a folder that was scanned and a name that was
+                returned then: what tools may read is not judged again.
+            left_out: Gets the names that are left out.
         """
-        name = self.check_name(path, write=False)
+        is_judged = was_listed and _has_one_spelling(path)
+        name = path if is_judged else self.check_name(path, write=False)
         return self._select_readable(name, self._scan(path, name), left_out)
 
     def walk(
@@ -406,8 +415,11 @@ class Workspace:
     # Inside
 
     def _scan(self, path: str, name: str) -> list[ScannedName]:
-        with self._explain_listing(path, name):
+        try:
             return self._tree.scan_folder(_split(name))
+        except OSError:
+            with self._explain_listing(path, name):
+                raise
 
     @contextmanager
     def _explain_listing(self, path: str, name: str) -> Generator[None]:
@@ -565,6 +577,11 @@ def check_text(data: bytes, path: str) -> None:
 
 def _split(name: str) -> tuple[str, ...]:
     return tuple(name.split("/")) if name else ()
+
+
+def _has_one_spelling(name: str) -> bool:
+    """Return whether a name below a folder is what it is as a path, too, and can be shown."""
+    return "/" in name and name.isascii() and name.isprintable() and "\\" not in name
 
 
 def _is_component(name: str) -> bool:

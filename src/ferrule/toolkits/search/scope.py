@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
@@ -65,8 +65,7 @@ def find_files(
     """Yield the names of the files to search, in the order of a sorted walk; see `find_entries`."""
     start = _find_start(workspace, scope)
     if start.kind == "dir":
-        for name, _ in _find_below(workspace, scope, found, stop):
-            yield name
+        yield from map(itemgetter(0), _find_below(workspace, scope, found, stop))
     elif _is_searchable(workspace, start, found):
         yield start.path
 
@@ -110,9 +109,9 @@ def _find_below(
 ) -> Iterator[ScannedName]:
     """Yield the files to search below the folder where a search begins, each with its stat."""
     start = workspace.check_name(scope.path, write=False)
-    is_wanted = _Filter(start, scope)
-    for name, status in _walk(workspace, start, scope, found.withheld, stop):
-        if not is_wanted(name):
+    is_wanted = _Filter(start, scope) if scope.include or scope.exclude else None
+    for name, status in _Walk(workspace, start, scope, found.withheld).find_files(stop):
+        if is_wanted is not None and not is_wanted(name):
             continue
         if _is_usual(name, status) or _is_searchable(
             workspace, FileEntry.from_stat(name, status), found
@@ -149,82 +148,87 @@ def _is_searchable(workspace: Workspace, entry: FileEntry, found: SearchResult) 
     return True
 
 
-def _walk(
-    workspace: Workspace, start: str, scope: Scope, left_out: list[str], stop: Callable[[], bool]
-) -> Iterator[ScannedName]:
-    rules = [] if scope.ignored else _read_rules_above(workspace, start)
-    if start and is_ignored(rules, start, folder=True):
-        rules = []
-    walk = _Walk(workspace, start, scope, left_out)
-    walk.enter(start, rules)
-    while walk.waiting and not stop():
-        name, status, above = walk.waiting.pop()
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if above and is_ignored(above, name, folder=is_folder):
-            continue
-        if is_folder:
-            walk.enter_if_permitted(name, above)
-        else:
-            yield name, status
+@frozen
+class _Folder:
+    """A folder of a walk: what of it is left to look at, and the ignore files for it."""
+
+    prefix: str
+    left: Iterator[ScannedName]
+    rules: list[IgnoreRules]
 
 
-@dataclass(slots=True)
 class _Walk:
-    """A walk in progress: the files and folders that wait, with the ignore files above them."""
+    """A walk over the files below a folder, sorted by name."""
 
-    workspace: Workspace
-    start: str
-    scope: Scope
-    left_out: list[str]
-    waiting: list[tuple[str, os.stat_result, list[IgnoreRules]]] = field(
-        default_factory=list[tuple[str, os.stat_result, list[IgnoreRules]]]
-    )
-    seen: int = 0
+    def __init__(self, workspace: Workspace, start: str, scope: Scope, left_out: list[str]) -> None:
+        self._workspace = workspace
+        self._start = start
+        self._scope = scope
+        self._left_out = left_out
+        self._seen = 0
 
-    def enter(self, folder: str, above: list[IgnoreRules]) -> None:
-        scanned = self.workspace.scan(folder, left_out=self.left_out)
-        self.seen += len(scanned)
-        if self.seen > WALK_LIMIT:
-            below = self.start or "."
-            raise ToolFailed(
-                ErrorType.LIMIT,
-                f"more than {WALK_LIMIT} entries below `{below}`; name a smaller folder",
-            )
-        if not self.scope.ignored and _has_rules(scanned):
-            above = [*_read_rules(self.workspace, folder), *above]
-        prefix = f"{folder}/" if folder else ""
-        for last, status in reversed(scanned):
-            if self._may_hold_text(last, status.st_mode):
-                self.waiting.append((prefix + show_path(last), status, above))
+    def find_files(self, stop: Callable[[], bool]) -> Iterator[ScannedName]:
+        """Yield the files, as far as hidden folders, version control and ignore files let them."""
+        open_folders = [self._enter(self._start, self._read_rules_above())]
+        while open_folders and not stop():
+            folder = open_folders[-1]
+            for last, status in folder.left:
+                is_folder = stat.S_ISDIR(status.st_mode)
+                if not is_folder and not stat.S_ISREG(status.st_mode):
+                    continue
+                name = folder.prefix + (last if last.isascii() else show_path(last))
+                if folder.rules and is_ignored(folder.rules, name, folder=is_folder):
+                    continue
+                if last in VERSION_CONTROL:
+                    continue
+                if not is_folder:
+                    yield name, status
+                elif below := self._enter_if_permitted(name, last, folder.rules):
+                    open_folders.append(below)
+                    break
+            else:
+                open_folders.pop()
 
-    def _may_hold_text(self, last: str, mode: int) -> bool:
-        """Return whether a name is that of a file, or of a folder that is entered."""
-        if last in VERSION_CONTROL:
-            return False
-        if stat.S_ISDIR(mode):
-            return self.scope.hidden or not last.startswith(".")
-        return stat.S_ISREG(mode)
-
-    def enter_if_permitted(self, folder: str, above: list[IgnoreRules]) -> None:
+    def _enter_if_permitted(
+        self, folder: str, last: str, above: list[IgnoreRules]
+    ) -> _Folder | None:
+        if last.startswith(".") and not self._scope.hidden:
+            return None
         try:
-            self.enter(folder, above)
+            return self._enter(folder, above)
         except ToolFailed as error:
             if error.error_type is ErrorType.LIMIT:
                 raise
-            self.left_out.append(folder)
+            self._left_out.append(folder)
+            return None
+
+    def _enter(self, folder: str, above: list[IgnoreRules]) -> _Folder:
+        was_listed = folder != self._start
+        scanned = self._workspace.scan(folder, was_listed=was_listed, left_out=self._left_out)
+        self._seen += len(scanned)
+        if self._seen > WALK_LIMIT:
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"more than {WALK_LIMIT} entries below `{self._start or '.'}`; name a smaller "
+                "folder",
+            )
+        if not self._scope.ignored and _has_rules(scanned):
+            above = [*_read_rules(self._workspace, folder), *above]
+        return _Folder(f"{folder}/" if folder else "", iter(scanned), above)
+
+    def _read_rules_above(self) -> list[IgnoreRules]:
+        """Read the ignore files above the start, nearest first; none if they ignore the start."""
+        if self._scope.ignored or not self._start:
+            return []
+        found: list[IgnoreRules] = []
+        parts = self._start.split("/")
+        for depth in range(len(parts)):
+            found = [*_read_rules(self._workspace, "/".join(parts[:depth])), *found]
+        return [] if is_ignored(found, self._start, folder=True) else found
 
 
 def _has_rules(scanned: Sequence[ScannedName]) -> bool:
     return any(last == FILE_NAME and stat.S_ISREG(status.st_mode) for last, status in scanned)
-
-
-def _read_rules_above(workspace: Workspace, start: str) -> list[IgnoreRules]:
-    """Read the ignore files of the folders above `start`, nearest first."""
-    found: list[IgnoreRules] = []
-    parts = start.split("/") if start else []
-    for depth in range(len(parts)):
-        found = [*_read_rules(workspace, "/".join(parts[:depth])), *found]
-    return found
 
 
 def _read_rules(workspace: Workspace, folder: str) -> list[IgnoreRules]:
