@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -12,9 +13,14 @@ from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local.client import Local
 from ferrule.models.scripted import Scripted, says
-from ferrule.small_models.call_format import CallableTool, render_calls, render_prompt
+from ferrule.small_models.call_format import (
+    CallableTool,
+    build_text_grammar,
+    render_calls,
+    render_prompt,
+)
 from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.written_arguments import reconcile, write_arguments
+from ferrule.small_models.written_arguments import TaughtCall
 
 SEATS = {
     "type": "object",
@@ -84,52 +90,32 @@ TRIP = {
     },
     "required": ["town"],
 }
-REQUEST = "A trip to San  Marino for 12 days, on 3 May 2027, second class"
-
-
-@pytest.mark.proves("small.written-arguments")
-@pytest.mark.parametrize(
-    ("written", "ruled", "given"),
-    [
-        # The request bears both: the model's.
-        ({"town": "san marino"}, {"town": "Marino"}, {"town": "san marino"}),
-        # It bears the model's not: that of the rules, or the model's if they have none.
-        ({"town": "San Remo"}, {"town": "San Marino"}, {"town": "San Marino"}),
-        ({"town": "San Remo"}, {}, {"town": "San Remo"}),
-        ({}, {"town": "Marino"}, {"town": "Marino"}),
-        (
-            {"town": "Marino", "days": 120},
-            {"town": "x", "days": 12},
-            {"town": "Marino", "days": 12},
-        ),
-        ({"town": "Marino", "days": 12}, {"days": 3}, {"town": "Marino", "days": 12}),
-        # A description that asks for a form bears any text, as do choices.
-        (
-            {"town": "Marino", "when": "2027-05-03", "class": "second"},
-            {"when": "3 May 2027", "class": "first"},
-            {"town": "Marino", "when": "2027-05-03", "class": "second"},
-        ),
-        # An optional one is given by both or not at all.
-        ({"town": "Marino", "guide": "San Marino"}, {"days": 12}, {"town": "Marino"}),
-    ],
-)
-def test_whose_value_is_taken(
-    written: dict[str, Any], ruled: dict[str, Any], given: dict[str, Any]
-) -> None:
-    assert reconcile(written, ruled, TRIP, REQUEST) == given
 
 
 class Taught(Scripted):
-    """A model that writes what it is told to."""
+    """A model that writes what it is told to, and finds texts as likely as it is told."""
 
     tool_modes: ClassVar = {"constrained": open_small_model_exchange}
     writes_arguments = True
     written = ""
     prompt = ""
 
+    def __init__(
+        self, steps: Sequence[Any] = (), scores: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(steps)
+        self.scores = dict(scores or {})
+        self.scored: list[str] = []
+
     async def write_arguments(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
         self.prompt = prompt
         return self.written
+
+    async def score_arguments(self, prompt: str, text: str, *, grammar: str) -> float:
+        assert grammar == build_text_grammar(text)
+        whole = (prompt + text).partition("\nCall: ")[2]
+        self.scored.append(whole)
+        return self.scores.get(whole, 0.0)
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
         raise AssertionError("the rules ask no model where it writes the arguments itself")
@@ -138,21 +124,112 @@ class Taught(Scripted):
         return [[1.0, 0.0] if "trip" in text.lower() else [0.0, 1.0] for text in texts]
 
 
+def call_of(model: Taught, request: str = "To Marino") -> TaughtCall:
+    return TaughtCall(model, CallableTool("trip", "", TRIP), request)
+
+
+async def test_what_is_disputed_is_scored_among_what_the_model_wrote() -> None:
+    model = Taught()
+    written = {"town": "Marino", "days": 12, "guide": "Ann"}
+    await call_of(model).compare(written, {"town": "Oslo", "days": 3, "when": "2027-05-03"})
+    assert model.scored == [
+        'trip {"town": "Marino", "days":',
+        'trip {"town": "Oslo", "days":',
+        'trip {"town": "Marino", "days": 12, "guide":',
+        'trip {"town": "Marino", "days": 3, "guide":',
+        'trip {"town": "Marino", "days": 12, "guide": "Ann"}',
+        'trip {"town": "Marino", "days": 12}',
+    ]
+
+
+async def test_the_first_and_the_only_value_are_scored_beside_their_absence() -> None:
+    model = Taught()
+    await call_of(model).compare({"days": 12, "guide": "Ann"}, {})
+    await call_of(model).compare({"days": 12}, {})
+    assert model.scored[:2] == ['trip {"days": 12, "guide":', 'trip {"guide":']
+    assert model.scored[4:] == ['trip {"days": 12}', "trip {}"]
+
+
+async def test_what_both_say_is_not_asked_nor_what_is_required_and_only_the_model_says() -> None:
+    model = Taught()
+    assert await call_of(model).compare({"town": "Marino", "days": 12}, {"days": 12}) == {}
+    assert model.scored == []
+
+
+async def test_a_preference_is_the_difference_of_the_scores() -> None:
+    scores = {'trip {"town": "Marino"}': -1.0, 'trip {"town": "Oslo"}': -6.0}
+    call = call_of(Taught(scores=scores))
+    assert await call.compare({"town": "Marino"}, {"town": "Oslo"}) == {"town": 5.0}
+
+
+async def test_a_long_value_is_not_scored_and_that_of_the_rules_stands() -> None:
+    model = Taught()
+    call = call_of(model)
+    for written, ruled in (("Oslo", "x" * 1000), ("x" * 1000, "Oslo")):
+        preferences = await call.compare({"town": written}, {"town": ruled})
+        assert call.choose({"town": written}, {"town": ruled}, preferences) == {"town": ruled}
+    assert model.scored == []
+
+
+@pytest.mark.proves("small.written-arguments")
+@pytest.mark.parametrize(
+    ("written", "ruled", "preferences", "given"),
+    [
+        # Both fill it: the model's, if it is sure.
+        ("San Marino", "Marino", {"town": 3.6}, "San Marino"),
+        ("San Marino", "Marino", {"town": 3.5}, "Marino"),
+        ("San Marino", "Marino", {"town": -1.0}, "Marino"),
+        # One of both; what nobody disputes stands.
+        ("San Marino", None, {}, "San Marino"),
+        ("San Marino", None, {"town": 3.6}, "San Marino"),
+        ("San Marino", None, {"town": 1.0}, None),
+        (None, "Marino", {}, "Marino"),
+        (None, None, {}, None),
+    ],
+)
+def test_whose_value_is_taken(
+    written: str | None, ruled: str | None, preferences: dict[str, float], given: str | None
+) -> None:
+    def values(town: str | None) -> dict[str, str]:
+        return {} if town is None else {"town": town}
+
+    taken = call_of(Taught()).choose(values(written), values(ruled), preferences)
+    assert taken == values(given)
+
+
+def test_arguments_are_in_the_order_of_the_schema_with_required_ones_first() -> None:
+    taken = call_of(Taught()).choose({"guide": "Ann", "town": "Marino"}, {"days": 3}, {})
+    assert list(taken) == ["town", "days", "guide"]
+
+
 @pytest.mark.parametrize("text", ['{"town": "Mar', "[1]", "", "none"])
-async def test_what_was_cut_off_or_is_no_object_is_nothing(text: str) -> None:
-    model = Taught([])
+async def test_what_was_cut_off_or_is_no_object_is_nothing_and_the_rules_stand(text: str) -> None:
+    model = Taught()
     model.written = text
-    assert await write_arguments(model, "trip", "", TRIP, "To Marino") == {}
+    assert await call_of(model).write() is None
+    assert await call_of(model).fill({"town": "Oslo"}) == {"town": "Oslo"}
 
 
 async def test_a_pasted_text_is_cut_for_the_model() -> None:
-    model = Taught([])
-    await write_arguments(model, "trip", "", TRIP, "To Marino " * 1000)
+    model = Taught()
+    await call_of(model, "To Marino " * 1000).write()
     assert len(model.prompt) < 3000
 
 
 def spec(**more: Any) -> ToolSpec:
     return ToolSpec("trips::plan_trip", "plan_trip", "Plan a trip.", json.dumps(TRIP), **more)
+
+
+@pytest.mark.parametrize(
+    "loose", [True, False, {}, {"type": "array", "items": True}, {"anyOf": [True]}]
+)
+async def test_a_parameter_whose_schema_says_nothing_does_no_harm(loose: Any) -> None:
+    properties = {"town": TRIP["properties"]["town"], "extra": loose}
+    schema = {"type": "object", "properties": properties, "required": ["town"]}
+    tool = ToolSpec("trips::plan_trip", "plan_trip", "Plan a trip.", json.dumps(schema))
+    model = Taught([says("Words.")])
+    model.written = '{"town": "San Marino"}'
+    assert (await ask(model, tool))["town"] == "San Marino"
 
 
 async def ask(model: Taught, tool: ToolSpec) -> dict[str, Any]:
@@ -161,14 +238,39 @@ async def ask(model: Taught, tool: ToolSpec) -> dict[str, Any]:
     return json.loads(answer.calls[0].arguments)
 
 
-async def test_a_call_has_what_the_model_wrote_as_far_as_the_request_bears_it() -> None:
-    model = Taught([says("Words.")])
-    model.written = '{"town": "San Marino", "days": 120, "guide": "Marino"}'
+async def test_a_call_has_what_the_model_is_sure_of_and_else_what_the_rules_found() -> None:
+    scores = {'plan_trip {"town": "San Marino", "days": 120}': -9.0}
+    model = Taught([says("Words.")], scores)
+    model.written = '{"town": "San Marino", "days": 120}'
     assert await ask(model, spec(side_effect="read")) == {"town": "San Marino", "days": 12}
+    model.scores = {'plan_trip {"town": "San Marino", "days": 12}': -9.0}
+    assert await ask(model, spec(side_effect="read")) == {"town": "San Marino", "days": 120}
     assert model.prompt.startswith(
         "Tools:\nplan_trip: Plan a trip.\n- town (text): Name of the town"
     )
     assert model.prompt.endswith("Request: Plan a trip to San Marino for 12 days\nCall: plan_trip")
+
+
+@pytest.mark.proves("small.taught-need")
+@pytest.mark.parametrize(
+    ("text", "scores", "calls"),
+    [
+        ("San Marino, please", {"none": -6.0}, 1),
+        ("San Marino, please", {}, 0),
+        ("We would like to see San Marino for 12 days", {}, 1),
+        ("We would like to see San Marino for 12 days", {"plan_trip": -6.0}, 0),
+        # However much it wants to, a line that has nothing of the tool is small talk.
+        ("How are you?", {"none": -1000.0}, 0),
+    ],
+)
+async def test_how_much_the_model_wants_to_call_counts_beside_what_the_request_says(
+    text: str, scores: dict[str, float], calls: int
+) -> None:
+    model = Taught([says("Words.")], scores)
+    model.written = '{"town": "San Marino"}'
+    exchange = open_small_model_exchange(model, "", [spec(side_effect="read")], ModelOptions())
+    answer = await exchange.ask([UserMessage(text)])
+    assert len(answer.calls) == calls
 
 
 async def test_a_tool_with_example_requests_is_filled_by_the_rules() -> None:
@@ -197,11 +299,17 @@ async def test_the_adapter_writes_arguments_and_leaves_words_as_they_are() -> No
     about = "The weather forecast of a city."
     try:
         assert client.writes_arguments
-        written = await write_arguments(client, "get_forecast", about, schema, text)
+        call = TaughtCall(client, CallableTool("get_forecast", about, schema), text)
+        written = await call.write()
+        preferences = await call.compare(written or {}, {"city": "the weather", "days": 7})
+        odd = ' {"city": "Tromsø \\u0001 \\" \\\\ 日本 😀 \u2028 \x7f"}'
+        score = await client.score_arguments("Call: f", odd, grammar=build_text_grammar(odd))
         exchange = client.open("", (), ModelOptions(temperature=0.0, max_tokens=30))
         words = await exchange.ask([UserMessage("Name a river in Europe.")])
     finally:
         await client.close()
     assert written == {"city": "Trondheim", "days": 5}
+    assert math.isfinite(score), "any text that JSON can have is scored"
+    assert min(preferences["city"], preferences["days"]) > 3.5
     assert words.text
     assert "Call:" not in words.text

@@ -13,7 +13,7 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     whole_sentences    ends an answer that ran into its limit behind its last whole sentence
     abstention         whether any tool is called for, and how many requests a message makes
     argument_filling   fills the arguments of a chosen tool, slot by slot
-    written_arguments  arguments that a model writes which was taught to, held against the request
+    written_arguments  arguments that a model writes which was taught to, beside those of the rules
     call_format        the text that such a model continues, and its grammar
     repeated_calls     whether a request asks for one call several times, with other values
     candidates         which values of a request may fill a slot that is for no text

@@ -30,6 +30,16 @@ WEIGHTS: tuple[float, ...] = (
 
 BIAS = -2.91
 
+MAX_NEED = 12.0
+"""Log odds between which it counts by how much a model that was taught to call wants to."""
+
+TAUGHT_WEIGHTS: tuple[float, ...] = (
+    *(1.26, 1.04, 0.79, -0.37, 0.27, -0.02, -0.15),
+    *(2.07, -0.58, 0.56, -0.69, 1.73, 1.28, -0.93, 0.23),
+)
+TAUGHT_BIAS = -1.73
+"""The same for a model that was taught to call: the last figure is how much it wants to."""
+
 MIN_PROBABILITY = 0.5
 """Below this a request is answered in words."""
 
@@ -110,8 +120,12 @@ def _lists_what_is_said(slot: Slot, said: set[str]) -> bool:
     return any(said & set(content_stems(str(choice))) for choice in slot.choices)
 
 
-def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float) -> bool:
+def is_called_for(
+    request: Request, offer: ToolOffer, score: float, talk: float, need: float | None = None
+) -> bool:
     """Return whether a request calls for the tool that fits it best.
+
+    `need` is by how much a model that was taught to call prefers to do it, as log odds.
 
     Example requests tell the classifier what the tool is asked for, so where a tool has some, its
     lead over small talk decides. Who names a path to a tool that takes one is not making small
@@ -123,7 +137,11 @@ def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float)
         needed = SIGNED_LEAD if _says_value_of(request, offer) else MIN_LEAD
         return (names_path and takes_path) or score - talk >= needed
     figures = describe_fit(request, offer)
-    total = BIAS + sum(map(mul, WEIGHTS, figures))
+    if need is None:
+        total = BIAS + sum(map(mul, WEIGHTS, figures))
+    else:
+        needs = max(-MAX_NEED, min(MAX_NEED, need))
+        total = TAUGHT_BIAS + sum(map(mul, TAUGHT_WEIGHTS, (*figures, needs)))
     return 1 / (1 + math.exp(-total)) >= MIN_PROBABILITY
 
 

@@ -27,12 +27,13 @@ from .action_check import (
     spell_out,
 )
 from .argument_filling import ArgumentFiller, WithoutModel
+from .call_format import CallableTool
 from .raw_model import ArgumentWriter, RawModel
 from .repeated_calls import find_repeated_requests
 from .request import Request
 from .tool_choice import ToolOffer
 from .tool_ranking import ToolRanking, example_requests
-from .written_arguments import reconcile, write_arguments
+from .written_arguments import TaughtCall
 
 MAX_CALLS = 3
 """Calls for one message."""
@@ -130,11 +131,18 @@ class CallFinder:
                 call = await self._make_first_call(offer, request)
                 if call is not None:
                     return call
-            elif is_called_for(request, offer, score, talk):
+            elif await self._is_called_for(offer, request, score, talk):
                 return await self._make_first_call(offer, request)
             elif not any(atom.kind == "path" for atom in request.atoms):
                 return None  # With a path, the next tool may take it.
         return None
+
+    async def _is_called_for(
+        self, offer: ToolOffer, request: Request, score: float, talk: float
+    ) -> bool:
+        taught = self._begin_taught_call(self._specs[offer.name], request.text)
+        need = await taught.measure_need() if taught is not None else None
+        return is_called_for(request, offer, score, talk, need)
 
     def _find_ordered(
         self, offers: Sequence[tuple[float, ToolOffer]], request: Request
@@ -193,17 +201,28 @@ class CallFinder:
 
     async def _fill_arguments(self, spec: ToolSpec, text: str, is_repeated: bool) -> dict[str, Any]:
         schema = parameter_schema(spec)
-        model = self._model
         examples = _example_arguments(spec)
-        writer = model if isinstance(model, ArgumentWriter) and model.writes_arguments else None
-        if writer is None or examples or is_repeated or not schema.get("properties"):
-            # The rules go by example requests, and found the values of a repeated request.
-            filler = ArgumentFiller(model, spec.api_name, spec.description, schema, examples)
-            return _drop_refused(await filler.fill(text), schema)
-        filler = ArgumentFiller(WithoutModel(), spec.api_name, spec.description, schema)
+        # The rules found the values of a repeated request.
+        taught = None if is_repeated else self._begin_taught_call(spec, text)
+        rules_model = self._model if taught is None else WithoutModel()
+        filler = ArgumentFiller(rules_model, spec.api_name, spec.description, schema, examples)
         ruled = await filler.fill(text)
-        written = await write_arguments(writer, spec.api_name, spec.description, schema, text)
-        return _drop_refused(reconcile(written, ruled, schema, text), schema)
+        if taught is not None and schema.get("properties"):
+            return _drop_refused(await taught.fill(ruled), schema)
+        return _drop_refused(ruled, schema)
+
+    def _begin_taught_call(self, spec: ToolSpec, text: str) -> TaughtCall | None:
+        """Return a call for the model to write; None if it was not taught to write this one.
+
+        Of example requests it knows nothing; the rules go by them.
+        """
+        model = self._model
+        if not isinstance(model, ArgumentWriter) or not model.writes_arguments:
+            return None
+        if example_requests(spec):
+            return None
+        tool = CallableTool(spec.api_name, spec.description, parameter_schema(spec))
+        return TaughtCall(model, tool, text)
 
 
 @frozen

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import encode_json
 
-from .slots import first_alternative
+from .slots import first_alternative, read_schema
 
 NO_CALL = "none"
 
@@ -92,6 +92,16 @@ def render_calls(
     )
 
 
+def render_member(tool: CallableTool, name: str, value: Any) -> str:
+    """Return how one argument is written among the others."""
+    return f"{_encode(name)}: {_encode(_in_order(value, tool.schema['properties'][name]))}"
+
+
+def build_text_grammar(text: str) -> str:
+    """Return the grammar of one text, in llguidance's form of Lark."""
+    return f"%llguidance {{}}\nstart: {json.dumps(text)} {END}"
+
+
 def build_arguments_grammar(tool: CallableTool) -> str:
     """Return the grammar of a tool's arguments behind its name, in llguidance's form of Lark.
 
@@ -143,7 +153,7 @@ def _encode(value: Any) -> str:
 
 def _simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object's schema with what the model is shown, required properties first."""
-    properties = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
+    properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     listed = cast("Sequence[str]", schema.get("required") or ())
     required = [name for name in properties if name in listed]
     names = [*required, *(name for name in properties if name not in listed)]
@@ -155,8 +165,9 @@ def _simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _simplify_value(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _simplify_value(value_schema: Any) -> dict[str, Any]:
     """Return a value's schema; of several alternatives the first that is not null."""
+    schema = read_schema(value_schema)
     part = first_alternative(schema)
     kept: dict[str, Any] = {key: part[key] for key in _KEPT_KEYWORDS if key in part}
     kind = cast("Any", kept.get("type"))

@@ -38,3 +38,10 @@ class ArgumentWriter(RawModel, Protocol):
     async def write_arguments(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
         """Continue a raw prompt as `complete` does, with the adapter."""
         ...
+
+    async def score_arguments(self, prompt: str, text: str, *, grammar: str) -> float:
+        """Return the log probability of a text behind a raw prompt, with the adapter.
+
+        `grammar` lets nothing but the text be written.
+        """
+        ...

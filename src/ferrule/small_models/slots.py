@@ -88,13 +88,14 @@ def keep_outermost(found: Sequence[Value]) -> list[Value]:
 
 def read_slots(schema: Mapping[str, Any]) -> list[Slot]:
     """Return the parameters of a tool's schema, in its order."""
-    properties = cast(Mapping[str, Mapping[str, Any]], schema.get("properties") or {})
+    properties = cast(Mapping[str, Any], schema.get("properties") or {})
     required = frozenset(cast(Sequence[str], schema.get("required") or ()))
     return [read_slot(name, part, name in required) for name, part in properties.items()]
 
 
-def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
+def read_slot(name: str, value_schema: Any, required: bool) -> Slot:
     """Return a parameter as a slot."""
+    schema = read_schema(value_schema)
     part = first_alternative(schema)
     about = str(schema.get("description") or part.get("description") or "")
     kind = _kind(part)
@@ -103,18 +104,22 @@ def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
         choices = (part["const"],)
     item = None
     if kind == "array":
-        items = cast(Mapping[str, Any], part.get("items") or {"type": "string"})
-        item = read_slot(name, items, required)
+        item = read_slot(name, part.get("items"), required)
     words = frozenset(content_stems(name)) | frozenset(content_stems(first_sentence(about)))
     role = _role(name, about) if kind == "string" else ""
     default = schema.get("default", part.get("default"))
     return Slot(name, kind, required, about, role, choices, default, part, item, words)
 
 
+def read_schema(schema: Any) -> Mapping[str, Any]:
+    """Return a schema as an object: `true` asks for nothing, and neither does what is no schema."""
+    return cast(Mapping[str, Any], schema) if isinstance(schema, Mapping) else {}
+
+
 def first_alternative(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the first alternative that is not null, which is what a small model can manage."""
     for key in ("anyOf", "oneOf"):
-        for part in cast(Sequence[Mapping[str, Any]], schema.get(key) or ()):
+        for part in map(read_schema, cast(Sequence[Any], schema.get(key) or ())):
             if part.get("type") != "null":
                 return first_alternative(part)
     return schema

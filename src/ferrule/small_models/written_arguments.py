@@ -1,90 +1,137 @@
-"""Arguments that a model writes which was taught to, held against what the request says.
+"""Arguments that a model writes which was taught to, beside those that rules find.
 
 The model reads a request better than rules do, and makes things up: it garbles numbers, and fills
 optional parameters that nobody spoke of. The rules (`argument_filling`) do neither, and miss what
-is not said in the usual way. So both are asked, and `reconcile` says whose value is taken:
+is not said in the usual way. So both are asked. Where they differ, the model says how much likelier
+it takes its own value than that of the rules, and its own is taken if that is much:
 
-    optional, and one of both leaves it out    nothing
-    a value that the request bears             the model's
-    any other                                  that of the rules; the model's, if they have none
-
-Whether the request bears a value: a number is one of those that it names, a text stands in it, in
-the parameter's description, or consists of its words. A parameter whose description asks for a form
-(`YYYY-MM-DD`, `City, State`, a code) bears anything, as do choices, lists and objects.
+    both fill a parameter       the model's, if it is likelier by `MARGIN`; else that of the rules
+    the model alone             the model's, if it is likelier by `MARGIN` than to leave it out
+    the rules alone             that of the rules
 """
 
 from __future__ import annotations
 
-import re
+import json
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
 from ferrule.core.calls import parse_json
-from ferrule.tools.word_stems import content_stems
 
-from .call_format import CallableTool, build_arguments_grammar, render_prompt
-from .candidates import find_values
+from .call_format import (
+    NO_CALL,
+    CallableTool,
+    build_arguments_grammar,
+    build_text_grammar,
+    render_member,
+    render_prompt,
+)
 from .raw_model import ArgumentWriter
-from .request import Request, cut_request
-from .slots import Slot, read_slots
+from .request import cut_request
 
 MAX_TOKENS = 300
 """Tokens of arguments; what is longer is cut off, and nothing of it is taken."""
 
-_ASKS_FOR_FORM = re.compile(
-    r"format|YYYY|MM|iso\b|code|abbrev|city,? ?(?:and )?state|in the form|expression|equation"
-    r"|function|formula|'[^']+, [A-Z]",
-    re.IGNORECASE,
-)
+MARGIN = 3.5
+"""Difference of log probabilities from which the model's value is taken: 33 times as likely.
+
+From 3 to 4.5 as many calls of the development half are right; at 0 a tenth fewer.
+"""
 
 
-async def write_arguments(
-    model: ArgumentWriter, name: str, description: str, schema: Mapping[str, Any], text: str
-) -> dict[str, Any]:
-    """Return the arguments that the model writes for a request; none if they were cut off."""
-    tool = CallableTool(name, description, schema)
-    written = await model.write_arguments(
-        f"{render_prompt([tool], cut_request(text))} {name}",
-        grammar=build_arguments_grammar(tool),
-        max_tokens=MAX_TOKENS,
-    )
-    try:
-        value = parse_json(written)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+MAX_SCORED = 400
+"""Characters of a value that the model is asked about: each token takes it some 20 ms."""
 
 
-def reconcile(
-    written: Mapping[str, Any], ruled: Mapping[str, Any], schema: Mapping[str, Any], text: str
-) -> dict[str, Any]:
-    """Return the arguments, from what the model wrote and what the rules found."""
-    given: dict[str, Any] = {}
-    request = Request(text)
-    for slot in read_slots(schema):
-        name = slot.name
-        if name not in written:
-            if slot.required and name in ruled:
+class TaughtCall:
+    """The arguments of one call, as a model that was taught to write them goes on with them."""
+
+    def __init__(self, model: ArgumentWriter, tool: CallableTool, request: str) -> None:
+        self._model = model
+        self._tool = tool
+        self._begun = render_prompt([tool], cut_request(request))
+        self._prompt = f"{self._begun} {tool.name}"
+
+    async def measure_need(self) -> float:
+        """Return by how much the model prefers to call the tool to calling none, as log odds."""
+        return await self._score(f" {self._tool.name}") - await self._score(f" {NO_CALL}")
+
+    async def fill(self, ruled: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments, from what the model writes and what the rules found."""
+        written = await self.write()
+        if written is None:
+            return dict(ruled)
+        return self.choose(written, ruled, await self.compare(written, ruled))
+
+    async def write(self) -> dict[str, Any] | None:
+        """Return the arguments that the model writes, None if they were cut off."""
+        written = await self._model.write_arguments(
+            self._prompt, grammar=build_arguments_grammar(self._tool), max_tokens=MAX_TOKENS
+        )
+        try:
+            value = parse_json(written)
+        except ValueError:
+            return None
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+    async def compare(
+        self, written: Mapping[str, Any], ruled: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Return by how much the model prefers what it wrote, where the rules say another thing.
+
+        The figures are differences of log probabilities, by parameter. What is too long to be
+        scored is not preferred.
+        """
+        required = self._tool.schema["required"]
+        preferences: dict[str, float] = {}
+        for name, value in written.items():
+            if ruled[name] == value if name in ruled else name in required:
+                continue
+            behind, own = self._place(name, written, written)
+            _, other = self._place(name, written, ruled)
+            preferences[name] = -math.inf
+            if max(len(own), len(other)) <= MAX_SCORED:
+                preferences[name] = await self._score(own, behind) - await self._score(
+                    other, behind
+                )
+        return preferences
+
+    def choose(
+        self,
+        written: Mapping[str, Any],
+        ruled: Mapping[str, Any],
+        preferences: Mapping[str, float],
+        margin: float = MARGIN,
+    ) -> dict[str, Any]:
+        """Return the arguments; `preferences` is what `compare` returns."""
+        given: dict[str, Any] = {}
+        for name in self._tool.schema["properties"]:
+            if name in written and preferences.get(name, math.inf) > margin:
+                given[name] = written[name]
+            elif name in ruled:
                 given[name] = ruled[name]
-        elif not slot.required and name not in ruled and slot.kind != "object":
-            continue
-        elif name in ruled and not _bears(request, slot, written[name]):
-            given[name] = ruled[name]
-        else:
-            given[name] = written[name]
-    return given
+        return given
 
+    def _place(
+        self, name: str, written: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> tuple[str, str]:
+        """Return what the model wrote before a parameter, and the parameter with its end.
 
-def _bears(request: Request, slot: Slot, value: Any) -> bool:
-    if slot.kind in ("integer", "number"):
-        numbers = [found.value for found in find_values(slot, request)]
-        return not numbers or value in numbers
-    if slot.kind != "string" or not isinstance(value, str):
-        return True
-    said = " ".join(value.casefold().split())
-    if said in " ".join(request.text.casefold().split()) or said in slot.about.casefold():
-        return True
-    if _ASKS_FOR_FORM.search(slot.about):
-        return True
-    words = set(content_stems(value))
-    return bool(words) and words <= set(request.stems)
+        Its value, or that it is left out, comes from `values`, and all others from `written`.
+        """
+        names = list(written)
+        at = names.index(name)
+        before = [render_member(self._tool, one, written[one]) for one in names[:at]]
+        own = [render_member(self._tool, name, values[name])] if name in values else []
+        # What follows says where the value ends.
+        after = [f"{json.dumps(one)}:" for one in names[at + 1 : at + 2]]
+        text = f" {{{', '.join([*before, *own, *after])}{'' if after else '}'}"
+        # Tokens reach across the end of a member, so its last character is scored as well.
+        known = len(f" {{{', '.join(before)}") - 1 if before else 0
+        return f" {self._tool.name}{text[:known]}", text[known:]
+
+    async def _score(self, text: str, behind: str = "") -> float:
+        return await self._model.score_arguments(
+            self._begun + behind, text, grammar=build_text_grammar(text)
+        )

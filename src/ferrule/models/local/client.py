@@ -10,6 +10,7 @@ out of the prefix cache.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,8 @@ from .vector_cache import VectorCache
 
 ERRORS_ONLY = 1
 """llama.cpp's verbosity: only errors reach standard error."""
+
+_WITH_ADAPTER: Mapping[str, Any] = {"lora": [{"id": 0, "scale": 1.0}]}
 
 Server = Any
 """An `xllamacpp.Server`: a compiled module without types."""
@@ -168,16 +171,35 @@ class Local:
 
         A cancelled call may go on to its limit in the background; its answer is dropped.
         """
-        return await self._complete(prompt, grammar, max_tokens, {})
+        answer = await self._complete(prompt, grammar, max_tokens, {})
+        return str(answer["text"])
 
     async def write_arguments(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
         """Continue a raw prompt as `complete` does, with the adapter."""
-        adapter = {"lora": [{"id": 0, "scale": 1.0}]}
-        return await self._complete(prompt, grammar, max_tokens, adapter)
+        answer = await self._complete(prompt, grammar, max_tokens, _WITH_ADAPTER)
+        return str(answer["text"])
+
+    async def score_arguments(self, prompt: str, text: str, *, grammar: str) -> float:
+        """Return the log probability of a text behind a raw prompt, with the adapter.
+
+        The model is made to write the text by a grammar of nothing else; -inf if it wrote another.
+        """
+        size = len(text.encode())
+        fields = {**_WITH_ADAPTER, "logprobs": 1}
+        answer = await self._complete(prompt, grammar, size + 1, fields)
+        if answer["text"] != text:
+            return -math.inf
+        total = 0.0
+        for token in cast("list[dict[str, Any]]", answer["logprobs"]["content"]):
+            if size <= 0:
+                break  # the token that ends the text
+            total += float(token["logprob"])
+            size -= len(token["bytes"])
+        return total
 
     async def _complete(
         self, prompt: str, grammar: str, max_tokens: int, fields: Mapping[str, Any]
-    ) -> str:
+    ) -> dict[str, Any]:
         body = {
             "prompt": await self._split_prompt(prompt),
             "n_predict": max_tokens,
@@ -186,7 +208,7 @@ class Local:
             **fields,
         }
         answer = await asyncio.to_thread(self._call, "handle_completions", body, False)
-        return str(answer["choices"][0]["text"])
+        return cast("dict[str, Any]", answer["choices"][0])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
         """Return one vector per text: the hidden state at its last token, of length 1.
