@@ -1,7 +1,7 @@
 """Fits the weights of `ferrule.small_models.abstention`, and prints what each threshold does.
 
     python evals/fit_abstention.py            # 450 questions of each category; no model
-    python evals/fit_abstention.py --taught   # beside it, how much SmolLM2 wants to call: 20 minutes
+    python evals/fit_abstention.py --taught   # beside it, how much SmolLM2 wants to call: half an hour
 
 Development halves only (`bfcl.entries`): *simple*, *multiple*, *live_simple* and *live_multiple* have
 a function that fits, *irrelevance* and *live_irrelevance* have none. Tools that may change

@@ -200,3 +200,15 @@ def test_an_unknown_type_of_the_kv_cache_is_refused_with_those_there_are(
     pytest.importorskip("xllamacpp")
     with pytest.raises(ConfigError, match="`q1` is not a type"):
         client.get_server(tmp_path / "m.gguf", client.ServerOptions(64, 1, cache_type="q1"))
+
+
+def test_prompts_that_were_read_are_kept_up_to_512_mib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself llama.cpp keeps 8 GiB of them."""
+    xllamacpp = pytest.importorskip("xllamacpp")
+    monkeypatch.setattr(client, "_RUNNING_SERVERS", {})
+    monkeypatch.setattr(client, "check_is_model", lambda path: None)
+    monkeypatch.setattr(xllamacpp, "Server", lambda params: params)
+    params = client.get_server(tmp_path / "m.gguf", client.ServerOptions(64, 1))
+    assert params.cache_ram_mib == 512

@@ -41,6 +41,13 @@ from .known_models import MODELS, find_adapter, read_template
 from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
 from .vector_cache import VectorCache
 
+PROMPT_CACHE_MIB = 512
+"""MiB of prompts that were read before and may come again: some thousand tokens for each.
+
+llama.cpp would keep up to 8 GiB of them. A conversation whose model is also asked in other prompts
+(`small_models`) finds itself here.
+"""
+
 ERRORS_ONLY = 1
 """llama.cpp's verbosity: only errors reach standard error."""
 
@@ -361,6 +368,7 @@ def _start_server(path: Path, options: ServerOptions) -> Server:
         adapter.path, adapter.scale = str(options.adapter), 0.0
         params.lora_adapters = [adapter]
     params.n_parallel = 1
+    params.cache_ram_mib = PROMPT_CACHE_MIB
     params.verbosity = ERRORS_ONLY
     params.warmup = False
     for cpu in (params.cpuparams, params.cpuparams_batch):
