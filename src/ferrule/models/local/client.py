@@ -42,10 +42,10 @@ from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPi
 from .vector_cache import VectorCache
 
 PROMPT_CACHE_MIB = 512
-"""MiB of prompts that were read before and may come again: some thousand tokens for each.
+"""MiB of prompts that were read before and may come again; of SmolLM2 some 22,000 tokens.
 
 llama.cpp would keep up to 8 GiB of them. A conversation whose model is also asked in other prompts
-(`small_models`) finds itself here.
+(`small_models`) is found here.
 """
 
 ERRORS_ONLY = 1
