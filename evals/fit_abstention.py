@@ -28,7 +28,7 @@ from ferrule.models.client import ToolSpec
 from ferrule.models.local.client import Local
 from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.small_models import value_ranking
-from ferrule.small_models.abstention import MAX_NEED, describe_fit
+from ferrule.small_models.abstention import describe_fit
 from ferrule.small_models.action_check import may_change
 from ferrule.small_models.call_format import CallableTool
 from ferrule.small_models.request import Request
@@ -69,13 +69,12 @@ async def figures_of(row: dict[str, Any], model: Local | None) -> tuple[float, .
     offer = next((offer for _, offer in ranked if offer is not None), None)
     if offer is None or may_change(tools[offer.name]):
         return None
-    figures = describe_fit(request, offer)
     if model is None:
-        return figures
+        return describe_fit(request, offer)
     spec = tools[offer.name]
     tool = CallableTool(spec.api_name, spec.description, parameter_schema(spec))
     need = await TaughtCall(model, tool, row["request"]).measure_need()
-    return (*figures, max(-MAX_NEED, min(MAX_NEED, need)))
+    return describe_fit(request, offer, need)
 
 
 async def collect(sample: int, model: Local | None) -> list[Row]:
@@ -84,11 +83,7 @@ async def collect(sample: int, model: Local | None) -> list[Row]:
     How sure the values of a question are is said by weights that were fitted without its tools.
     """
     found: list[Row] = []
-    examples = list(fit_values.examples())
-    weights = [
-        fit_values.fit([one for one in examples if fit_values.part_of(one.tool) != part])
-        for part in range(fit_values.PARTS)
-    ]
+    weights = fit_values.fit_without_parts(list(fit_values.examples()))
     for category in CATEGORIES:
         name = bfcl.CATEGORIES.get(category, category)
         rows = bfcl.entries(bfcl.wheel(), name, "development")

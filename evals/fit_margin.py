@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,8 +29,8 @@ from ferrule.small_models.call_format import CallableTool
 from ferrule.small_models.written_arguments import MARGIN, TaughtCall
 
 CATEGORIES = ("simple", "multiple", "live_simple")
-NEVER = float("inf")
-MARGINS = (-NEVER, 0.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0, NEVER)
+MARGINS = (-math.inf, 0.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0, math.inf)
+"""From always the model's value to always that of the rules."""
 
 
 async def measure(category: str, weights: Sequence[Mapping[str, float]]) -> dict[float, int]:
@@ -59,11 +60,7 @@ async def measure(category: str, weights: Sequence[Mapping[str, float]]) -> dict
 
 
 async def main() -> None:
-    found = list(fit_values.examples())
-    weights = [
-        fit_values.fit([one for one in found if fit_values.part_of(one.tool) != part])
-        for part in range(fit_values.PARTS)
-    ]
+    weights = fit_values.fit_without_parts(list(fit_values.examples()))
     for category in sys.argv[1:] or CATEGORIES:
         for margin, right in (await measure(category, weights)).items():
             shipped = "  (as it ships)" if margin == MARGIN else ""

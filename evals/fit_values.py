@@ -216,13 +216,17 @@ def part_of(tool: str) -> int:
     return zlib.crc32(tool.encode()) % PARTS
 
 
+def fit_without_parts(found: Sequence[Example]) -> list[dict[str, float]]:
+    """Return weights for each part of the functions, fitted without them."""
+    return [fit([one for one in found if part_of(one.tool) != part]) for part in range(PARTS)]
+
+
 def cross_check(found: Sequence[Example], verbose: bool) -> None:
     """Print how many slots, and how many whole calls, are right where the function was not fitted."""
     outcome: dict[str, list[bool]] = defaultdict(list)
     made: dict[str, list[int]] = defaultdict(list)
-    for part in range(PARTS):
+    for part, weights in enumerate(fit_without_parts(found)):
         inside = [one for one in found if part_of(one.tool) == part]
-        weights = fit([one for one in found if part_of(one.tool) != part])
         for category, right in try_out(inside, weights).items():
             outcome[category] += right
         value_ranking.load_weights = partial(dict, weights)

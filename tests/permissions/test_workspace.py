@@ -12,7 +12,8 @@ import stat
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -995,3 +996,22 @@ def test_more_names_can_be_forbidden(root: Path) -> None:
     workspace = Workspace(root, names=DEFAULT_NAMES.extend(secret=("a.txt",)))
     assert refused(lambda: workspace.read("a.txt")).error_type is ErrorType.PERMISSION_DENIED
     assert workspace.read("src/b.py") == b"pass\n"
+
+
+def test_a_file_that_vanishes_while_its_folder_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    list_folder = os.scandir
+
+    @contextmanager
+    def scandir(descriptor: int) -> Generator[list[os.DirEntry[str]]]:
+        with list_folder(descriptor) as found:
+            items = list(found)
+        (tmp_path / "b").unlink()
+        yield items
+
+    workspace = Workspace(tmp_path)
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [name for name, _ in workspace.scan()] == ["a", "c"]

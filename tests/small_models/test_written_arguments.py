@@ -282,6 +282,16 @@ async def test_a_tool_with_example_requests_is_filled_by_the_rules() -> None:
     assert given["days"] == 12
 
 
+async def test_requests_that_the_rules_wrote_out_are_filled_by_the_rules() -> None:
+    model = Taught([says("Words.")])
+    model.written = '{"town": "Elsewhere"}'
+    exchange = open_small_model_exchange(model, "", [spec(side_effect="read")], ModelOptions())
+    text = "Plan trips to the towns Rome and Oslo"
+    answer = await exchange.ask([UserMessage(text)])
+    assert json.loads(answer.calls[0].arguments) == {"town": "Rome"}
+    assert model.prompt == ""
+
+
 @pytest.mark.model
 async def test_the_adapter_writes_arguments_and_leaves_words_as_they_are() -> None:
     """A model that wrote calls in answers to people would write them here."""

@@ -355,6 +355,13 @@ def test_what_is_named_is_searched_and_rules_above_still_hold(
     assert files(call(tree, NEEDLE, path=path)) == expected
 
 
+def test_a_rule_that_leaves_out_the_start_does_not_hold_below_it(tmp_path: Path) -> None:
+    put(tmp_path, ".gitignore", "out*\n")
+    put(tmp_path, "out/out.txt")
+    assert files(call(tmp_path, NEEDLE)) == []
+    assert files(call(tmp_path, NEEDLE, path="out")) == ["out/out.txt"]
+
+
 def test_a_missing_start_is_not_found(tmp_path: Path) -> None:
     assert refusal(tmp_path, "x", path="nowhere").error_type is ErrorType.NOT_FOUND
 

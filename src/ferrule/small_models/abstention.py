@@ -52,17 +52,22 @@ _QUESTION_WORDS = frozenset(
 )
 
 
-def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
+def describe_fit(
+    request: Request, offer: ToolOffer, need: float | None = None
+) -> tuple[float, ...]:
     """Return the figures by which it is decided whether a tool is called for.
 
-    None is the model's: its hidden state tells tools apart, but not whether one is needed. They
-    are: the shares of the tool's name's words, of those of them that say more than `get`, and of
-    its description's, that were said; the words said that it says of itself, their share of what
+    They are: the shares of the tool's name's words, of those of them that say more than `get`, and
+    of its description's, that were said; the words said that it says of itself, their share of what
     was said, and that share with the values that were found; the share of its parameters that were
     spoken of; the share of them that list a value which was said; the required parameters that
     nothing fills; the share of its numbers that the request has; how many it lacks; the share of
     its parameters that the request gives evidence for; how sure its required texts are; and
     whether the request begins with a question word.
+
+    None of these is the model's: its hidden state tells tools apart, but not whether one is needed.
+    Of a model that was taught to call, `need` is the last one: by how much it prefers to call the
+    tool, as log odds.
     """
     said = set(content_stems(request.text))
     named = set(content_stems(offer.name))
@@ -104,6 +109,7 @@ def describe_fit(request: Request, offer: ToolOffer) -> tuple[float, ...]:
         evident / parameters,
         sum(sure) / len(sure) if sure else 1.0,
         float(_begins_with_question(request)),
+        *(() if need is None else (max(-MAX_NEED, min(MAX_NEED, need)),)),
     )
 
 
@@ -125,7 +131,7 @@ def is_called_for(
 ) -> bool:
     """Return whether a request calls for the tool that fits it best.
 
-    `need` is by how much a model that was taught to call prefers to do it, as log odds.
+    `need` is that of `describe_fit`.
 
     Example requests tell the classifier what the tool is asked for, so where a tool has some, its
     lead over small talk decides. Who names a path to a tool that takes one is not making small
@@ -136,12 +142,8 @@ def is_called_for(
         takes_path = any(slot.role == "path" for slot in offer.slots)
         needed = SIGNED_LEAD if _says_value_of(request, offer) else MIN_LEAD
         return (names_path and takes_path) or score - talk >= needed
-    figures = describe_fit(request, offer)
-    if need is None:
-        total = BIAS + sum(map(mul, WEIGHTS, figures))
-    else:
-        needs = max(-MAX_NEED, min(MAX_NEED, need))
-        total = TAUGHT_BIAS + sum(map(mul, TAUGHT_WEIGHTS, (*figures, needs)))
+    weights, bias = (WEIGHTS, BIAS) if need is None else (TAUGHT_WEIGHTS, TAUGHT_BIAS)
+    total = bias + sum(map(mul, weights, describe_fit(request, offer, need)))
     return 1 / (1 + math.exp(-total)) >= MIN_PROBABILITY
 
 

@@ -39,7 +39,6 @@ MARGIN = 3.5
 From 3 to 4.5 as many calls of the development half are right; at 0 a tenth fewer.
 """
 
-
 MAX_SCORED = 400
 """Characters of a value that the model is asked about: each token takes it some 20 ms."""
 

@@ -417,7 +417,7 @@ class Workspace:
     def _scan(self, path: str, name: str) -> list[ScannedName]:
         try:
             return self._tree.scan_folder(_split(name))
-        except OSError:
+        except OSError:  # walks come here for every folder, and few need the explanation
             with self._explain_listing(path, name):
                 raise
 

@@ -174,12 +174,10 @@ class _Walk:
             folder = open_folders[-1]
             for last, status in folder.left:
                 is_folder = stat.S_ISDIR(status.st_mode)
-                if not is_folder and not stat.S_ISREG(status.st_mode):
+                if last in VERSION_CONTROL or not (is_folder or stat.S_ISREG(status.st_mode)):
                     continue
                 name = folder.prefix + (last if last.isascii() else show_path(last))
                 if folder.rules and is_ignored(folder.rules, name, folder=is_folder):
-                    continue
-                if last in VERSION_CONTROL:
                     continue
                 if not is_folder:
                     yield name, status
