@@ -240,9 +240,9 @@ class ProtectedNames:
         is_known = not folder or known.issuperset(folder.split("/"))
         if not is_known and not _is_plain_folder(self, folder, False):
             return names
+        if known.issuperset(names):
+            return ()
         new = [name for name in names if name not in known]
-        if not new:
-            return new
         suspicious = _select_suspicious(self, new)
         known.update(new)
         known.difference_update(suspicious)

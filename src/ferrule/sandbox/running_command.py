@@ -344,13 +344,13 @@ def encode_launch(launch: Launch) -> bytes:
     """
     variables = launch.environment
     texts = [launch.program, *launch.argv, *variables.keys(), *variables.values()]
-    if any("\0" in text for text in texts):
+    together = "".join(texts)
+    if "\0" in together:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED, "a command cannot contain the character NUL; leave it out"
         )
     try:
-        for text in texts:
-            os.fsencode(text)
+        os.fsencode(together)
     except UnicodeEncodeError:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED, "the command is not valid Unicode text"

@@ -30,7 +30,7 @@ _OPTIONS = (
     "--no-ignore",
     "--hidden",
     "--no-follow",
-    "--threads=2",
+    "--threads=1",
     "--engine=default",
 )
 _FOUND = 0

@@ -17,9 +17,9 @@ The list is the same with and without ripgrep. A file is searched if every rule 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
@@ -173,13 +173,13 @@ class _Walk:
         while open_folders and not stop():
             folder = open_folders[-1]
             for last, status in folder.left:
-                is_folder = stat.S_ISDIR(status.st_mode)
-                if last in VERSION_CONTROL or not (is_folder or stat.S_ISREG(status.st_mode)):
+                is_file = S_ISREG(status.st_mode)
+                if last in VERSION_CONTROL or not (is_file or S_ISDIR(status.st_mode)):
                     continue
                 name = folder.prefix + (last if last.isascii() else show_path(last))
-                if folder.rules and is_ignored(folder.rules, name, folder=is_folder):
+                if folder.rules and is_ignored(folder.rules, name, folder=not is_file):
                     continue
-                if not is_folder:
+                if is_file:
                     yield name, status
                 elif below := self._enter_if_permitted(name, last, folder.rules):
                     open_folders.append(below)
@@ -226,7 +226,10 @@ class _Walk:
 
 
 def _has_rules(scanned: Sequence[ScannedName]) -> bool:
-    return any(last == FILE_NAME and stat.S_ISREG(status.st_mode) for last, status in scanned)
+    for last, status in scanned:  # sorted, so that most folders have one name to look at
+        if last >= FILE_NAME:
+            return last == FILE_NAME and S_ISREG(status.st_mode)
+    return False
 
 
 def _read_rules(workspace: Workspace, folder: str) -> list[IgnoreRules]:

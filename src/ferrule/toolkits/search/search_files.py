@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from typing import Annotated
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.running_calls import cancel_all
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.toolkits.examples import with_examples
@@ -46,6 +48,10 @@ _FIRST_NAMES = 1000
 _BATCH_NAMES = 8000
 """The first batch is small, so that a search for what is everywhere ends early; each batch after it
 has twice as many names, up to this, since ripgrep starts anew for each."""
+
+_PREFILTERS = 2
+"""How many ripgreps are at work at once. Each starts, reads and ends while the other is reading,
+which is faster than one with as many threads."""
 
 _BATCH_TEXT = 800_000
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -72,51 +78,78 @@ class _Search:
 
     async def run(self) -> SearchResult:
         names: list[str] = []
-        async with aclosing(self._batches()) as batches:
-            async for batch in batches:
-                names += batch
-                if await self._search(batch):
+        candidates: list[str] = []
+        async with aclosing(self._prefiltered()) as batches:
+            async for batch, some in batches:
+                batch.add_counts(self.found)
+                self.found.searched += len(batch.names)
+                names += batch.names
+                candidates += some
+                # The matcher starts anew each time: not before these can be all that is wanted.
+                if len(candidates) < self.wanted - self.found.matches:
+                    continue
+                if await self._match_files(candidates):
                     break
+                candidates.clear()
+            else:
+                await self._match_files(candidates)
         if self.pattern.plain:
             await self._match_names(names)
         return self.found
 
-    async def _batches(self) -> AsyncGenerator[list[str], None]:
+    async def _prefiltered(self) -> AsyncGenerator[tuple[_Batch, list[str]], None]:
+        """Yield the batches in their order, each with the files in which there may be a match."""
+        begun: deque[tuple[_Batch, asyncio.Task[list[str]]]] = deque()
+        try:
+            async with aclosing(self._batches()) as batches:
+                async for batch in batches:
+                    begun.append((batch, asyncio.create_task(self._find_candidates(batch.names))))
+                    if len(begun) == _PREFILTERS:
+                        first, candidates = begun.popleft()
+                        yield first, await candidates
+            while begun:
+                first, candidates = begun.popleft()
+                yield first, await candidates
+        finally:
+            await cancel_all({task for _, task in begun})
+
+    async def _batches(self) -> AsyncGenerator[_Batch, None]:
         """Yield names of files to search, as many at a time as fit on one command line.
 
         The walk goes on while a batch is searched, one batch ahead.
         """
         walked = SearchResult()
-        names = find_files(self.workspace, self.scope, walked, self.stopped.is_set)
+        ended = threading.Event()
+        names = find_files(self.workspace, self.scope, walked, ended.is_set)
         most = min(_FIRST_NAMES, _BATCH_NAMES)
         following = run_blocking(partial(_next_batch, names, walked, most))
         try:
             while (batch := await following).names:
                 most = min(2 * most, _BATCH_NAMES)
                 following = run_blocking(partial(_next_batch, names, walked, most))
-                batch.add_counts(self.found)
-                yield batch.names
-            batch.add_counts(self.found)
+                yield batch
+            yield batch  # has what was left out after the last file
         finally:
-            self.stopped.set()
+            ended.set()
             # The walk uses the workspace from its thread: it ends before the search does.
             await asyncio.wait([following])
             if not following.cancelled():
                 following.exception()
 
-    async def _search(self, batch: list[str]) -> bool:
-        """Search these files. Return whether the search is finished."""
-        candidates = batch
-        if self.ripgrep and self.pattern.wider:
-            candidates = await find_candidates(
-                self.ripgrep,
-                self.pattern.wider,
-                batch,
-                directory=self.directory,
-                timeout=self.get_seconds_left(),
-            )
-        self.found.searched += len(batch)
-        reader = self._read(candidates)
+    async def _find_candidates(self, names: list[str]) -> list[str]:
+        if self.ripgrep is None or self.pattern.wider is None or not names:
+            return names
+        return await find_candidates(
+            self.ripgrep,
+            self.pattern.wider,
+            names,
+            directory=self.directory,
+            timeout=self.get_seconds_left(),
+        )
+
+    async def _match_files(self, names: list[str]) -> bool:
+        """Keep the rows of these files. Return whether the search is finished."""
+        reader = self._read(names)
         while group := await run_blocking(lambda: _next_group(reader)):
             hits = await match_contents(
                 self.pattern,
@@ -211,7 +244,7 @@ def _next_batch(names: Iterator[str], walked: SearchResult, most: int) -> _Batch
     size = 0
     for name in islice(names, most):
         batch.append(name)
-        size += len(os.fsencode(name)) + 16
+        size += len(name if name.isascii() else os.fsencode(name)) + 16
         if size > _BATCH_TEXT:
             break
     return _Batch(batch, walked.large, walked.unreadable, tuple(walked.withheld))
