@@ -79,7 +79,7 @@ class _Search:
     async def run(self) -> SearchResult:
         names: list[str] = []
         candidates: list[str] = []
-        async with aclosing(self._prefiltered()) as batches:
+        async with aclosing(self._prefilter()) as batches:
             async for batch, some in batches:
                 batch.add_counts(self.found)
                 self.found.searched += len(batch.names)
@@ -97,7 +97,7 @@ class _Search:
             await self._match_names(names)
         return self.found
 
-    async def _prefiltered(self) -> AsyncGenerator[tuple[_Batch, list[str]], None]:
+    async def _prefilter(self) -> AsyncGenerator[tuple[_Batch, list[str]], None]:
         """Yield the batches in their order, each with the files in which there may be a match."""
         begun: deque[tuple[_Batch, asyncio.Task[list[str]]]] = deque()
         try:
