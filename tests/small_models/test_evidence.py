@@ -297,11 +297,16 @@ async def test_a_switch_is_as_the_request_says_whatever_its_default() -> None:
     [
         ("For example, 1 for Oslo, 2 for Bergen", {"town_id": 2}),
         ("'1' represents Oslo, and '2' represents Bergen", {"town_id": 2}),
+        ("For example, 1 corresponds to Oslo, 2 to Bergen", {"town_id": 2}),
         ("1 for Oslo, 3 for Narvik", {}),
     ],
 )
-async def test_a_number_stands_for_what_the_description_says(about: str, value: Any) -> None:
-    assert await filled("Look for hats in Bergen", [], town_id=part("integer", about)) == value
+@pytest.mark.parametrize("choices", [None, [1, 2, 3]])
+async def test_a_number_stands_for_what_the_description_says(
+    about: str, value: Any, choices: list[int] | None
+) -> None:
+    town = part("integer", about) | ({} if choices is None else {"enum": choices})
+    assert await filled("Look for hats in Bergen", [], town_id=town) == value
 
 
 async def test_an_object_is_filled_from_what_is_free() -> None:

@@ -79,6 +79,31 @@ def test_a_tool_with_many_words_is_shown_shorter() -> None:
     assert "- parameter_39 (text, optional)" in tool.text
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (
+            {"type": "array", "items": {"type": "string"}, "enum": ["box", "stalls"]},
+            {"type": "array", "items": {"type": "string", "enum": ["box", "stalls"]}},
+        ),
+        (
+            {"type": "array", "items": {"type": "integer"}, "enum": ["box"]},
+            {"type": "array", "items": {"type": "integer"}},
+        ),
+        ({"type": "array", "enum": ["box"]}, {"type": "array", "items": {"enum": ["box"]}}),
+        ({"type": "integer", "enum": ["1", "2"]}, {"type": "integer"}),
+        ({"type": "string", "enum": ["a", None]}, {"type": "string", "enum": ["a", None]}),
+        ({"type": "number", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
+        ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
+    ],
+)
+def test_choices_that_no_value_of_the_type_can_be_are_left_out(
+    given: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    schema = {"type": "object", "properties": {"kinds": given}}
+    assert CallableTool("book", "", schema).schema["properties"]["kinds"] == kept
+
+
 TRIP = {
     "type": "object",
     "properties": {
@@ -159,7 +184,7 @@ async def test_what_both_say_is_not_asked_nor_what_is_required_and_only_the_mode
 async def test_a_preference_is_the_difference_of_the_scores() -> None:
     scores = {'trip {"town": "Marino"}': -1.0, 'trip {"town": "Oslo"}': -6.0}
     call = call_of(Taught(scores=scores))
-    assert await call.compare({"town": "Marino"}, {"town": "Oslo"}) == {"town": 5.0}
+    assert await call.compare({"town": "Marino"}, {"town": "Oslo"}) == {("town",): 5.0}
 
 
 async def test_a_long_value_is_not_scored_and_that_of_the_rules_stands() -> None:
@@ -193,8 +218,131 @@ def test_whose_value_is_taken(
     def values(town: str | None) -> dict[str, str]:
         return {} if town is None else {"town": town}
 
-    taken = call_of(Taught()).choose(values(written), values(ruled), preferences)
+    places = {(name,): lead for name, lead in preferences.items()}
+    taken = call_of(Taught()).choose(values(written), values(ruled), places)
     assert taken == values(given)
+
+
+PARTY = {
+    "type": "object",
+    "properties": {
+        "host": {"type": "string"},
+        "guest": {"type": "string"},
+        "room": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "size": {"type": "number"},
+                "seat": {
+                    "type": "object",
+                    "properties": {"row": {"type": "integer"}, "kind": {"type": "string"}},
+                },
+            },
+        },
+    },
+    "required": ["host", "guest"],
+}
+
+
+def party_of(model: Taught) -> TaughtCall:
+    return TaughtCall(model, CallableTool("party", "", PARTY), "A party")
+
+
+async def test_members_of_objects_are_scored_one_by_one() -> None:
+    model = Taught()
+    written = {
+        "host": "Ann",
+        "room": {"name": "Blue", "size": 3, "seat": {"row": 1, "kind": "box"}},
+    }
+    ruled = {"host": "Ann", "room": {"name": "Red", "seat": {"row": 2}}}
+    preferences = await party_of(model).compare(written, ruled)
+    assert list(preferences) == [
+        ("room", "name"),
+        ("room", "size"),
+        ("room", "seat", "row"),
+        ("room", "seat", "kind"),
+    ]
+    assert model.scored == [
+        'party {"host": "Ann", "room": {"name": "Blue", "size":',
+        'party {"host": "Ann", "room": {"name": "Red", "size":',
+        'party {"host": "Ann", "room": {"name": "Blue", "size": 3, "seat":',
+        'party {"host": "Ann", "room": {"name": "Blue", "seat":',
+        'party {"host": "Ann", "room": {"name": "Blue", "size": 3, "seat": {"row": 1, "kind":',
+        'party {"host": "Ann", "room": {"name": "Blue", "size": 3, "seat": {"row": 2, "kind":',
+        'party {"host": "Ann", "room": {"name": "Blue", "size": 3, "seat": {"row": 1, "kind": "box"}',
+        'party {"host": "Ann", "room": {"name": "Blue", "size": 3, "seat": {"row": 1}',
+    ]
+
+
+def test_members_of_objects_are_taken_one_by_one() -> None:
+    preferences = {
+        ("room", "name"): 1.0,
+        ("room", "size"): 9.0,
+        ("room", "seat", "row"): 9.0,
+        ("room", "seat", "kind"): 1.0,
+    }
+    given = party_of(Taught()).choose(
+        {"room": {"name": "Blue", "size": 3, "seat": {"row": 1, "kind": "box"}}},
+        {"host": "Ann", "room": {"name": "Red", "seat": {"row": 2}}},
+        preferences,
+    )
+    assert given == {"host": "Ann", "room": {"name": "Red", "size": 3, "seat": {"row": 1}}}
+
+
+async def test_an_object_that_the_rules_leave_out_is_one_value() -> None:
+    model = Taught()
+    preferences = await party_of(model).compare({"room": {"name": "Blue", "size": 3}}, {})
+    assert list(preferences) == [("room",)]
+
+
+def test_a_value_that_both_have_is_written_as_the_rules_write_it() -> None:
+    given = party_of(Taught()).choose({"room": {"size": 3}}, {"room": {"size": 3.0}}, {})
+    assert repr(given) == repr({"room": {"size": 3.0}})
+
+
+@pytest.mark.parametrize(
+    ("host", "guest"),
+    [
+        # The model has Ann as the guest, so the host that the rules found is its own.
+        (("Eve", "Ann", 1.0), ("Ann", "Eve", 9.0)),
+        (("Eve", "Ann", 1.0), ("Ann", "Ann", None)),
+    ],
+)
+def test_a_text_is_not_taken_for_two_parameters(
+    host: tuple[str, str, float], guest: tuple[str, str, float | None]
+) -> None:
+    given = party_of(Taught()).choose(
+        {"host": host[0], "guest": guest[0]},
+        {"host": host[1], "guest": guest[1]},
+        {("host",): host[2]} | ({} if guest[2] is None else {("guest",): guest[2]}),
+    )
+    assert given == {"host": "Eve", "guest": "Ann"}
+
+
+@pytest.mark.parametrize(
+    ("written", "ruled", "lead", "is_taken"),
+    [
+        ({"guide": "ann"}, {}, 2.1, True),
+        ({"guide": "Ann"}, {}, 2.0, False),
+        ({"guide": "Eve"}, {}, 2.1, False),
+        ({"days": 12}, {}, 2.1, True),
+        ({"days": 13}, {}, 2.1, False),
+        ({"days": True}, {}, 2.1, False),
+        # The rules have one as well, so it is not a question of making things up.
+        ({"guide": "Ann"}, {"guide": "Rome"}, 2.1, False),
+    ],
+)
+def test_what_the_request_says_needs_less_to_be_taken_than_what_is_made_up(
+    written: dict[str, Any], ruled: dict[str, Any], lead: float, is_taken: bool
+) -> None:
+    call = call_of(Taught(), "To Rome with Ann for twelve days and 1 night")
+    preferences = {(name,): lead for name in written}
+    assert call.choose(written, ruled, preferences) == (written if is_taken else ruled)
+
+
+def test_a_text_that_the_model_has_twice_stays() -> None:
+    twice = {"host": "Ann", "guest": "Ann"}
+    assert party_of(Taught()).choose(twice, {"host": "Ann"}, {}) == twice
 
 
 def test_arguments_are_in_the_order_of_the_schema_with_required_ones_first() -> None:
@@ -320,6 +468,6 @@ async def test_the_adapter_writes_arguments_and_leaves_words_as_they_are() -> No
         await client.close()
     assert written == {"city": "Trondheim", "days": 5}
     assert math.isfinite(score), "any text that JSON can have is scored"
-    assert min(preferences["city"], preferences["days"]) > 3.5
+    assert min(preferences["city",], preferences["days",]) > 3.5
     assert words.text
     assert "Call:" not in words.text

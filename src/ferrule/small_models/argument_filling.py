@@ -197,13 +197,13 @@ class ArgumentFiller:
         Their words are not free for other slots then.
         """
         for slot in self._slots:
-            if slot.kind == "enum":
+            if coded := find_coded_number(slot, request):
+                given[slot.name] = coded.value
+            elif slot.kind == "enum":
                 named = find_named_choices(slot, request)
                 if len(named) == 1 and not is_opening_verb(named, request):
                     given[slot.name] = named[0].value
                     request.take(named[0].span)
-            elif coded := find_coded_number(slot, request):
-                given[slot.name] = coded.value
             elif slot.kind == "array" and slot.item and slot.item.kind in ("enum", "array"):
                 for items, pieces in read_lists(slot, request)[:1]:
                     given[slot.name] = items

@@ -59,6 +59,16 @@ _JSON_FORM = {
 """How llguidance lets JSON be written: as the examples of the training are."""
 
 
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
 class CallableTool:
     """A tool as the model is shown it, and as its calls may be written."""
 
@@ -92,9 +102,9 @@ def render_calls(
     )
 
 
-def render_member(tool: CallableTool, name: str, value: Any) -> str:
-    """Return how one argument is written among the others."""
-    return f"{_encode(name)}: {_encode(_in_order(value, tool.schema['properties'][name]))}"
+def render_member(schema: Mapping[str, Any], name: str, value: Any) -> str:
+    """Return how one member of an object is written among the others."""
+    return f"{_encode(name)}: {_encode(_in_order(value, schema['properties'][name]))}"
 
 
 def build_text_grammar(text: str) -> str:
@@ -179,11 +189,27 @@ def _simplify_value(value_schema: Any) -> dict[str, Any]:
         kept["items"] = _simplify_value(part["items"])
     else:
         kept.pop("items", None)
+    _drop_impossible_choices(kept)
     for key in ("description", "default"):
         value = schema.get(key, part.get(key))
         if value is not None:
             kept[key] = value
     return kept
+
+
+def _drop_impossible_choices(kept: dict[str, Any]) -> None:
+    """Leave out choices of which a value of its type can be none: no text has such a grammar.
+
+    Beside `"type": "array"` those of the items are meant.
+    """
+    kinds = _PYTHON_TYPES.get(kept.get("type", ""))
+    choices = cast("Sequence[Any]", kept.get("enum") or ())
+    if kinds is None or not choices or any(isinstance(choice, kinds) for choice in choices):
+        return
+    del kept["enum"]
+    if kept["type"] == "array":
+        kept["items"] = {**kept.get("items", {}), "enum": list(choices)}
+        _drop_impossible_choices(kept["items"])
 
 
 def _in_order(value: Any, schema: Mapping[str, Any]) -> Any:

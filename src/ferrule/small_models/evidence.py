@@ -39,7 +39,8 @@ _ALIAS = re.compile(
     r"['\"]([\w+#-]{1,20})['\"]\s*(?:for|refers to|means|is|=|:)\s*(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
 _CODED = re.compile(
-    r"\b(\d{1,4})['\"]?\s*(?:for|refers to|represents|means|is|=|:)\s+"
+    r"\b(\d{1,4})['\"]?\s*"
+    r"(?:for|(?:corresponds |refers )?to|represents|means|stands for|denotes|is|=|:)\s+"
     r"(?:an?\s+|the\s+)?([A-Za-z]{3,})"
 )
 _DATE = stem("date")
@@ -87,7 +88,10 @@ def find_coded_number(slot: Slot, request: Request) -> Value | None:
 
     None unless the description lists several and the request has one of them.
     """
-    codes = _CODED.findall(slot.about) if slot.kind in ("integer", "number") else []
+    takes_numbers = slot.kind in ("integer", "number") or (
+        bool(slot.choices) and all(isinstance(choice, int) for choice in slot.choices)
+    )
+    codes = _CODED.findall(slot.about) if takes_numbers else []
     said = [(int(code), _find_free(meaning, request)) for code, meaning in codes]
     found = [Value(code, span) for code, span in said if span is not None]
     return found[0] if len(codes) > 1 and len(found) == 1 else None
