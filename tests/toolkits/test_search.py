@@ -737,3 +737,51 @@ async def test_what_the_walk_met_ahead_of_the_search_is_not_counted(
     assert (found.searched, found.matches, found.withheld) == (2, 2, [])
     found = await search(workspace, pattern, Scope("."), max_results=100)
     assert (found.searched, found.matches, found.withheld) == (5, 15, ["z/d.env"])
+
+
+def _write_five(folder: Path) -> Workspace:
+    for name in ("a", "b", "c", "d", "e"):
+        (folder / f"{name}.txt").write_text("x\n")
+    return Workspace(folder)
+
+
+async def test_files_come_in_their_order_whichever_prefilter_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work: list[int] = []
+
+    async def find_slowly(_: str, __: str, names: list[str], **more: Any) -> list[str]:
+        at_work.append(len(asyncio.all_tasks()))
+        await asyncio.sleep(0.05 if names == ["a.txt"] else 0)
+        return names
+
+    monkeypatch.setattr(search_module, "_BATCH_NAMES", 1)
+    monkeypatch.setattr(search_module, "find_candidates", find_slowly)
+    pattern = read_pattern("x", "literal", ignore_case=False)
+    found = await search(_write_five(tmp_path), pattern, Scope("."), ripgrep="rg")
+    assert [row.path[0] for row in found.rows] == ["a", "b", "c", "d", "e"]
+    assert max(at_work) == 3, "two of them and the search"
+
+
+async def test_a_search_that_has_what_is_wanted_ends_the_prefilter_that_is_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[list[str]] = []
+
+    async def find_first(_: str, __: str, names: list[str], **more: Any) -> list[str]:
+        if names != ["a.txt"]:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(names)
+        return names
+
+    monkeypatch.setattr(search_module, "_BATCH_NAMES", 1)
+    monkeypatch.setattr(search_module, "find_candidates", find_first)
+    pattern = read_pattern("x", "literal", ignore_case=False)
+    (tmp_path / "a.txt").write_text("x\nx\n")
+    workspace = Workspace(tmp_path)
+    (tmp_path / "b.txt").write_text("x\n")
+    found = await search(workspace, pattern, Scope("."), max_results=1, ripgrep="rg")
+    assert (found.matches, found.searched) == (1, 1)
+    assert ended == [["b.txt"]]
