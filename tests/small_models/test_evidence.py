@@ -309,6 +309,17 @@ async def test_a_number_stands_for_what_the_description_says(
     assert await filled("Look for hats in Bergen", [], town_id=town) == value
 
 
+@pytest.mark.parametrize(
+    ("choices", "place"),
+    [([1, 3], "Bergen"), (["1", "2"], "Bergen"), ([True, False], "Oslo")],
+)
+async def test_a_number_that_is_no_choice_stands_for_nothing(
+    choices: list[Any], place: str
+) -> None:
+    town = {"description": "1 for Oslo, 2 for Bergen", "enum": choices}
+    assert await filled(f"Look for hats in {place}", [], town_id=town) == {}
+
+
 async def test_an_object_is_filled_from_what_is_free() -> None:
     bed = {"type": "object", "properties": {"width": part("integer"), "height": part("integer")}}
     made = await filled("A bed of width 4 and height 2", ["bed"], bed=bed)

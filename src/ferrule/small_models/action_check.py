@@ -32,7 +32,7 @@ from ferrule.tools.word_stems import content_stems, first_sentence, stem
 
 from .request import Request
 from .slots import PATH_WORDS, Slot
-from .spans import Atom, Span, parse_number
+from .spans import Atom, Span
 
 _SENTENCE_END = re.compile(r"[.!?;\n]")
 _CLAUSE_END = re.compile(r"[,:]")
@@ -386,8 +386,7 @@ def _is_number_said(slot: Slot, value: Any, request: Request) -> bool:
     """Return whether a number stands in the request: none is made up for a change."""
     if isinstance(value, bool) or not isinstance(value, int | float) or slot.kind == "enum":
         return True
-    said = [parse_number(atom.text) for atom in request.atoms]
-    return value in said
+    return request.says_number(value)
 
 
 def _is_path_said(value: str, order: Order, request: Request) -> bool:

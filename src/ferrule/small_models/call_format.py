@@ -59,16 +59,6 @@ _JSON_FORM = {
 """How llguidance lets JSON be written: as the examples of the training are."""
 
 
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
 class CallableTool:
     """A tool as the model is shown it, and as its calls may be written."""
 
@@ -202,9 +192,16 @@ def _drop_impossible_choices(kept: dict[str, Any]) -> None:
 
     Beside `"type": "array"` those of the items are meant.
     """
-    kinds = _PYTHON_TYPES.get(kept.get("type", ""))
     choices = cast("Sequence[Any]", kept.get("enum") or ())
-    if kinds is None or not choices or any(isinstance(choice, kinds) for choice in choices):
+    if "type" not in kept or not choices:
+        return
+    import jsonschema_rs
+
+    try:
+        validator = jsonschema_rs.validator_for({"type": kept["type"]})
+    except (ValueError, jsonschema_rs.ValidationError):
+        return  # The dispatcher says what is the matter with the schema.
+    if any(map(validator.is_valid, choices)):
         return
     del kept["enum"]
     if kept["type"] == "array":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
@@ -88,13 +89,18 @@ def find_coded_number(slot: Slot, request: Request) -> Value | None:
 
     None unless the description lists several and the request has one of them.
     """
-    takes_numbers = slot.kind in ("integer", "number") or (
-        bool(slot.choices) and all(isinstance(choice, int) for choice in slot.choices)
-    )
-    codes = _CODED.findall(slot.about) if takes_numbers else []
+    codes = _CODED.findall(slot.about) if slot.kind in ("integer", "number", "enum") else []
     said = [(int(code), _find_free(meaning, request)) for code, meaning in codes]
-    found = [Value(code, span) for code, span in said if span is not None]
+    found = [
+        Value(code, span)
+        for code, span in said
+        if span is not None and (slot.kind != "enum" or _is_number_in(slot.choices, code))
+    ]
     return found[0] if len(codes) > 1 and len(found) == 1 else None
+
+
+def _is_number_in(choices: Sequence[Any], number: int) -> bool:
+    return any(choice == number for choice in choices if not isinstance(choice, bool))
 
 
 def _find_free(text: str, request: Request) -> Span | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from ferrule.tools.word_stems import stem
 
 from .dates import Date, find_dates, find_relative_dates, find_times
-from .spans import FIRST_PERSON, Span, find_spans, split_atoms
+from .spans import FIRST_PERSON, Span, find_spans, parse_number, split_atoms
 from .units import UNITS
 
 _WITHIN_NAMES = frozenset(["of", "the", "de", "la", "du", "von", "van", "&", "vs", "vs."])
@@ -63,6 +63,10 @@ class Request:
         """Take a piece: no other slot can have it, or any part of it."""
         if span is not None:
             self.taken.append(span)
+
+    def says_number(self, value: float) -> bool:
+        """Return whether a number stands in the request, in digits or as a word."""
+        return value in [parse_number(atom.text) for atom in self.atoms]
 
     def free_spans(self) -> list[Span]:
         """Return the pieces that are not taken."""
