@@ -268,6 +268,8 @@ def test_the_folder_is_the_one_that_was_opened_even_if_it_was_moved(tmp_path: Pa
         (("no-such-program",), "no such program"),
         (("/etc/passwd",), "not an executable"),
         (("a\0b",), "NUL"),
+        (("a\ud800",), "not valid Unicode"),
+        (("\ud83d", "\ude00"), "not valid Unicode"),
     ],
 )
 def test_a_program_that_cannot_start_is_told_apart(argv: tuple[str, ...], said: str) -> None:
