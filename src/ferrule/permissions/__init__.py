@@ -10,6 +10,7 @@ Evaluating rules:
     path_denials        deny rules for paths, applied where files are opened
     protected_names     names that no tool may read or write
     safe_mode           the programs that may run at all
+    provenance          where paths and programs come from, and whether commands can change them
 
 Approvals:
     approvals           what a person is asked and answers; approvers

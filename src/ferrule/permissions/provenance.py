@@ -1,0 +1,355 @@
+"""Provenance: where a path or a program comes from, and whether commands can change it.
+
+    writable = CommandWritable.from_folders(root, *policy.writable)
+    place = trust_path(path, Origin.PERSON, writable, reason="named by VIRTUAL_ENV")
+    program = find_program("git", os.environ["PATH"], writable)
+
+A command, or a repository, can write the workspace and every folder that was opened for writing.
+Whatever is decided by what lies there is decided by them. So three things take a `TrustedPath` and
+nothing else: what of the machine commands are shown, what is started outside the sandbox or with
+more rights than commands have, and what loosens a rule. A plain `str` or `Path` does not pass the
+type checker there; `trust_path` and `find_program` are the only makers.
+
+A path is writable by commands if any step on the way to it is: the name itself, each folder above
+it, and whatever a link among them leads to. `sealed` folders are the exception: they lie in a
+writable folder, and every sandbox backend that is used makes them read-only.
+
+Not protected: what the person, root or another program on the machine replaces between the check
+and the use. `TrustedProgram.check` finds that out for programs, not in the same instant.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, Self
+
+from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
+
+_MAX_LINKS = 40
+"""Links that are followed on the way to one path: the kernel's own bound (path_resolution(7))."""
+
+
+class Origin(StrEnum):
+    """Where a path, a program or a setting comes from."""
+
+    PERSON = "person"
+    """Named by the person: their settings, command line, variables or answers."""
+    MACHINE = "machine"
+    """Found where the machine keeps it: system folders, an installation that nobody else owns."""
+    REPOSITORY = "repository"
+    """Named by files of the workspace, as they came with it."""
+    COMMANDS = "commands"
+    """Lies where commands can write."""
+
+
+TrustedOrigin = Literal[Origin.PERSON, Origin.MACHINE]
+"""The origins that may decide what is shown, started or loosened."""
+
+
+class UntrustedPath(FerruleError):
+    """A path cannot be trusted: commands can write it, or it cannot be resolved.
+
+    `path` is the path as it was named, `place` where the trouble lies.
+    """
+
+    def __init__(self, path: str, place: str, detail: str, *, hint: str = "") -> None:
+        message = f"`{path}` cannot be trusted: {detail}"
+        super().__init__(message, code="untrusted_path", hint=hint)
+        self.path = path
+        self.place = place
+
+
+class ProgramNotFound(FerruleError):
+    """No folder that is searched has the program.
+
+    `name` is the program, `skipped` the files of that name that commands can write.
+    """
+
+    def __init__(self, name: str, skipped: tuple[str, ...] = ()) -> None:
+        if skipped:
+            message = (
+                f"the program `{name}` was found only at {', '.join(f'`{p}`' for p in skipped)}, "
+                "where commands can write"
+            )
+            hint = f"install `{name}` outside the workspace"
+        else:
+            message = f"there is no program `{name}` on the PATH"
+            hint = f"install `{name}`, or correct the name"
+        super().__init__(message, code="program_not_found", hint=hint)
+        self.name = name
+        self.skipped = skipped
+
+
+class TrustedPath(str):
+    """An absolute real path that commands cannot write, with where it comes from.
+
+    Made by `trust_path` and `find_program` alone.
+    """
+
+    origin: TrustedOrigin
+    reason: str
+
+    @classmethod
+    def _make(cls, path: str, origin: TrustedOrigin, reason: str) -> Self:
+        made = str.__new__(cls, path)
+        made.origin = origin
+        made.reason = reason
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restore, (type(self), str(self), dict(self.__dict__)))
+
+
+class TrustedProgram(TrustedPath):
+    """A program that may be started unconfined. `check` says whether it is still the same file.
+
+    It is the path that was found, so that a program that looks at its own name works; `real` is
+    the file that this leads to.
+    """
+
+    real: str
+    identity: tuple[int, int, int, int]
+
+    def check(self) -> None:
+        """Check that the program is the file that was found.
+
+        Raises:
+            UntrustedPath: It was replaced, changed or removed meanwhile.
+        """
+        if os.path.realpath(self) != self.real or _identify(self.real) != self.identity:
+            raise UntrustedPath(
+                str(self), self.real, "it was changed since it was found", hint="start again"
+            )
+
+
+def _restore(cls: type[TrustedPath], path: str, fields: dict[str, object]) -> TrustedPath:
+    made = str.__new__(cls, path)
+    made.__dict__.update(fields)
+    return made
+
+
+@frozen
+class CommandWritable:
+    """What commands can write: folders, without those in them that every sandbox seals.
+
+    Attributes:
+        folders: Absolute real paths: the workspace and what was opened for writing.
+        sealed: Absolute real paths in `folders` that a sandbox makes read-only and holds in place,
+            with the folders above them: neither can be renamed or replaced.
+    """
+
+    folders: tuple[str, ...]
+    sealed: tuple[str, ...] = ()
+
+    @classmethod
+    def from_folders(cls, *folders: str | Path) -> Self:
+        """Return what commands can write if these folders are opened for writing."""
+        real = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
+        return cls(real, find_own_code(real))
+
+    def find_step(self, path: str) -> str | None:
+        """Return the first step to a path that commands can write; None if there is none.
+
+        Raises:
+            UntrustedPath: The path is relative, or its links lead round in circles.
+        """
+        step = ""
+        for step in _walk(path):
+            if self._is_replaceable(step):
+                return step
+        # Of a writable folder itself the name is not theirs, but all that is in it.
+        return step if step in self.folders and step not in self.sealed else None
+
+    def _is_replaceable(self, step: str) -> bool:
+        """Whether commands can put something else in the place of a step."""
+        if not _is_below(os.path.dirname(step), self.folders):  # noqa: PTH120  text, real already
+            return False
+        is_held = any(_is_below(place, (step,)) for place in self.sealed)
+        return not is_held and not _is_below(step, self.sealed)
+
+    def contains(self, path: str) -> bool:
+        """Return whether commands can write a path or a step on the way to it.
+
+        A path that cannot be resolved counts as one that they can write.
+        """
+        try:
+            return self.find_step(path) is not None
+        except UntrustedPath:
+            return True
+
+
+NOTHING_WRITABLE = CommandWritable(())
+"""For processes in which no command runs and no workspace is open."""
+
+
+def trust_path(
+    path: str | Path, origin: TrustedOrigin, writable: CommandWritable, *, reason: str
+) -> TrustedPath:
+    """Return the real path of a place that commands cannot write.
+
+    Args:
+        path: An absolute path.
+        origin: Who named it.
+        writable: What commands can write.
+        reason: Why it is needed, for `ferrule doctor --view` and the audit.
+
+    Raises:
+        UntrustedPath: Commands can write it, or it cannot be resolved.
+    """
+    named = os.fspath(path)
+    step = writable.find_step(named)
+    if step is not None:
+        raise UntrustedPath(
+            named,
+            step,
+            f"commands can write `{step}`",
+            hint="use a place outside the workspace and the folders that are opened for writing",
+        )
+    return TrustedPath._make(os.path.realpath(named), origin, reason)  # pyright: ignore[reportPrivateUsage]
+
+
+def find_program(
+    name: str,
+    search_path: str,
+    writable: CommandWritable,
+    *,
+    origin: TrustedOrigin = Origin.MACHINE,
+    reason: str = "found on PATH",
+) -> TrustedProgram:
+    """Return the program that a name stands for, outside everything that commands can write.
+
+    Args:
+        name: A name, or an absolute path.
+        search_path: Folders as in PATH; relative and empty ones are skipped.
+        writable: What commands can write.
+        origin: Who named it.
+        reason: Why it is started, for people.
+
+    Raises:
+        ProgramNotFound: There is no such program, or commands can write it.
+    """
+    skipped: list[str] = []
+    for candidate in _list_candidates(name, search_path):
+        if not (os.path.isfile(candidate) and os.access(candidate, os.X_OK)):  # noqa: PTH113  text, as PATH has it
+            continue
+        if writable.contains(candidate):
+            skipped.append(candidate)
+            continue
+        return _make_program(candidate, origin, reason)
+    raise ProgramNotFound(name, tuple(skipped))
+
+
+def find_interpreter() -> TrustedProgram:
+    """Return the interpreter that runs this process.
+
+    Its folder is sealed for commands (`find_own_code`), so it is trusted wherever it lies.
+    """
+    return _make_program(sys.executable, Origin.MACHINE, "the interpreter that runs Ferrule")
+
+
+def find_own_code(folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the code that this process runs and that lies in some folders, outermost first.
+
+    That is the prefix of the interpreter, its packages and programs, and the package `ferrule`
+    itself: whoever can write there decides what runs unconfined. Of a prefix that contains a
+    folder, or is one, its parts count.
+
+    Args:
+        folders: Absolute real paths.
+    """
+    within = tuple(folders)
+    places = (os.path.realpath(place) for place in _list_own_code())
+    return _keep_outermost(
+        place for place in places if place not in within and _is_below(place, within)
+    )
+
+
+def _list_own_code() -> Iterator[str]:
+    yield from (sys.prefix, sys.base_prefix, sys.exec_prefix)
+    yield f"{sys.prefix}/pyvenv.cfg"
+    yield os.path.dirname(sys.executable)  # noqa: PTH120  text: the link itself is what counts
+    yield from (sysconfig.get_path(kind) for kind in ("purelib", "platlib", "scripts", "stdlib"))
+    yield os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120  the package `ferrule`
+
+
+def _keep_outermost(places: Iterable[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for place in sorted(set(places)):
+        if not _is_below(place, kept):
+            kept.append(place)
+    return tuple(kept)
+
+
+def _make_program(path: str, origin: TrustedOrigin, reason: str) -> TrustedProgram:
+    made = TrustedProgram._make(path, origin, reason)  # pyright: ignore[reportPrivateUsage]
+    made.real = os.path.realpath(path)
+    made.identity = _identify(made.real)
+    return made
+
+
+def _identify(path: str) -> tuple[int, int, int, int]:
+    """Return what changes when a file is replaced or written; zeros if there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return (0, 0, 0, 0)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _list_candidates(name: str, search_path: str) -> Iterator[str]:
+    if "/" in name:
+        if name.startswith("/"):
+            yield name
+        return
+    for folder in search_path.split(os.pathsep):
+        if folder.startswith("/"):
+            yield f"{folder.rstrip('/')}/{name}"
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+
+
+def _walk(path: str) -> Iterator[str]:
+    """Yield every step of resolving a path as the kernel does: real folder and name in it.
+
+    A component that does not exist ends the walk after it was yielded.
+    """
+    if not path.startswith("/"):
+        raise UntrustedPath(path, path, "it is a relative path")
+    waiting = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    at = "/"
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            at = os.path.dirname(at)  # noqa: PTH120  text: `at` is real already
+            continue
+        step = f"{at.rstrip('/')}/{part}"
+        yield step
+        target = _read_link(step)
+        if target is None:
+            at = step
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise UntrustedPath(path, step, "its links lead round in circles")
+        if target.startswith("/"):
+            at = "/"
+        waiting.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
+
+
+def _read_link(path: str) -> str | None:
+    try:
+        if not stat.S_ISLNK(os.lstat(path).st_mode):
+            return None
+        return os.readlink(path)  # noqa: PTH115  text, as the file system has it
+    except OSError:
+        return None
