@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import made_field_reports
 import made_promises
 import made_providers
 
@@ -164,6 +165,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference.md": reference,
     "docs/settings.md": settings,
     "docs/promises.md": made_promises.page,
+    "docs/field-reports.md": made_field_reports.page,
     "docs/providers.md": made_providers.page,
     "AGENTS.md": agents,
 }

@@ -247,6 +247,7 @@ def load_maker(path: str) -> Any:
         "docs/reference.md",
         "docs/settings.md",
         "docs/promises.md",
+        "docs/field-reports.md",
         "docs/providers.md",
         "AGENTS.md",
     ],

@@ -31,7 +31,7 @@ from ferrule.cli.root import ferrule as root
 from ferrule.core import events
 from ferrule.storage.settings.table import ALIASES, BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS
 
-MADE = {"docs/reference.md", "docs/promises.md"}
+MADE = {"docs/reference.md", "docs/promises.md", "docs/field-reports.md"}
 """Made of the code, which has tests of its own."""
 THEIRS = re.compile(r"^\| *(?:\\\||[^|\n])*\|", re.MULTILINE)
 """The first column of a table: on a page for those who come from elsewhere, names that they know."""

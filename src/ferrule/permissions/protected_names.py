@@ -185,6 +185,7 @@ PROTECTED = (
     # Run by a build server with its rights.
     ".github/workflows",
     ".github/actions",
+    ".github/hooks",
     ".gitlab-ci.yml",
     ".gitlab-ci.yaml",
     ".gitea/workflows",

@@ -1,0 +1,278 @@
+"""What users of other programs reported about their boundaries, tried on ours.
+
+A machine in small: a person's home with secrets and a listening socket, and a workspace that came
+from a stranger. Each test is named in `reports/boundary.yaml`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from ferrule import Agent, Permissions
+from ferrule.models.scripted import Scripted, calls, says
+from ferrule.permissions.child_environment import filter_environment
+from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rules import RuleSet
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.command import Capture, Command
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.sandbox import Sandbox
+from ferrule.toolkits.git.git_command import git_command
+from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`root` is the workspace, in the person's `home`; every secret holds `canary`."""
+
+    home: Path
+    root: Path
+    canary: str
+
+    def run(self, script: str, **variables: str) -> str:
+        """What a command prints under the default policy, on the best backend."""
+        return asyncio.run(self._run(script, variables))
+
+    async def _run(self, script: str, variables: dict[str, str]) -> str:
+        policy = SandboxPolicy(self.root)
+        if not available_backends(policy, probe()):
+            pytest.skip(f"this machine confines no commands: {dict(probe().why)}")
+        kept = Capture(1 << 20, 1 << 20)
+        environment = filter_environment(
+            {**os.environ, "HOME": str(self.home), **variables},
+            overrides={"PWD": str(self.root)},
+        ).values
+        sandbox = Sandbox(policy)
+        directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            await sandbox.run(
+                Command(
+                    ("sh", "-c", script),
+                    program=shutil.which("sh") or "/bin/sh",
+                    directory=directory,
+                    environment=environment,
+                    output=kept,
+                    timeout=20,
+                )
+            )
+        finally:
+            os.close(directory)
+            await sandbox.close()
+        return kept.text()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    # Not below /tmp: commands have a folder of their own there.
+    base = Path(tempfile.mkdtemp(prefix="ferrule-field-", dir=Path.home())).resolve()
+    built = Machine(base / "home", base / "home/work/project", f"cnry{token_hex(8)}")
+    for name in (
+        ".ssh/id_ed25519",
+        ".config/gh/hosts.yml",
+        ".aws/credentials",
+        ".local/share/ferrule/notes",
+        "diary.txt",
+    ):
+        place = built.home / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{built.canary}\n")
+    built.root.mkdir(parents=True)
+    (built.root / "README.md").write_text("A project\n")
+    monkeypatch.setenv("HOME", str(built.home))
+    try:
+        yield built
+    finally:
+        shutil.rmtree(base)
+
+
+@pytest.mark.parametrize("kind", ["run/docker.sock", ".gnupg/S.gpg-agent", "work/broker.sock"])
+def test_no_socket_of_another_program_is_reached(machine: Machine, kind: str) -> None:
+    place = machine.home / kind
+    place.parent.mkdir(parents=True, exist_ok=True)
+    server = socket.socket(socket.AF_UNIX)
+    here = os.open(place.parent, os.O_PATH)
+    try:
+        server.bind(f"/proc/self/fd/{here}/{place.name}")
+        server.listen()
+        server.settimeout(0.2)
+        (machine.root / "link.sock").symlink_to(place)
+        code = (
+            "import socket\n"
+            f"for name in ({str(place)!r}, 'link.sock'):\n"
+            "    try:\n"
+            "        socket.socket(socket.AF_UNIX).connect(name); print('connected')\n"
+            "    except OSError as error:\n"
+            "        print(type(error).__name__)\n"
+        )
+        (machine.root / "probe.py").write_text(code)
+        assert "connected" not in machine.run("python3 probe.py || /usr/bin/python3 probe.py")
+        with pytest.raises(TimeoutError):
+            server.accept()
+    finally:
+        os.close(here)
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_SECRET_ACCESS_KEY",
+        "SECRET_TOKEN",
+        "OH_SECRET_KEY",
+        "OH_SESSION_API_KEYS_0",
+        "SSH_AUTH_SOCK",
+        "DOCKER_HOST",
+        "OPENAI_API_KEY",
+        "GH_TOKEN",
+        "DATABASE_URL",
+        "SUPABASE_SERVICE_ROLE_KEY",
+    ],
+)
+def test_variables_that_are_or_point_to_secrets_do_not_reach_commands(
+    machine: Machine, name: str
+) -> None:
+    shown = machine.run(
+        "env; cat /proc/1/environ /proc/self/environ /proc/*/environ 2>/dev/null | tr '\\0' '\\n'",
+        **{name: machine.canary},
+    )
+    assert machine.canary not in shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".husky/_/pre-commit",
+        ".husky/pre-commit",
+        ".github/hooks/session.json",
+        ".github/workflows/ci.yml",
+        ".vscode/tasks.json",
+        ".devcontainer/devcontainer.json",
+        ".claude/settings.json",
+        ".cursor/mcp.json",
+    ],
+)
+def test_what_a_program_outside_runs_later_is_not_written(machine: Machine, name: str) -> None:
+    subprocess.run(["git", "init", "-q", str(machine.root)], check=True)
+    place = machine.root / name
+    before = place.read_bytes() if place.exists() else None
+    machine.run(f"mkdir -p {Path(name).parent}; echo planted >> {name}; chmod +x {name}; true")
+    assert (place.read_bytes() if place.exists() else None) == before
+    assert DEFAULT_NAMES.check(name, write=True) is not None
+
+
+class _Anything:
+    schema = {"type": "object"}  # noqa: RUF012
+
+    def check(self, arguments: dict[str, object]) -> CheckedArguments:
+        return CheckedArguments(dict(arguments), [], [])
+
+
+RUN = Tool(
+    name="run_command",
+    description="Run a command.",
+    arguments=_Anything(),
+    handler=lambda: None,
+    risk=Risk.HIGH,
+    side_effect=SideEffect.EXECUTE,
+    touches={"command": Touch("command")},
+)
+
+
+def decide(command: str, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> str:
+    rules = RuleSet.parse(allow=allow, deny=deny)
+    gate = PermissionGate(rules, root=Path("/work/project"), home=Path("/home/person"))
+    return gate.decide(RUN, {"command": command}).verdict
+
+
+@pytest.mark.parametrize(
+    ("allow", "command"),
+    [
+        ("Bash(env:*)", "env sh -c 'touch /tmp/x'"),
+        ("Bash(ls:*)", "ls && touch x"),
+        ("Bash(echo:*)", 'echo "$(whoami > x)"'),
+        ("Bash(echo:*)", "echo hi > .bashrc"),
+        ("Bash(find:*)", "find . -exec touch x {} +"),
+        ("Bash(find:*)", "find . -fprint x"),
+        ("Bash(javac:*)", "javac -version -processorpath out -processor Evil A.java"),
+        ("Bash(git diff:*)", "git diff --output=/tmp/x"),
+        ("Bash(git log:*)", "git log --output=../x"),
+        ("Bash(git grep:*)", "git grep --open-files-in-pager='touch x' a"),
+        ("Bash(git grep:*)", "git grep -O'touch x' a"),
+        ("Bash(git status:*)", "git -c core.pager='touch x' status"),
+        ("Bash(git status:*)", "git -c core.fsmonitor=./x status"),
+        ("Bash(head:*)", "git log | head /etc/shadow"),
+    ],
+)
+def test_an_allowed_program_does_not_start_another(allow: str, command: str) -> None:
+    assert decide(command, allow=(allow,)) != "allow"
+
+
+@pytest.mark.parametrize(
+    ("deny", "command"),
+    [
+        ("Read(.env)", "cat .env"),
+        ("Read(./.env)", "cat .env"),
+        ("Read(*/.env*)", "cat backend/.env"),
+        ("Read(**/secrets/**)", "cat a/secrets/key.txt"),
+        ("Read(notes.txt)", "cat < notes.txt"),
+        ("Read(notes.txt)", "cp notes.txt other"),
+    ],
+)
+def test_a_deny_rule_for_a_file_holds_in_commands(deny: str, command: str) -> None:
+    assert decide(command, allow=("Bash(*)",), deny=(deny,)) == "deny"
+
+
+@pytest.mark.parametrize("name", [".env", ".env.local", "prod.env", "a/b/.env.production"])
+def test_files_of_variables_are_denied_by_default(name: str) -> None:
+    assert decide(f"cat {name}", allow=("Bash(*)",)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        "core.fsmonitor={0}",
+        "diff.external={0}",
+        "filter.x.clean={0}",
+    ],
+)
+def test_a_repositorys_git_configuration_runs_nothing_outside(
+    machine: Machine, vector: str
+) -> None:
+    mark = machine.home / "mark"
+    script = machine.root / "evil.sh"
+    script.write_text(f"#!/bin/sh\necho ran > {mark}\ncat\n")
+    script.chmod(0o755)
+    for args in (
+        ["init", "-q", "."],
+        ["config", vector.split("=")[0], vector.split("=")[1].format(script)],
+    ):
+        subprocess.run(["git", *args], cwd=machine.root, check=True)
+    subprocess.run(["git", "add", "README.md"], cwd=machine.root, check=True)
+    (machine.root / "README.md").write_text("Changed\n")
+    (machine.root / ".gitattributes").write_text("* filter=x diff=x\n")
+    for command in ("status", "diff"):
+        subprocess.run(["git", command], cwd=machine.root, check=True, capture_output=True)
+    assert mark.exists(), "the control: an ordinary git runs it"
+    mark.unlink()
+    wanted = [("git_command", {"subcommand": name}) for name in ("status", "diff")]
+    model = Scripted([calls(*wanted), says("done")])
+    allowed = Permissions(allow=["git_command"])
+    agent = Agent(model, [git_command], workspace=machine.root, permissions=allowed)
+    answered = agent.run_sync("go")
+    assert [result.success for result in answered.results] == [True, True]
+    assert not mark.exists()
