@@ -1,8 +1,8 @@
 """Typed answers: runs that end with a value of the agent's `output_type`.
 
 Modules: `output_type` (what an output type is, its schema and its check), `json_answer` (the one
-JSON value in an answer), `output_check` (the driver's part), `partial_values`, `partial_conversion`
-and `output_stream` (values while they arrive).
+JSON value in an answer), `output_check` (the driver's part), `own_code` (which types run code of
+their own), `partial_values`, `partial_conversion` and `output_stream` (values while they arrive).
 """
 
 from __future__ import annotations

@@ -20,9 +20,16 @@ from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type, is_context
 from ferrule.tools.parameters import find_context_parameter
-from ferrule.tools.pydantic_schemas import describe_errors, drop_titles, make_portable
+from ferrule.tools.pydantic_schemas import (
+    decode_json_texts,
+    describe_errors,
+    drop_titles,
+    make_portable,
+    schema_generator,
+)
 
 from .json_answer import JsonAnswer, drop_nulls, find_json
+from .own_code import runs_own_code
 
 VALUE = "value"
 """The member that holds a value which is no object."""
@@ -153,16 +160,17 @@ class PydanticType(OutputType):
         from pydantic.errors import PydanticUserError
 
         self.hint = hint
+        self._runs_own_code = runs_own_code(hint)
         portable = make_portable(hint)
         try:
             self._adapter: Any = TypeAdapter(portable)
-            schema = self._adapter.json_schema()
+            schema = self._adapter.json_schema(schema_generator=schema_generator())
             self.is_wrapped = not _is_object_schema(schema)
             if self.is_wrapped:
                 fields: dict[str, Any] = {VALUE: (portable, ...)}
                 config = ConfigDict(extra="forbid")
                 self._wrapper: Any = create_model("Answer", __config__=config, **fields)
-                schema = self._wrapper.model_json_schema()
+                schema = self._wrapper.model_json_schema(schema_generator=schema_generator())
         except PydanticUserError as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
@@ -185,7 +193,7 @@ class PydanticType(OutputType):
             validate = partial(self._adapter.validate_json, context=context)
             value = self._validate_strictly(validate, encode_json(text))
             if value is not _MISSING:
-                return self._encode(value, ())
+                return self._encode(value, (), encode_json(text))
         return CheckedOutput(problems=(problem,))
 
     @staticmethod
@@ -213,18 +221,44 @@ class PydanticType(OutputType):
         except ValidationError as strict:
             nulls = [one["loc"] for one in strict.errors() if one["input"] is None]
             without = drop_nulls(answer.value, nulls)
+            given, decoded = decode_json_texts(
+                answer.value if without is None else without,
+                lambda value: validate(encode_json(value), strict=True),
+            )
+            if without is not None or decoded:
+                text = encode_json(given)
             try:
-                value = validate(text if without is None else encode_json(without))
+                value = validate(text)
             except ValidationError as lax:
                 return CheckedOutput(problems=tuple(describe_errors(lax, root=VALUE)))
             repairs = tuple(
-                f"{problem}: was converted" for problem in describe_errors(strict, root=VALUE)
+                decoded
+                or (f"{problem}: was converted" for problem in describe_errors(strict, root=VALUE))
             )
-        return self._encode(getattr(value, member) if member else value, repairs)
+        if member:
+            text = encode_json(cast("dict[str, Any]", parse_json(text))[member])
+        return self._encode(getattr(value, member) if member else value, repairs, text)
 
-    def _encode(self, value: Any, repairs: tuple[str, ...]) -> CheckedOutput:
-        encoded = self._adapter.dump_json(value, fallback=str).decode()
-        return CheckedOutput(value, encoded, (), repairs)
+    def _encode(self, value: Any, repairs: tuple[str, ...], given: str) -> CheckedOutput:
+        """Return the output with its JSON, which gives the same value when it is read again.
+
+        Where the value's own JSON does not (aliases, secrets, serializers), it is what the model
+        gave.
+        """
+        if not self._runs_own_code:
+            dump = partial(self._adapter.dump_json, by_alias=True, round_trip=True, warnings=False)
+            encoded = dump(value, fallback=str).decode()
+            if self._reads_as(encoded, value):
+                return CheckedOutput(value, encoded, (), repairs)
+        return CheckedOutput(value, given, (), repairs)
+
+    def _reads_as(self, text: str, value: Any) -> bool:
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(text) == value
+        except ValidationError:
+            return False
 
 
 class FunctionType(OutputType):

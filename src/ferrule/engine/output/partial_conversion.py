@@ -1,5 +1,7 @@
 """Values that are still arriving, by type: what has come of each, converted once.
 
+No code that a person wrote for a type runs: its objects are made of their fields, unchecked.
+
 Each is given the same JSON value again and again, grown. What was whole before is not converted
 again. The items of a long list are taken from their text (`GrowingList.take_text`) and are not
 in later JSON.
@@ -25,6 +27,8 @@ from typing import (
 from jiter import from_json
 
 from ferrule.tools.pydantic_schemas import make_portable
+
+from .own_code import runs_own_code
 
 NOTHING: Any = object()
 """Stands for a value that has not arrived."""
@@ -291,12 +295,30 @@ def _read_model(hint: type) -> _Record | None:
     names = {field.alias or name: name for name, field in fields.items()}
     hints = {alias: fields[name].annotation for alias, name in names.items()}
     missing = {name: None for name, field in fields.items() if field.is_required()}
+    own_code = runs_own_code(hint)
 
     def build(got: dict[str, Any]) -> Any:
         arrived = {names[alias]: value for alias, value in got.items() if alias in names}
-        return hint.model_construct(set(arrived), **(missing | arrived))
+        if not own_code:
+            return hint.model_construct(set(arrived), **(missing | arrived))
+        made = object.__new__(hint)
+        object.__setattr__(made, "__dict__", _find_defaults(hint) | missing | arrived)
+        object.__setattr__(made, "__pydantic_fields_set__", set(arrived))
+        object.__setattr__(made, "__pydantic_extra__", None)
+        private = {name: one.default for name, one in hint.__private_attributes__.items()}
+        object.__setattr__(made, "__pydantic_private__", private or None)
+        return made
 
     return _Record(hints, build)
+
+
+def _find_defaults(model: Any) -> dict[str, Any]:
+    """Return the defaults of a model's fields; None where a function makes them."""
+    return {
+        name: None if one.default_factory else one.default
+        for name, one in model.model_fields.items()
+        if not one.is_required()
+    }
 
 
 def _make_dataclass(cls: Any, got: Mapping[str, Any]) -> Any:
@@ -353,6 +375,8 @@ def _convert_text(hint: Any, text: bytes) -> Any:
     """
     from pydantic import ValidationError
 
+    if runs_own_code(hint):
+        return make_growing(hint).take(from_json(text), last=False)
     try:
         return _find_adapter(hint).validate_json(text)
     except ValidationError:
@@ -362,6 +386,8 @@ def _convert_text(hint: Any, text: bytes) -> Any:
 def _validate(hint: Any, value: Any) -> Any:
     from pydantic import ValidationError
 
+    if runs_own_code(hint):
+        return NOTHING
     try:
         return _find_adapter(hint).validate_python(value)
     except ValidationError:
