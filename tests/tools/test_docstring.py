@@ -71,3 +71,67 @@ def test_a_description_does_not_depend_on_where_its_docstring_is_wrapped(
     texts = [" ".join(words) for words in paragraphs]
     wrapped = "\n\n".join(textwrap.fill(text, width) for text in texts)
     assert parse_docstring(wrapped).description == "\n\n".join(texts)
+
+
+GOOGLE = """Order a part.
+
+Args:
+    part (str): which part
+        to order
+    count: how many
+
+Returns:
+    a number
+"""
+NUMPY = """Order a part.
+
+Parameters
+----------
+part : str
+    which part
+    to order
+count : int, optional
+    how many
+
+Returns
+-------
+int
+    a number
+"""
+SPHINX = """Order a part.
+
+:param part: which part
+    to order
+:type part: str
+:keyword int count: how many
+:returns: a number
+"""
+EPYDOC = """Order a part.
+
+@param part: which part
+    to order
+@type part: str
+@keyword count: how many
+@return: a number
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [GOOGLE, NUMPY, SPHINX, EPYDOC], ids=["google", "numpy", "sphinx", "epydoc"]
+)
+def test_every_style_in_use_gives_the_same_texts(text: str) -> None:
+    documentation = parse_docstring(text)
+    assert documentation.description == "Order a part."
+    assert documentation.parameters == {"part": "which part to order", "count": "how many"}
+
+
+def test_parameters_that_share_a_text_in_numpy_style_each_get_it() -> None:
+    text = "Move.\n\nParameters\n----------\nx, y : float\n    where to\n*rest : int\n    more"
+    assert parse_docstring(text).parameters == {"x": "where to", "y": "where to", "rest": "more"}
+
+
+def test_a_word_of_the_description_that_names_a_section_is_description() -> None:
+    text = "Compare.\n\nParameters\nare numbers.\n@home is fine, and :so is this"
+    assert parse_docstring(text).description == (
+        "Compare.\n\nParameters are numbers. @home is fine, and :so is this"
+    )

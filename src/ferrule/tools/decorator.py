@@ -15,7 +15,7 @@ from .chunked_output import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
 from .names import check_name, check_namespace
-from .parameters import Parameter, read_signature
+from .parameters import Parameter, find_documentation, find_name, is_async, read_signature
 from .plain_schemas import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
 
@@ -65,14 +65,15 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Any
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a sync or async function.
+    """Make a tool of a sync or async function, method, partial, class or object with `__call__`.
 
     Use it as `@tool`, as `@tool(side_effect="read", timeout=5)` or as `tool(function, risk="low")`.
 
     The parameters become the JSON Schema. They may be plain types, Literals, enums, Optionals,
     nested lists and dicts, dataclasses, typed dicts, pydantic models, and `Annotated` with a
-    description (a string), a `Touch` or pydantic constraints. A parameter without a default is
-    required. A parameter annotated with `Context` is filled in by Ferrule and hidden from the
+    description (a string), a `Touch` or pydantic's `Field`, which may also stand as the default.
+    A parameter without a default is required; a keyword that a `functools.partial` binds is hidden
+    from the model. A parameter annotated with `Context` is filled in by Ferrule and hidden from the
     model; `Context[Shop]` asks for dependencies of that type (`Agent(deps_type=...)`). The return
     type becomes the output schema.
 
@@ -115,7 +116,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
     **fields: Any,
 ) -> Tool:
     """Make a tool of a function, with the keywords of `tool`."""
-    name = name or getattr(function, "__name__", "")
+    name = name or find_name(function)
     check_name(name)
     if namespace != "":
         check_namespace(namespace)
@@ -123,7 +124,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
         raise ToolDefinitionError(
             f"tool `{name}`: defer_loading is {defer_loading!r}", hint="say true or false"
         )
-    documentation = parse_docstring(function.__doc__)
+    documentation = parse_docstring(find_documentation(function))
     signature = read_signature(function, name, documentation)
     try:
         effect = SideEffect(side_effect)
@@ -141,7 +142,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
         risk=level,
         touches={one.name: one.touch for one in signature.parameters if one.touch},
         reliability=limits,
-        is_async=inspect.iscoroutinefunction(function),
+        is_async=is_async(function),
         context_parameter=signature.context,
         deps_type=signature.deps_type,
         namespace=namespace,

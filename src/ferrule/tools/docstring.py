@@ -1,7 +1,9 @@
 """Read a tool's description and the descriptions of its parameters from a docstring.
 
-Two styles are understood: Google (`Args:` with indented `name: text`) and reST (`:param name:
-text`). Sections that are not for the model (Returns, Raises, Examples) end the description.
+Four styles are understood: Google (`Args:` with indented `name: text`), NumPy (`Parameters` with a
+line of dashes below it, `name : type` with indented text), reST (`:param name: text`) and epydoc
+(`@param name: text`). Sections that are not for the model (Returns, Raises, Examples) end the
+description.
 
 Line breaks inside a paragraph only follow the width of the source file, so the description joins
 them: a model reads the same text however its docstring is wrapped.
@@ -15,12 +17,38 @@ from dataclasses import field
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import mutable
 
-_PARAMETER_SECTIONS = frozenset({"Args", "Arguments", "Parameters"})
-_SECTIONS = _PARAMETER_SECTIONS | frozenset(
-    {"Return", "Returns", "Raises", "Yields", "Example", "Examples", "Note", "Notes", "See Also"}
+_PARAMETER_SECTIONS = frozenset(
+    {
+        "Args",
+        "Arguments",
+        "Parameters",
+        "Other Parameters",
+        "Keyword Args",
+        "Keyword Arguments",
+    }
 )
-_PARAMETER_FIELD = compile_lazily(r":(?:param|parameter|arg)\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
-_OTHER_FIELD = compile_lazily(r":(?:returns?|rtype|raises?|type)\b")
+_SECTIONS = _PARAMETER_SECTIONS | frozenset(
+    {
+        "Return",
+        "Returns",
+        "Raises",
+        "Yields",
+        "Receives",
+        "Warns",
+        "Example",
+        "Examples",
+        "Note",
+        "Notes",
+        "References",
+        "See Also",
+    }
+)
+_PARAMETER_FIELD = compile_lazily(
+    r"[:@](?:param|parameter|arg|argument|keyword|key)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)$"
+)
+_OTHER_FIELD = compile_lazily(r"[:@](?:returns?|rtype|raises?|type|yields?|ytype)\b")
+_UNDERLINE = compile_lazily(r"-{3,}\s*$")
+_NUMPY_ITEM = compile_lazily(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _PARAMETER_ITEM = compile_lazily(r"\s{0,4}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _LIST_ITEM = compile_lazily(r"(?:[-*+•]|\d+[.)])\s")
 _FENCES = ("```", "~~~")
@@ -47,30 +75,51 @@ def parse_docstring(text: str | None) -> Documentation:
     parameters = documentation.parameters
     description: list[str] = []
     section = ""
-    current = ""
-    for line in inspect.cleandoc(text).splitlines():
+    current: list[str] = []
+    lines = inspect.cleandoc(text).splitlines()
+    is_numpy = False
+    for number, line in enumerate(lines):
         # Sections and fields begin at the start of a line, and most lines are neither: for those
         # no regular expression is run.
         first = line[:1]
-        if first == ":" and (match := _PARAMETER_FIELD.match(line)):
+        title = line.rstrip()
+        is_underlined = title in _SECTIONS and _is_underline(lines, number + 1)
+        if first in (":", "@") and (match := _PARAMETER_FIELD.match(line)):
             section = "fields"
-            current = match[1]
-            parameters[current] = match[2]
-        elif first == ":" and _OTHER_FIELD.match(line):
+            current = [match[1]]
+            parameters[match[1]] = match[2]
+        elif first in (":", "@") and _OTHER_FIELD.match(line):
             section = "other"
-            current = ""
-        elif line.rstrip().removesuffix(":") in _SECTIONS and ":" in line:
-            section = line.rstrip()[:-1]
-            current = ""
+            current = []
+        elif is_underlined or (title.removesuffix(":") in _SECTIONS and title.endswith(":")):
+            section = title.removesuffix(":")
+            is_numpy = is_underlined
+            current = []
         elif not section:
             description.append(line)
-        elif section in _PARAMETER_SECTIONS and (match := _PARAMETER_ITEM.match(line.rstrip())):
-            current = match[1]
-            parameters[current] = match[2]
-        elif current and (continuation := line.strip()):
-            parameters[current] = f"{parameters[current]} {continuation}".strip()
+        elif found := _read_item(section, line, is_numpy=is_numpy):
+            current, begun = found
+            parameters.update(dict.fromkeys(current, begun))
+        elif continuation := line.strip():
+            for name in current:
+                parameters[name] = f"{parameters[name]} {continuation}".strip()
     documentation.description = _unwrap(description)
     return documentation
+
+
+def _is_underline(lines: list[str], number: int) -> bool:
+    return number < len(lines) and bool(_UNDERLINE.match(lines[number]))
+
+
+def _read_item(section: str, line: str, *, is_numpy: bool) -> tuple[list[str], str] | None:
+    """Return the parameters that a line of a section names, and what it says of them."""
+    if section not in _PARAMETER_SECTIONS:
+        return None
+    if not is_numpy:
+        match = _PARAMETER_ITEM.match(line.rstrip())
+        return ([match[1]], match[2]) if match else None
+    match = None if line[:1].isspace() else _NUMPY_ITEM.match(line.rstrip())
+    return ([name.strip(" *") for name in match[1].split(",")], "") if match else None
 
 
 def _unwrap(lines: list[str]) -> str:

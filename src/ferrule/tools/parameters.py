@@ -9,9 +9,20 @@ types.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import FunctionType
-from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeGuard,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.similar_names import suggest_names
@@ -21,6 +32,9 @@ from .context import find_deps_type, is_context
 from .definition import Touch
 from .docstring import Documentation
 
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
@@ -28,7 +42,8 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 class Parameter:
     """One parameter of a tool.
 
-    `annotation` is the whole type, `hint` the type without its `Annotated` extras.
+    `annotation` is the whole type, `hint` the type without its `Annotated` extras. What a pydantic
+    `Field` says means the same in `Annotated` and as the default.
     """
 
     name: str
@@ -40,6 +55,8 @@ class Parameter:
     touch: Touch | None = None
     constrained: bool = False
     """Whether `Annotated` holds constraints that only pydantic understands."""
+    default_factory: Callable[[], Any] | None = None
+    """Makes the default of each call, where a `Field` names one."""
 
 
 @frozen
@@ -107,6 +124,8 @@ def find_context_parameter(annotations: Mapping[str, Any]) -> str | None:
 def annotation_types(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the types of the parameters and the result, with `Annotated` extras.
 
+    Of a class they are those of its constructor, and the class itself is the result.
+
     Raises the same errors as `typing.get_type_hints`.
     """
     if _is_plain(function):
@@ -122,7 +141,48 @@ def annotation_types(function: Callable[..., Any]) -> Mapping[str, Any]:
             hints[name] = kind
         else:
             return hints
+    if (bound := _as_partial(function)) is not None:
+        return annotation_types(bound.func)
+    if isinstance(function, type):
+        constructor = get_type_hints(function.__init__, include_extras=True)
+        return {**get_type_hints(function, include_extras=True), **constructor, "return": function}
+    if _is_object(function):
+        return get_type_hints(type(function).__call__, include_extras=True)
     return get_type_hints(function, include_extras=True)
+
+
+def find_name(function: Callable[..., Any]) -> str:
+    """Return a callable's own name, of a partial that of its function, else its type's."""
+    name: str = getattr(function, "__name__", "")
+    if not name and (bound := _as_partial(function)) is not None:
+        return find_name(bound.func)
+    return name or type(function).__name__
+
+
+def find_documentation(function: Callable[..., Any]) -> str | None:
+    """Return the docstring of a callable; of an object that of `__call__`, else its class's."""
+    if (bound := _as_partial(function)) is not None:
+        return vars(bound).get("__doc__") or find_documentation(bound.func)
+    if _is_object(function):
+        return type(function).__call__.__doc__ or type(function).__doc__
+    return function.__doc__
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a call of a callable gives a coroutine."""
+    target = type(function).__call__ if _is_object(function) else function
+    return inspect.iscoroutinefunction(target)
+
+
+def _is_object(function: Callable[..., Any]) -> bool:
+    """Whether a callable is an object with `__call__`, which stands for no other function."""
+    if isinstance(function, type) or inspect.isroutine(function):
+        return False
+    return _as_partial(function) is None and not hasattr(function, "__wrapped__")
+
+
+def _as_partial(function: Callable[..., Any]) -> partial[Any] | None:
+    return cast("partial[Any]", function) if isinstance(function, partial) else None
 
 
 def iter_defaults(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
@@ -165,31 +225,57 @@ def _look_up(function: FunctionType, name: str) -> Any:
 
 
 def _inspect_parameters(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, Any]]:
-    for name, item in inspect.signature(function).parameters.items():
+    for item in _list_parameters(function):
         if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD, item.POSITIONAL_ONLY):
             raise ToolDefinitionError(
-                f"tool `{tool}`: parameter `{name}` cannot be named in a JSON object",
+                f"tool `{tool}`: parameter `{item.name}` cannot be named in a JSON object",
                 hint=(
                     "give every parameter a name and a type; use a list or a dict parameter for "
                     "many values"
                 ),
             )
-        yield name, item.default
+        yield item.name, item.default
+
+
+def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a callable that a caller may name.
+
+    A wrapper's own parameters and defaults come first; what it takes as `*args, **kwargs` are the
+    parameters of the function that it wraps. A keyword that a partial binds is decided already.
+    """
+    bound = _as_partial(function)
+    wrapped = getattr(function, "__wrapped__", None)
+    is_function = inspect.isfunction(function) or inspect.ismethod(function)
+    if wrapped is not None and bound is None and not is_function:
+        # A cache and the like, which takes what its function takes.
+        return _list_parameters(wrapped)
+    parameters = list(inspect.signature(function, follow_wrapped=False).parameters.values())
+    if bound is not None:
+        return [one for one in parameters if one.name not in bound.keywords]
+    own = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if wrapped is None or len(own) == len(parameters):
+        return parameters
+    names = {one.name for one in own}
+    return [*own, *(one for one in _list_parameters(wrapped) if one.name not in names)]
 
 
 def _make_parameter(
     name: str, annotation: Any, default: Any, documentation: Documentation
 ) -> Parameter:
-    hint = annotation
     description = documentation.parameters.get(name, "")
+    if type(annotation) is type and not _is_field(default):
+        # A class, by far the most common annotation, has nothing inside to look for.
+        required = default is inspect.Parameter.empty
+        return Parameter(
+            name, annotation, annotation, description, required, None if required else default
+        )
+    if _is_field(default):
+        annotation = Annotated[annotation, default]
+        default = inspect.Parameter.empty
+    factory: Callable[[], Any] | None = None
+    hint = annotation
     touch = None
     constrained = False
-    required = default is inspect.Parameter.empty
-    if type(annotation) is type:
-        # A class, by far the most common annotation, has nothing inside to look for.
-        return Parameter(
-            name, annotation, hint, description, required, None if required else default
-        )
     if get_origin(annotation) is Annotated:
         hint, *extras = get_args(annotation)
         for extra in extras:
@@ -197,9 +283,15 @@ def _make_parameter(
                 description = extra
             elif isinstance(extra, Touch):
                 touch = extra
+            elif _is_field(extra):
+                description = extra.description or description
+                constrained = constrained or _constrains(name, extra)
+                if default is inspect.Parameter.empty and not extra.is_required():
+                    default = None if extra.default_factory else extra.default
+                    factory = cast("Callable[[], Any] | None", extra.default_factory)
             else:
                 constrained = True
-    touch = touch or _find_touch(hint)
+    required = default is inspect.Parameter.empty
     return Parameter(
         name,
         annotation,
@@ -207,8 +299,36 @@ def _make_parameter(
         description,
         required,
         None if required else default,
-        touch,
-        constrained,
+        touch or _find_touch(hint),
+        constrained or factory is not None,
+        factory,
+    )
+
+
+def _is_field(value: object) -> TypeGuard[FieldInfo]:
+    """Whether a value was made by pydantic's `Field`; whoever made one has loaded the module."""
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(value, fields.FieldInfo)
+
+
+def _constrains(name: str, field: FieldInfo) -> bool:
+    """Whether a `Field` says more than a description and a default.
+
+    Raises:
+        ToolDefinitionError: It renames the parameter.
+    """
+    if field.alias or field.validation_alias:
+        raise ToolDefinitionError(
+            f"parameter `{name}`: its `Field` has an alias",
+            hint="give the parameter the name that a model is to write",
+        )
+    return bool(
+        field.metadata
+        or field.examples
+        or field.json_schema_extra
+        or field.discriminator
+        or field.title
+        or field.deprecated
     )
 
 

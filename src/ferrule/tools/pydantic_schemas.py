@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ForwardRef,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import ToolDefinitionError
 
 from .definition import CheckedArguments
 from .parameters import Parameter, unknown_arguments
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import GenerateJsonSchema
+
+_MAX_DECODINGS = 16
+"""Texts that are read as JSON in one value: each may uncover another."""
 
 
 class PydanticArguments:
@@ -30,7 +51,9 @@ class PydanticArguments:
                 f"p{number}": _make_field(parameter) for number, parameter in enumerate(parameters)
             }
             self._model: Any = create_model(tool, __config__=ConfigDict(extra="forbid"), **fields)
-            self._schema = drop_titles(self._model.model_json_schema())
+            self._schema = drop_titles(
+                self._model.model_json_schema(schema_generator=schema_generator())
+            )
         except PydanticUserError as error:
             raise _definition_error(tool, parameters, error) from error
 
@@ -49,12 +72,17 @@ class PydanticArguments:
         try:
             made = self._model.model_validate_json(_encode(arguments), strict=True)
         except ValidationError as strict:
-            given = self._without_nulls(arguments, strict)
+            given, decoded = decode_json_texts(
+                self._without_nulls(arguments, strict),
+                lambda value: self._model.model_validate_json(_encode(value), strict=True),
+            )
             try:
                 made = self._model.model_validate_json(_encode(given))
             except ValidationError as error:
                 return CheckedArguments({}, describe_errors(error), [])
-            repairs = [f"{problem}: was converted" for problem in describe_errors(strict, given)]
+            repairs = decoded or [
+                f"{problem}: was converted" for problem in describe_errors(strict, given)
+            ]
         return CheckedArguments(
             {name: getattr(made, f"p{number}") for number, name in enumerate(self._names)},
             [],
@@ -76,11 +104,14 @@ class PydanticArguments:
 def _make_field(parameter: Parameter) -> tuple[Any, Any]:
     from pydantic import Field
 
-    default = ... if parameter.required else parameter.default
-    description = parameter.description or None
-    return make_portable(parameter.annotation), Field(
-        default, alias=parameter.name, description=description
-    )
+    options: dict[str, Any] = {"alias": parameter.name}
+    if parameter.description:
+        options["description"] = parameter.description
+    if parameter.default_factory is not None:
+        options["default_factory"] = parameter.default_factory
+    else:
+        options["default"] = ... if parameter.required else parameter.default
+    return make_portable(parameter.annotation), Field(**options)
 
 
 def _encode(arguments: Mapping[str, Any]) -> str:
@@ -111,6 +142,120 @@ def _definition_error(
     )
 
 
+def decode_json_texts(value: Any, validate: Callable[[Any], Any]) -> tuple[Any, list[str]]:
+    """Read lists and objects that a model wrote as JSON text, wherever no text fits.
+
+    Args:
+        value: JSON, which is not changed.
+        validate: Raises pydantic's ValidationError for a value that does not fit.
+
+    Returns:
+        The value with these texts replaced, and a sentence for each.
+    """
+    from pydantic import ValidationError
+
+    notes: list[str] = []
+    while len(notes) < _MAX_DECODINGS:
+        try:
+            validate(value)
+        except ValidationError as error:
+            found = _decode_first(value, [item["loc"] for item in error.errors(include_url=False)])
+        else:
+            break
+        if found is None:
+            break
+        value, note = found
+        notes.append(note)
+    return value, notes
+
+
+def _decode_first(value: Any, places: Sequence[tuple[Any, ...]]) -> tuple[Any, str] | None:
+    """Replace the text at the first place that holds a list or an object as JSON text."""
+    for place in places:
+        path = _find_path(value, place)
+        text = _look_up(value, path)
+        if not isinstance(text, str) or text.lstrip()[:1] not in ("[", "{"):
+            continue
+        try:
+            parsed = parse_json(text)
+        except ValueError:
+            continue
+        kind = "array" if isinstance(parsed, list) else "object"
+        return _replace(value, path, parsed), f"`{_format(path)}`: JSON text was read as {kind}"
+    return None
+
+
+def _find_path(value: Any, place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the steps of a place in a value, without those that only name a part of a type."""
+    path: list[Any] = []
+    for step in place:
+        is_member = isinstance(value, Mapping) and step in value
+        is_item = (
+            isinstance(value, list) and isinstance(step, int) and step < len(cast("Any", value))
+        )
+        if is_member or is_item:
+            value = cast("Any", value)[step]
+            path.append(step)
+    return tuple(path)
+
+
+def _look_up(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _replace(value: Any, path: tuple[Any, ...], part: Any) -> Any:
+    if not path:
+        return part
+    copied: Any = value.copy()
+    copied[path[0]] = _replace(value[path[0]], path[1:], part)
+    return copied
+
+
+def _format(path: Sequence[Any]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(
+        "."
+    )
+
+
+@cache
+def schema_generator() -> type[GenerateJsonSchema]:
+    """Return pydantic's maker of schemas, which also reads `Annotated[str, "a description"]`.
+
+    Such a text means the same in a field as it does in a parameter.
+    """
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class DescribedSchema(GenerateJsonSchema):
+        def model_schema(self, schema: Any) -> Any:
+            return _describe_fields(super().model_schema(schema), schema["cls"])
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return _describe_fields(super().dataclass_schema(schema), schema["cls"])
+
+        def typed_dict_schema(self, schema: Any) -> Any:
+            return _describe_fields(super().typed_dict_schema(schema), schema.get("cls"))
+
+    return DescribedSchema
+
+
+def _describe_fields(schema: Any, cls: type | None) -> Any:
+    try:
+        hints = get_type_hints(cls, include_extras=True) if cls else {}
+    except (NameError, TypeError):
+        return schema  # pydantic resolved names that only it knows
+    for name, part in schema.get("properties", {}).items():
+        hint = hints.get(name)
+        if get_origin(hint) in (Required, NotRequired):
+            hint = get_args(hint)[0]
+        if get_origin(hint) is Annotated:
+            texts = [extra for extra in get_args(hint)[1:] if isinstance(extra, str)]
+            if texts:
+                part["description"] = texts[-1]
+    return schema
+
+
 def make_portable(hint: Any) -> Any:
     """Convert typed dicts of `typing` into those of `typing_extensions`, where pydantic needs it.
 
@@ -119,17 +264,7 @@ def make_portable(hint: Any) -> Any:
     if sys.version_info >= (3, 12):
         return hint
     if is_typeddict(hint) and type(hint).__module__ == "typing":
-        import typing_extensions
-
-        members: dict[str, Any] = {}
-        for name, item in get_type_hints(hint, include_extras=True).items():
-            wrapper = (
-                typing_extensions.Required
-                if name in hint.__required_keys__
-                else typing_extensions.NotRequired
-            )
-            members[name] = wrapper[make_portable(item)]
-        return typing_extensions.TypedDict(hint.__name__, members)  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportUnknownVariableType]  (made from data)
+        return _make_typed_dict(hint)
     args = get_args(hint)
     swapped = tuple(make_portable(arg) for arg in args)
     if all(one is other for one, other in zip(args, swapped, strict=True)):
@@ -142,6 +277,33 @@ def make_portable(hint: Any) -> Any:
     return origin[swapped]
 
 
+_typed_dicts: dict[Any, Any] = {}
+"""Typed dicts of `typing`, each with its twin; with the name of that while it is being made."""
+
+
+def _make_typed_dict(hint: Any) -> Any:
+    """Return the twin of a typed dict. One that contains itself finds its twin by name, here."""
+    import typing_extensions
+
+    if hint in _typed_dicts:
+        return _typed_dicts[hint]
+    name = f"_typed_dict_{len(_typed_dicts)}"
+    _typed_dicts[hint] = ForwardRef(name)
+    members: dict[str, Any] = {}
+    for key, item in get_type_hints(hint, include_extras=True).items():
+        wrapper = (
+            typing_extensions.Required
+            if key in hint.__required_keys__
+            else typing_extensions.NotRequired
+        )
+        members[key] = wrapper[make_portable(item)]
+    twin: Any = typing_extensions.TypedDict(hint.__name__, members)  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportUnknownVariableType]  (made from data)
+    twin.__module__ = __name__
+    twin.__doc__ = hint.__doc__
+    globals()[name] = _typed_dicts[hint] = twin
+    return twin
+
+
 class PydanticOutput:
     """`tools.definition.Output` by a pydantic type adapter."""
 
@@ -152,7 +314,7 @@ class PydanticOutput:
         try:
             self._adapter: Any = TypeAdapter(make_portable(hint))
             self.schema: Mapping[str, Any] = drop_titles(
-                self._adapter.json_schema(mode="serialization")
+                self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
             )
         except PydanticUserError as error:
             raise ToolDefinitionError(

@@ -1,0 +1,280 @@
+"""The same annotation means the same wherever it stands, and what pydantic says it means.
+
+One table: how a parameter is described × what kind of callable the tool is made of × what type the
+parameter has × where the type stands (a tool's parameter, a field of one, a typed answer).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, Generic, TypedDict, TypeVar
+
+import pytest
+from pydantic import BaseModel, Field, TypeAdapter
+
+from ferrule import Tool, tool
+from ferrule.core.calls import encode_json
+from ferrule.core.identity import Identity
+from ferrule.engine.output.json_answer import find_json
+from ferrule.engine.output.output_type import PydanticType
+from ferrule.tools.context import Context
+from ferrule.tools.pydantic_schemas import make_portable
+
+T = TypeVar("T")
+TEXT = "which one it is"
+
+
+@dataclass
+class Part:
+    name: str
+    count: int
+
+
+class Address(TypedDict):
+    street: str
+    number: int
+
+
+class Branch(TypedDict):
+    label: str
+    below: list[Branch]
+
+
+class Person(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+
+
+class Node(BaseModel):
+    name: str
+    children: list[Node] = []
+
+
+class Box(BaseModel, Generic[T]):
+    content: T
+
+
+TYPES: dict[str, tuple[Any, Any, Any]] = {
+    "text": (str, "a", 7),
+    "number": (int, 3, "three"),
+    "list": (list[int], [1, 2], [1, "x"]),
+    "mapping": (dict[str, int], {"a": 1}, {"a": "x"}),
+    "dataclass": (Part, {"name": "bolt", "count": 2}, {"name": "bolt"}),
+    "typed dict": (Address, {"street": "High", "number": 1}, {"street": "High"}),
+    "pydantic": (Person, {"name": "Ada", "age": 3}, {"name": "Ada", "age": -1}),
+    "recursive model": (Node, {"name": "a", "children": [{"name": "b"}]}, {"children": []}),
+    "recursive typed dict": (
+        Branch,
+        {"label": "a", "below": [{"label": "b", "below": []}]},
+        {"label": "a", "below": [{"label": 1}]},
+    ),
+    "generic": (Box[int], {"content": 3}, {"content": "x"}),
+    "list of models": (list[Person], [{"name": "Ada", "age": 3}], [{"name": "Ada"}]),
+}
+"""Each type with a value that fits and one that does not."""
+
+
+def annotate(way: str, kind: Any) -> tuple[Any, str, dict[str, Any]]:
+    """The annotation of a parameter, the docstring, and its default."""
+    if way == "annotated":
+        return Annotated[kind, TEXT], "Do it.", {}
+    if way == "field":
+        return Annotated[kind, Field(description=TEXT)], "Do it.", {}
+    if way == "field as default":
+        return kind, "Do it.", {"default": Field(description=TEXT)}
+    return kind, f"Do it.\n\nArgs:\n    value: {TEXT}\n", {}
+
+
+WAYS = ("annotated", "field", "field as default", "docstring")
+
+
+def make_function(way: str, kind: Any) -> Callable[..., Any]:
+    annotation, text, default = annotate(way, kind)
+
+    def do(value, other=None, **options):
+        return value
+
+    do.__doc__ = text
+    do.__annotations__ = {"value": annotation, "other": int | None}
+    do.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
+        [
+            inspect.Parameter("value", inspect.Parameter.KEYWORD_ONLY, **default),
+            inspect.Parameter("other", inspect.Parameter.KEYWORD_ONLY, default=None),
+        ]
+    )
+    return do
+
+
+def make_callable(shape: str, way: str, kind: Any) -> Callable[..., Any]:
+    function = make_function(way, kind)
+    if shape == "function":
+        return function
+    if shape == "partial":
+        return functools.partial(function, other=3)
+    if shape == "wrapped":
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+    annotation, text, default = annotate(way, kind)
+
+    def method(self, value):
+        return value
+
+    method.__doc__ = text
+    method.__annotations__ = {"value": annotation}
+    method.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
+            inspect.Parameter("value", inspect.Parameter.KEYWORD_ONLY, **default),
+        ]
+    )
+    if shape == "method":
+        return type("Holder", (), {"do": method})().do
+    if shape == "object":
+        return type("Doer", (), {"__call__": method})()
+    # Before Python 3.12 pydantic takes a typed dict of `typing` in no field of a class.
+    annotation, text, _ = annotate(way, make_portable(kind))
+    return make_dataclass("Made", [("value", annotation)], namespace={"__doc__": text})
+
+
+SHAPES = ("function", "method", "partial", "object", "wrapped", "class")
+CELLS = [
+    (way, shape)
+    for way in WAYS
+    for shape in SHAPES
+    # A class takes a `Field` as its default only if pydantic makes it.
+    if (way, shape) != ("field as default", "class")
+]
+
+
+def made_tool(way: str, shape: str, kind: Any) -> Tool:
+    return tool(make_callable(shape, way, kind), name="do")
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(("way", "shape"), CELLS)
+def test_a_parameter_is_what_pydantic_takes(way: str, shape: str, name: str) -> None:
+    kind, good, bad = TYPES[name]
+    made = made_tool(way, shape, kind)
+    assert next(iter(made.arguments.schema["properties"])) == "value"
+    assert made.arguments.schema["properties"]["value"].get("description") == TEXT
+    assert made.arguments.schema["required"] == ["value"]
+    taken = made.arguments.check({"value": good})
+    assert (taken.problems, taken.repairs) == ([], [])
+    assert taken.values["value"] == TypeAdapter(make_portable(kind)).validate_python(good)
+    assert made.arguments.check({"value": bad}).problems
+    assert made.arguments.check({}).problems
+
+
+NESTED = [name for name in TYPES if name not in ("text", "number")]
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("depth", ["parameter", "item", "field"])
+def test_json_text_is_read_as_the_value_that_it_stands_for_and_said(name: str, depth: str) -> None:
+    kind, good, _ = TYPES[name]
+    text = json.dumps(good)
+    if depth == "item":
+        kind, good, text = list[kind], [good], [text]
+    elif depth == "field":
+        kind, good, text = (
+            make_dataclass("Outer", [("inner", make_portable(kind))]),
+            {"inner": good},
+            {"inner": text},
+        )
+    whole = TypeAdapter(make_portable(kind)).validate_python(good)
+    arguments = made_tool("annotated", "function", kind).arguments.check({"value": text})
+    assert (arguments.problems, arguments.values["value"]) == ([], whole)
+    assert any("JSON text was read as" in note for note in arguments.repairs)
+    if depth == "parameter" and not PydanticType(kind).is_wrapped:
+        return  # a whole answer is never JSON text in JSON text
+    output = read_output(kind, text if depth == "field" else {"value": text})
+    assert (output.problems, output.value) == ((), whole)
+    assert any("JSON text was read as" in note for note in output.repairs)
+
+
+def read_output(kind: Any, answer: Any) -> Any:
+    made = PydanticType(kind)
+    context = Context(Identity("t", "u", "s", "r"), "call")
+    return made.read(find_json(encode_json(answer), lists=made.is_wrapped), context)
+
+
+@pytest.mark.parametrize("way", ["annotated", "field"])
+@pytest.mark.parametrize("name", TYPES)
+def test_a_field_is_described_as_a_parameter_is(way: str, name: str) -> None:
+    annotation, _, _ = annotate(way, make_portable(TYPES[name][0]))
+    holders = (
+        make_dataclass("Record", [("value", annotation)]),
+        type("Model", (BaseModel,), {"__annotations__": {"value": annotation}}),
+        TypedDict("Members", {"value": annotation}),  # pyright: ignore[reportGeneralTypeIssues]
+    )
+    for holder in holders:
+        parameter = made_tool("docstring", "function", holder).arguments.schema
+        for schema in (parameter, PydanticType(holder).schema):
+            assert f'"description": "{TEXT}"' in json.dumps(schema), (holder, schema)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_typed_answer_is_what_pydantic_takes(name: str) -> None:
+    kind, good, bad = TYPES[name]
+    taken = read_output(kind, good)
+    assert (taken.problems, taken.repairs) == ((), ())
+    assert taken.value == TypeAdapter(make_portable(kind)).validate_python(good)
+    assert read_output(kind, bad).problems
+
+
+def test_defaults_of_fields_are_defaults_and_are_made_anew_for_each_call() -> None:
+    def do(
+        first: Annotated[int, Field(description="x")] = 1,
+        second: int = Field(default=2, ge=0),
+        third: list[int] = Field(default_factory=list),  # noqa: B008
+        fourth: Annotated[str, Field(default="d")] = "own",
+    ) -> None: ...
+
+    made = tool(do)
+    assert "required" not in made.arguments.schema
+    taken = made.arguments.check({}).values
+    assert taken == {"first": 1, "second": 2, "third": [], "fourth": "own"}
+    taken["third"].append(1)
+    assert made.arguments.check({}).values["third"] == []
+    assert made.arguments.check({"second": -1}).problems
+
+
+def test_an_alias_is_an_error_that_names_the_parameter() -> None:
+    def do(value: Annotated[int, Field(alias="v")]) -> None: ...
+
+    with pytest.raises(Exception, match="parameter `value`: its `Field` has an alias"):
+        tool(do)
+
+
+def test_a_wrappers_own_default_wins_over_that_of_the_function_it_wraps() -> None:
+    def base(k: int, j: int = 2) -> str:
+        return f"{k} {j}"
+
+    @functools.wraps(base)
+    def wrapper(k: int, j: int = 4) -> str:
+        return base(k, j)
+
+    bound = functools.update_wrapper(functools.partial(base, j=4), base)
+    for made in (tool(wrapper), tool(bound)):
+        assert made.handler(**made.arguments.check({"k": 1}).values) == "1 4"
+    assert list(tool(bound).arguments.schema["properties"]) == ["k"]
+
+
+async def test_an_object_with_an_async_call_is_awaited() -> None:
+    class Doer:
+        """Do it."""
+
+        async def __call__(self, x: int) -> int:
+            return x + 1
+
+    made = tool(Doer())
+    assert (made.name, made.description, made.is_async) == ("Doer", "Do it.", True)
+    assert await made.handler(x=1) == 2
