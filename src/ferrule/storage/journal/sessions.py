@@ -64,27 +64,27 @@ def list_sessions(
         "SELECT s.no, s.session, s.tenant, s.user, r.id, s.time FROM sessions s JOIN records r ON"
         f" r.id = (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND"
         f" (s.no + 1 << {SEQ_BITS}) - 1) WHERE {_UNDAMAGED} AND {_match_owner(tenant, user, plus)}"
-        " ORDER BY s.time DESC, s.no DESC LIMIT ?3",
-        (tenant, user, -1 if limit is None else limit),
+        " ORDER BY s.time DESC, s.no DESC LIMIT :limit",
+        {"tenant": tenant, "user": user, "limit": -1 if limit is None else limit},
     ).fetchall()
     return [_read_info(db, row) for row in rows]
 
 
 def _match_owner(tenant: str | None, user: str | None, plus: str = "") -> str:
     """Return the condition for an owner's sessions: one that an index serves, without a plus."""
-    conditions = ["(?1 IS NULL OR 1)", "(?2 IS NULL OR 1)"]
-    conditions += [f"{plus}s.tenant = ?1"] if tenant is not None else []
-    conditions += [f"{plus}s.user = ?2"] if user is not None else []
-    return " AND ".join(conditions)
+    conditions = [f"{plus}s.tenant = :tenant"] if tenant is not None else []
+    conditions += [f"{plus}s.user = :user"] if user is not None else []
+    return " AND ".join(conditions) or "TRUE"
 
 
 def _has_few(db: sqlite3.Connection, tenant: str | None, user: str | None) -> bool:
     """Whether an owner has so few sessions that all of them are read to find the last ones."""
     if tenant is None:
         return False
-    owned = f"SELECT 1 FROM sessions s WHERE {_match_owner(tenant, user)} LIMIT ?3"
+    owned = f"SELECT 1 FROM sessions s WHERE {_match_owner(tenant, user)} LIMIT :limit"
     sql = f"SELECT count(*) FROM ({owned})"
-    (count,) = db.execute(sql, (tenant, user, FEW_SESSIONS)).fetchone()
+    values = {"tenant": tenant, "user": user, "limit": FEW_SESSIONS}
+    (count,) = db.execute(sql, values).fetchone()
     return count < FEW_SESSIONS
 
 
@@ -100,10 +100,10 @@ def find_session(
         # Half of a surrogate pair, as a name that is not UTF-8 has, cannot be looked for at all.
         raise unknown_session_error(prefix)
     rows = db.execute(
-        "SELECT no, session, tenant, user FROM sessions WHERE session >= ?1 AND session < ?1 "
-        "|| char(1114111)"
-        " AND (?2 IS NULL OR tenant = ?2) AND (?3 IS NULL OR user = ?3) ORDER BY session LIMIT 5",
-        (prefix, tenant, user),
+        "SELECT no, session, tenant, user FROM sessions WHERE session >= :prefix"
+        " AND session < :prefix || char(1114111) AND (:tenant IS NULL OR tenant = :tenant)"
+        " AND (:user IS NULL OR user = :user) ORDER BY session LIMIT 5",
+        {"prefix": prefix, "tenant": tenant, "user": user},
     ).fetchall()
     exact = [row for row in rows if row[1] == prefix]
     if len(exact or rows) != 1 or not prefix:

@@ -30,10 +30,10 @@ from .sqlite_database import SEQ_BITS, TABLES
 
 _ENDS = (
     "SELECT nullif(first.names IS s.session || char(10) || s.tenant || char(10) || s.user, 1),"
-    " last.id - ?1, nullif(last.time IS s.time, 1) FROM sessions s"
-    " JOIN records first ON first.id = ?1 + 1"
-    " JOIN records last ON last.id = (SELECT max(id) FROM records WHERE id BETWEEN ?1 AND ?2)"
-    " WHERE s.no = ?3"
+    " last.id - :low, nullif(last.time IS s.time, 1) FROM sessions s"
+    " JOIN records first ON first.id = :low + 1"
+    " JOIN records last ON last.id = (SELECT max(id) FROM records WHERE id BETWEEN :low AND :high)"
+    " WHERE s.no = :no"
 )
 """Null where the first and the last row of a session fit the table of sessions."""
 _EMPTY_MARK = bytes(32)
@@ -49,7 +49,8 @@ def check_unhashed_columns(db: sqlite3.Connection, session: str, no: int) -> Non
         JournalError: One of them does not fit (`journal_corrupt`). The message names the event.
     """
     low, high = sqlite_rows.key_range(no)
-    first, last, time = db.execute(_ENDS, (low, high, no)).fetchone() or (None, 1, None)
+    keys = {"low": low, "high": high, "no": no}
+    first, last, time = db.execute(_ENDS, keys).fetchone() or (None, 1, None)
     if first is not None:
         what = "names another session or owner than the table of sessions"
         hash_chain.raise_broken(session, 1, what)

@@ -22,21 +22,20 @@ PAGE_ROWS = 128
 SESSION_NUMBER_LIMIT = 1 << 63 - SEQ_BITS
 """From this number of a session on, a row's key has no space left for its events."""
 _PAGE = (
-    "SELECT id - ?1, time, run, kind, CAST(body AS BLOB), hash FROM records"
-    f" WHERE id BETWEEN ?1 + ?2 AND ?3 ORDER BY id LIMIT {PAGE_ROWS}"
+    "SELECT id - :low, time, run, kind, CAST(body AS BLOB), hash FROM records"
+    f" WHERE id BETWEEN :low + :start AND :high ORDER BY id LIMIT {PAGE_ROWS}"
 )
 _RAW_PAGE = (
-    "SELECT id - ?1, time, run, kind, body, hash, names FROM records"
-    " WHERE id BETWEEN ?1 + ?2 AND ?3 ORDER BY id LIMIT ?4"
+    "SELECT id - :low, time, run, kind, body, hash, names FROM records"
+    " WHERE id BETWEEN :low + :start AND :high ORDER BY id LIMIT :limit"
 )
 _END = (
-    "SELECT seal, EXISTS (SELECT 1 FROM records WHERE id BETWEEN ?1 AND ?2) FROM sessions"
-    " WHERE no = ?3"
+    "SELECT seal, EXISTS (SELECT 1 FROM records WHERE id BETWEEN ? AND ?) FROM sessions"
+    " WHERE no = ?"
 )
 """The seal of a session, and whether it has rows with these keys."""
 _RUN_AT = (
-    "SELECT run FROM records WHERE id BETWEEN ?1 AND ?2 AND run IS NOT NULL ORDER BY id DESC "
-    "LIMIT 1"
+    "SELECT run FROM records WHERE id BETWEEN ? AND ? AND run IS NOT NULL ORDER BY id DESC LIMIT 1"
 )
 """The run of a row: it is only written where it is another one than in the row before."""
 
@@ -76,7 +75,8 @@ def read_page(
     low, high = key_range(no)
     run = _read_run(db, low, low + start - 1) if start > 1 else None
     page: list[tuple[Any, ...]] = []
-    for seq, time, new_run, kind, body, digest in db.execute(_PAGE, (low, start, high)).fetchall():
+    keys = {"low": low, "start": start, "high": high}
+    for seq, time, new_run, kind, body, digest in db.execute(_PAGE, keys).fetchall():
         run = run if new_run is None else new_run
         page.append((seq, time, run, kind, body, digest, *owner))
     return page
@@ -148,7 +148,8 @@ def read_raw_page(
 ) -> tuple[list[tuple[Any, ...]], tuple[Any] | None]:
     """Return rows from number `start` on, and with the last ones the seal of the session."""
     low, high = key_range(no)
-    page = db.execute(_RAW_PAGE, (low, start, high, limit)).fetchall()
+    keys = {"low": low, "start": start, "high": high, "limit": limit}
+    page = db.execute(_RAW_PAGE, keys).fetchall()
     if len(page) == limit:
         return page, None
     # In one statement: between two, another process could append and write another seal.
@@ -161,9 +162,9 @@ def read_last_row(db: sqlite3.Connection, session: str, no: int) -> LastRow:
     """Return a session's last row, as it is at one moment."""
     low, high = key_range(no)
     row = db.execute(
-        "SELECT id - ?1, id, hash, (SELECT seal FROM sessions WHERE no = ?3) FROM records"
-        " WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1",
-        (low, high, no),
+        "SELECT id - :low, id, hash, (SELECT seal FROM sessions WHERE no = :no) FROM records"
+        " WHERE id BETWEEN :low AND :high ORDER BY id DESC LIMIT 1",
+        {"low": low, "high": high, "no": no},
     ).fetchone()
     if row is None:
         hash_chain.raise_broken(session, 1, "and what may follow it are missing")
