@@ -135,7 +135,8 @@ def test_whatever_a_handler_raises_reaches_the_caller_and_the_thread_survives(
         return raised, await pool.run(lambda: "alive")
 
     raised, after = run(twice())
-    assert type(raised) is (RuntimeError if isinstance(error, StopIteration) else type(error))
+    means_something_to_coroutines = isinstance(error, StopIteration | GeneratorExit)
+    assert type(raised) is (RuntimeError if means_something_to_coroutines else type(error))
     assert after == "alive"
 
 

@@ -142,8 +142,10 @@ def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | No
         return
     if error is None:
         future.set_result(outcome)
-    elif isinstance(error, StopIteration):
-        future.set_exception(RuntimeError(f"StopIteration: {error}"))
+    elif isinstance(error, StopIteration | GeneratorExit):
+        # Thrown into coroutines, these mean something to Python itself: the first cannot pass, and
+        # the second closes every coroutine that waits.
+        future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
     else:
         future.set_exception(error)
 
