@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -421,7 +422,7 @@ def test_a_journal_whose_last_event_was_altered_names_it_and_salvage_keeps_the_r
     cli: CommandLine, own_folders: Path
 ) -> None:
     path, sessions = journaled(cli, own_folders)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(
             "UPDATE records SET body = replace(body, 'task_1', 'task_9') WHERE id = (SELECT "
             "max(id) FROM records)"

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(
 
     async def effect(n: int) -> str:
         """Do it."""
-        with sqlite3.connect(place) as other:  # as another process would see the file
+        with closing(sqlite3.connect(place)) as other:  # as another process would see the file
             begun = other.execute(
                 "SELECT count(*) FROM records WHERE kind = ?", (CallStarted.kind,)
             ).fetchone()

@@ -8,6 +8,7 @@ import gzip
 import json
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,8 @@ def session(folder: Path, ferrule: Any, script: Any, a_call: Any) -> str:
 
 
 def edited(state: Path, statement: str) -> None:
-    db = sqlite3.connect(state / "state/journal.db")
-    with db:
+    with closing(sqlite3.connect(state / "state/journal.db")) as db, db:
         db.execute(statement)
-    db.close()
 
 
 @pytest.mark.proves("audit.cli.explain")

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -503,7 +504,7 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
     ferrule("run", "-m", script({"say": "kept"}), "one")
     ferrule("run", "-m", script({"say": "hurt"}), "two")
     hurt, kept = (line.split()[0] for line in ferrule("sessions", "list").lines)
-    with sqlite3.connect(own_folders / "state/journal.db") as db:
+    with closing(sqlite3.connect(own_folders / "state/journal.db")) as db, db:
         db.execute("UPDATE records SET body = replace(body, 'hurt', 'harm')")
     db.close()
     assert ferrule("sessions", "verify", hurt).code == 1

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -227,7 +228,8 @@ def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
     with SqliteJournal(path) as journal:
         reader = sqlite3.connect(path)
         checking = hash_chain.check_rows(
-            "s1", sqlite_rows.read_raw_rows(reader, 1, ("s1", "local", "me"), threading.Lock())
+            "s1",
+            sqlite_rows.read_raw_rows(lambda: reader, 1, ("s1", "local", "me"), threading.Lock()),
         )
         checked = [seq for seq, _ in itertools.islice(checking, min(seen, count - 1))]
         journal.append("s1", "r1", [Noticed("n", "more")] * 3, identity=ME)
@@ -242,11 +244,10 @@ def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
 )
 def test_the_seal_of_another_event_is_reported_whichever_it_is(path: Path, mark: int) -> None:
     recorded(path, tuple(Noticed("n", str(number)) for number in range(2 * sqlite_rows.PAGE_ROWS)))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         (digest,) = db.execute("SELECT hash FROM records WHERE id = ?", (BASE + mark,)).fetchone()
         own = hashlib.blake2s(digest, digest_size=16).digest()
         db.execute("UPDATE sessions SET seal = ?", (own,))
-    db.close()
     with (
         SqliteJournal(path) as journal,
         pytest.raises(JournalError, match="the seal of the session was changed"),
@@ -276,11 +277,9 @@ def test_the_chain_is_that_of_its_description_and_anybody_can_compute_it(path: P
 
 
 def edited(path: Path, *statements: str) -> None:
-    db = sqlite3.connect(path)
-    with db:
+    with closing(sqlite3.connect(path)) as db, db:
         for statement in statements:
             db.executescript(statement)
-    db.close()
 
 
 BASE = 1 << 32
@@ -398,25 +397,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> SqliteJournal:
 def test_no_single_byte_of_a_row_can_change_unseen(
     shared: SqliteJournal, seq: int, column: str, where: int, flip: int
 ) -> None:
-    db = sqlite3.connect(str(shared.path))
     key = BASE + seq
-    kept, kind = db.execute(
-        f"SELECT CAST({column} AS BLOB), typeof({column}) FROM records WHERE id = ?", (key,)
-    ).fetchone()
-    assume(kept)
-    changed = bytearray(kept)
-    changed[where % len(kept)] ^= flip
-    change = f"UPDATE records SET {column} = CAST(? AS {kind}) WHERE id = ?"
-    try:
-        with db:
-            db.execute(change, (bytes(changed), key))
-        with pytest.raises(JournalError) as found:
-            shared.verify("s1")
-        assert f"event {seq} " in found.value.detail
-    finally:
-        with db:
-            db.execute(change, (kept, key))
-        db.close()
+    with closing(sqlite3.connect(str(shared.path))) as db:
+        kept, kind = db.execute(
+            f"SELECT CAST({column} AS BLOB), typeof({column}) FROM records WHERE id = ?", (key,)
+        ).fetchone()
+        assume(kept)
+        changed = bytearray(kept)
+        changed[where % len(kept)] ^= flip
+        change = f"UPDATE records SET {column} = CAST(? AS {kind}) WHERE id = ?"
+        try:
+            with db:
+                db.execute(change, (bytes(changed), key))
+            with pytest.raises(JournalError) as found:
+                shared.verify("s1")
+            assert f"event {seq} " in found.value.detail
+        finally:
+            with db:
+                db.execute(change, (kept, key))
     shared.verify("s1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def edited(path: Path, statement: str) -> None:
-    db = sqlite3.connect(path)
-    with db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(statement)
-    db.close()
 
 
 def test_an_intact_journal_comes_through_whole(path: Path) -> None:

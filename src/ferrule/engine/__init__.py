@@ -6,6 +6,7 @@ Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hoo
 Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
                                         what the model is told first
+    agent_journal                       an agent's journal: who makes it, and who closes it
     visible_tools, model_connection     an agent's tools as a model sees them, and its model
     model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made

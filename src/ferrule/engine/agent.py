@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -19,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from types import UnionType
-from typing import Any, Generic, Never, TypeVar, Unpack, overload
+from typing import Any, Generic, Never, Self, TypeVar, Unpack, overload
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import HistoryGiven, JournalRecord, SessionOpened
@@ -33,11 +32,10 @@ from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.locations import create_journal
 from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import delegation, hooks, registration, tool_search
+from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .agent_parts import (
     build_gate,
@@ -260,10 +258,11 @@ class Agent(Generic[DepsT, OutputT]):
             self.sub_agents = delegation.SubAgentRegistry.parse(agents)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._override_deps: DepsT | Unset = UNSET
-        self._journal = storage.journal
+        self._journal = AgentJournal(storage.journal)
+        self._owns_journal = True
         self.artifacts: RunArtifacts | None = None
         artifacts = storage.artifacts
-        if artifacts or (artifacts is None and self._is_journal_file):
+        if artifacts or (artifacts is None and self._journal.is_file):
             self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
             self.resources[type(self.artifacts)] = self.artifacts
         self._media_store: ArtifactStore | None = None
@@ -273,13 +272,6 @@ class Agent(Generic[DepsT, OutputT]):
         """Shares journal writes among sessions; made with the first one."""
         self.indexes: tool_search.Indexes | None = None
         """What tools are found with; made with the first session that needs it."""
-
-    @property
-    def _is_journal_file(self) -> bool:
-        journal = self._journal
-        if isinstance(journal, (str, os.PathLike)):
-            return str(journal) != ":memory:" and "://" not in str(journal)
-        return isinstance(journal, SqliteJournal) and journal.path is not None
 
     @property
     def catalog(self) -> Catalog:
@@ -326,14 +318,10 @@ class Agent(Generic[DepsT, OutputT]):
     def journal(self) -> Journal:
         """The journal of this agent's events. A file is opened with the first event.
 
-        It is in memory unless the program named one.
+        It is in memory unless the program named one. One that the program named, and did not make
+        itself, is closed by `close`; later sessions open it again.
         """
-        where = self._journal
-        if isinstance(where, str) and "://" in where:
-            where = self._journal = create_journal(where)
-        if where is None or isinstance(where, (str, os.PathLike)):
-            where = self._journal = SqliteJournal(where or ":memory:")
-        return where
+        return self._journal.open()
 
     def find_media_store(self) -> ArtifactStore:
         """Return where pictures and the like are kept: in memory, if large results are not kept."""
@@ -466,7 +454,7 @@ class Agent(Generic[DepsT, OutputT]):
         It is like this agent's in everything but `part`. Raises ConfigError.
         """
         assert self.sub_agents is not None
-        child = copy(self)
+        child = self._copy()
         child.visible_tools = self.visible_tools.copy(
             catalog=Catalog(part.tools), gate=part.gate, searched=False
         )
@@ -498,16 +486,16 @@ class Agent(Generic[DepsT, OutputT]):
             tenant: By default this agent's.
             journal: Where they are kept; by default this agent's journal.
         """
-        copied = copy(self)
+        copied = self._copy()
         copied.tenant = tenant or self.tenant
         copied.user = user
-        copied._journal = journal or self.journal
+        copied._journal = AgentJournal(journal or self.journal)
         copied.unclosed = set()
         return copied
 
     def copy(self, *, instructions: str | None = None) -> Agent[DepsT, OutputT]:
         """Return a copy of this agent, with other instructions if they are given."""
-        copied = copy(self)
+        copied = self._copy()
         if instructions is not None:
             copied.instructions = instructions
         return copied
@@ -519,7 +507,7 @@ class Agent(Generic[DepsT, OutputT]):
 
         Raises ConfigError.
         """
-        copied = copy(self)
+        copied = self._copy()
         copied.output = create_agent_output(output_type, mode, retries)
         return copied
 
@@ -590,10 +578,10 @@ class Agent(Generic[DepsT, OutputT]):
             history: The messages that it begins with, as JSON; "" if none.
             deps: The dependencies of calls that run.
         """
-        copied = copy(self)
+        copied = self._copy()
         other = model != self.connection.model
         copied.change_model(model, options=ModelOptions() if other else None)
-        copied._journal = SqliteJournal(":memory:")
+        copied._journal = AgentJournal(None)
         copied.unclosed = set()
         if answers is not None:
             from .replay.recording import OpenGate
@@ -674,18 +662,31 @@ class Agent(Generic[DepsT, OutputT]):
             await session.close()
 
     async def close(self) -> None:
-        """Close what tools left open in any session (`Context.on_close`), then disconnect."""
+        """Close what tools left open in any session (`Context.on_close`), and disconnect.
+
+        The journal is closed last, if this agent opened it from a path or an address: sessions
+        that are still open can no longer be recorded. Copies of an agent leave it open.
+        """
         try:
             for closers in [*self.unclosed]:
                 await closers.run()
         finally:
-            await self.disconnect()
+            try:
+                await self.disconnect()
+            finally:
+                if self._owns_journal:
+                    self._journal.close()
 
     async def disconnect(self) -> None:
         """Close the model's connections or local server; sessions can continue with new ones."""
         await self.connection.close()
         if self.sub_agents is not None:
             await self.sub_agents.disconnect()
+
+    def _copy(self) -> Self:
+        copied = copy(self)
+        copied._owns_journal = False
+        return copied
 
     def _build_session(
         self, session_id: str, system: str, machine: Machine | None = None

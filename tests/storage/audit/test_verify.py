@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2s
 from pathlib import Path
@@ -67,11 +68,9 @@ def copy(journal_of_three: tuple[Path, str], tmp_path: Path) -> Path:
 
 
 def edited(path: Path, *statements: str) -> None:
-    db = sqlite3.connect(path)
-    with db:
+    with closing(sqlite3.connect(path)) as db, db:
         for statement in statements:
             db.execute(statement)
-    db.close()
 
 
 def verified(path: Path, *sessions: str) -> Verification:
@@ -213,12 +212,11 @@ def test_any_single_change_of_a_session_is_named_at_its_event(
         with SqliteJournal(path) as journal:
             session = recorded(journal, *told)
             journal.verify(session)
-        db = sqlite3.connect(path, isolation_level=None)
-        keys = [key for (key,) in db.execute("SELECT id FROM records ORDER BY id")]
-        db.execute("BEGIN")
-        expected = change_at(db, keys, draw)
-        db.execute("COMMIT")
-        db.close()
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            keys = [key for (key,) in db.execute("SELECT id FROM records ORDER BY id")]
+            db.execute("BEGIN")
+            expected = change_at(db, keys, draw)
+            db.execute("COMMIT")
         (finding, *_) = verified(path, session).findings
     assert (finding.session, finding.event) == (session, expected), finding.text
 
@@ -464,7 +462,7 @@ def test_an_export_ends_with_the_seal_of_the_journal(
     exported: list[str], journal_of_three: tuple[Path, str]
 ) -> None:
     path, session = journal_of_three
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         seals = {bytes(row[0]).hex() for row in db.execute("SELECT seal FROM sessions")}
     last = json.loads(exported[-1])
     assert last["session"] == session and last["seal"] in seals

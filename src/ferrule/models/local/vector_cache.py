@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 
@@ -40,27 +41,23 @@ class VectorCache:
         self._known.update({key: list(array("f", blob)) for key, blob in rows})
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._open() as database:
+            with closing(self._open()) as database, database:
                 database.execute(
                     "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) "
                     "WITHOUT ROWID"
                 )
                 database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
-            database.close()
         except (OSError, sqlite3.Error):
             return
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, list[float]]:
         placeholders = ",".join("?" * len(keys))
         try:
-            database = self._open()
-            try:
+            with closing(self._open()) as database:
                 # Only question marks are put into the statement.
                 rows = database.execute(
                     f"SELECT key, vector FROM vectors WHERE key IN ({placeholders})", keys
                 ).fetchall()
-            finally:
-                database.close()
         except sqlite3.Error:
             return {}
         found: dict[bytes, list[float]] = {}

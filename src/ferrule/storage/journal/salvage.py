@@ -163,7 +163,7 @@ def _copy_session(
 
     def remember_rows() -> Iterator[tuple[int, bytes | None, bytes]]:
         nonlocal current
-        for row in sqlite_rows.read_raw_rows(old, no, names, nullcontext()):
+        for row in sqlite_rows.read_raw_rows(lambda: old, no, names, nullcontext()):
             current = row
             yield row
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
+from .idle_files import IDLE_FILES
 from .records import (
     EventChain,
     WriterState,
@@ -44,8 +46,9 @@ MOVE_END = "UPDATE sessions SET time = ?, seal = ? WHERE no = ?"
 class SqliteJournal:
     """A `Journal` in one SQLite file, or in memory (`:memory:`).
 
-    The file is opened, and created if it is missing, on first use. `durability` is `process` or
-    `power` (see `sqlite_database`); `now` is the clock in seconds since 1970.
+    The file is opened, and created if it is missing, on first use. It is closed by `close`, or with
+    this object. `durability` is `process` or `power` (see `sqlite_database`); `now` is the clock in
+    seconds since 1970.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class SqliteJournal:
         self._leases = FileLeases(None)
         self._writing: dict[str, WriterState] = {}
         self._closed = False
+        self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
 
     # ---- writing
 
@@ -191,11 +195,15 @@ class SqliteJournal:
         with self._lock:
             self._open()
             self._leases.take(session)
+            IDLE_FILES.discard(self)
 
     def release(self, session: str) -> None:
         with self._lock:
             self._writing.pop(session, None)
             self._leases.release(session)
+            is_idle = self._has_open_file and not self._leases.has_any
+        if is_idle:
+            IDLE_FILES.add(self)
 
     # ---- reading
 
@@ -223,7 +231,7 @@ class SqliteJournal:
     def verify(self, session: str) -> None:
         no, tenant, user = self._find_row(session)
         try:
-            raw = rows.read_raw_rows(self._open(), no, (session, tenant, user), self._lock)
+            raw = rows.read_raw_rows(self._open, no, (session, tenant, user), self._lock)
             deque(hash_chain.check_rows(session, raw), maxlen=0)
             self._read(
                 f"checking `{session}`",
@@ -338,23 +346,46 @@ class SqliteJournal:
                 self._leases.mark_in_use()
             try:
                 self._db = open_database(self.path, self._durability, self._leases)
+                self._finalizer = weakref.finalize(self, self._db.close)
                 self._cursor = self._db.cursor()
             except BaseException:
                 # Otherwise this process would count as a user of a file that it could not open, and
                 # nothing could salvage it.
                 self._leases.close()
                 raise
+            if self._has_open_file:
+                IDLE_FILES.add(self)
         return self._db
+
+    @property
+    def _has_open_file(self) -> bool:
+        return self._db is not None and self.path is not None
+
+    def close_idle(self) -> bool:
+        """Close the file until it is needed again; see `idle_files`."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._leases.has_any:
+                return False
+            self._close_file()
+            return True
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._writing.clear()
-            if self._db is not None:
-                self._db.close()
-                self._db = None
-                self._cursor = None
-            self._leases.close()
+            self._close_file()
+        IDLE_FILES.discard(self)
+
+    def _close_file(self) -> None:
+        self._writing.clear()
+        if self._finalizer is not None:
+            self._finalizer()
+        self._db = None
+        self._cursor = None
+        self._leases.close()
 
     def __enter__(self) -> SqliteJournal:
         return self

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import weakref
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,23 @@ _IN_USE_BYTE: Final = 1 << 60
 
 
 class FileLeases:
-    """The leases of one journal. Without a path (a journal in memory) they are only counted."""
+    """The leases of one journal. Without a path (a journal in memory) they are only counted.
+
+    They end with `close`, or with this object.
+    """
 
     def __init__(self, path: Path | None) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = -1 if path is None else os.open(path, flags, 0o600)
         self._held: set[str] = set()
+        self._finalizer = None
+        if path is not None:
+            self._finalizer = weakref.finalize(self, os.close, self._descriptor)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a session is taken."""
+        return bool(self._held)
 
     def take(self, session: str) -> None:
         """Take the session; taking it twice is the same as once.
@@ -80,8 +92,8 @@ class FileLeases:
 
     def close(self) -> None:
         """Release everything."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._finalizer is not None:
+            self._finalizer()
         self._descriptor = -1
         self._held.clear()
 

@@ -7,7 +7,7 @@ append on the same connection would fail because another process had written mea
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -88,7 +88,7 @@ def _read_run(db: sqlite3.Connection, low: int, key: int) -> Any:
 
 
 def read_raw_rows(
-    db: sqlite3.Connection,
+    connect: Callable[[], sqlite3.Connection],
     no: int,
     names: tuple[str, str, str],
     lock: AbstractContextManager[object],
@@ -96,7 +96,7 @@ def read_raw_rows(
     """Yield all rows of a session for `hash_chain.check_rows`, then check that it ends there.
 
     Args:
-        db: The connection.
+        connect: Returns the connection; called for each page, as it may be another one then.
         no: The number of the session.
         names: Its id, its tenant and its user.
         lock: Held while the connection is used.
@@ -113,7 +113,7 @@ def read_raw_rows(
     while True:
         try:
             with lock:
-                page, end = read_raw_page(db, no, start, limit)
+                page, end = read_raw_page(connect(), no, start, limit)
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             if limit == 1:
                 hash_chain.raise_broken(session, seq + 1, "cannot be read")

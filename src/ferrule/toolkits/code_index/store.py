@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,17 @@ class Found:
     file: int = 0
 
 
+def _prepare(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = OFF")  # It can be made again.
+    database.execute("PRAGMA secure_delete = ON")  # What may no longer be read is gone.
+    if database.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
+        for table in ("files", "definitions", "names", "uses"):
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute(f"PRAGMA user_version = {_FORMAT}")
+    database.executescript(_SCHEMA)
+
+
 class IndexStore:
     """The tables of one workspace. Thread-safe; every method blocks.
 
@@ -96,20 +108,18 @@ class IndexStore:
             timeout=10,
             isolation_level=None,
         )
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")  # It can be made again.
-        database.execute("PRAGMA secure_delete = ON")  # What may no longer be read is gone.
-        if database.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
-            for table in ("files", "definitions", "names", "uses"):
-                database.execute(f"DROP TABLE IF EXISTS {table}")
-            database.execute(f"PRAGMA user_version = {_FORMAT}")
-        database.executescript(_SCHEMA)
+        self._finalizer = weakref.finalize(self, database.close)
+        try:
+            _prepare(database)
+        except BaseException:
+            self.close()
+            raise
         return database
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         with self._lock:
-            self._database.close()
+            self._finalizer()
 
     @contextmanager
     def _change(self) -> Generator[sqlite3.Connection]:

@@ -1,0 +1,184 @@
+"""What a module of tests leaves open: descriptors, threads, processes and tasks.
+
+A person's program has Ferrule in it for days: whatever is opened has an owner that closes it, also
+after an error. What belongs to the test process as a whole is named here, each with its reason.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+END_SECONDS = 10.0
+"""How long a thread that is about to end is waited for."""
+
+PROCESS_THREADS = {
+    r"ferrule-tool": "the pool of `engine.threads`: idle daemon threads wait for the next job",
+}
+"""Names of threads that belong to the process, and why."""
+
+_kept_descriptors: set[tuple[str, str]] = set()
+_kept_children: set[int] = set()
+
+
+@contextmanager
+def kept_by_process() -> Iterator[None]:
+    """Let what is opened in this block stay open: it belongs to the test process on purpose.
+
+    It is for fixtures of the session, and for what libraries start once in a process.
+    """
+    before = LeftOpen()
+    yield
+    _kept_descriptors.update(before.new_descriptors())
+    _kept_children.update(before.new_children())
+
+
+def list_model_server_ports() -> set[str]:
+    """Return the ports of llama.cpp's servers in this process.
+
+    One for each model file stays for all its clients (`models.local.client`).
+    """
+    client = sys.modules.get("ferrule.models.local.client")
+    servers = [] if client is None else client._RUNNING_SERVERS.values()
+    return {server.listening_address.rpartition(":")[2] for server in servers}
+
+
+def find_shared_fork_server() -> tuple[int, str]:
+    """Return the process id of the fork server that confines nothing, and its descriptor.
+
+    It is shared by this process and ends with it (`sandbox.sandbox.unconfined_sandbox`).
+    """
+    module = sys.modules.get("ferrule.sandbox.sandbox")
+    for sandbox in [] if module is None else module._unconfined:
+        server = sandbox._launcher._server
+        if server.socket is not None:
+            return server.process.pid, str(server.socket.fileno())
+    return 0, ""
+
+
+def list_descriptors() -> dict[str, str]:
+    """Return `number -> what it leads to` of this process's descriptors."""
+    found: dict[str, str] = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # the folder that was just listed
+    return found
+
+
+def list_children() -> dict[int, str]:
+    """Return `process id -> command line` of this process's children."""
+    found: dict[int, str] = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            children = (task / "children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended
+        for child in children:
+            try:
+                words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            found[int(child)] = b" ".join(words).decode(errors="replace").strip() or "(ended)"
+    return found
+
+
+def name_sockets() -> dict[str, tuple[str, str]]:
+    """Return `target of a descriptor -> its name, its port` of all sockets of TCP and Unix."""
+    found: dict[str, tuple[str, str]] = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            port, peer = (str(int(field.rpartition(":")[2], 16)) for field in fields[1:3])
+            found[f"socket:[{fields[9]}]"] = (f"a socket, port {port}, of its peer {peer}", port)
+    for line in Path("/proc/self/net/unix").read_text().splitlines()[1:]:
+        fields = line.split()
+        name = fields[7] if len(fields) > 7 else "without a name"
+        found[f"socket:[{fields[6]}]"] = (f"a Unix socket {name}", "")
+    return found
+
+
+class AsyncioErrors(logging.Handler):
+    """Collects what asyncio only logs: tasks that nobody ended, exceptions that nobody saw."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+class LeftOpen:
+    """Compares what is open now with what was open when this was made."""
+
+    def __init__(self) -> None:
+        self._descriptors = set(list_descriptors().items())
+        self._threads = set(threading.enumerate())
+        self._children = list_children()
+
+    def new_descriptors(self) -> list[tuple[str, str]]:
+        """Return `(number, what it leads to)`."""
+        new = set(list_descriptors().items()) - self._descriptors - _kept_descriptors
+        _, shared = find_shared_fork_server()
+        return sorted(one for one in new if one[0] != shared)
+
+    def new_children(self) -> dict[int, str]:
+        """Return `process id -> command line`."""
+        shared, _ = find_shared_fork_server()
+        known = {*self._children, *_kept_children, shared}
+        return {child: words for child, words in list_children().items() if child not in known}
+
+    def find(self) -> list[str]:
+        """Return the name of each thing that was not open before."""
+        threads = [
+            one
+            for one in threading.enumerate()
+            if one not in self._threads
+            and not any(re.fullmatch(name, one.name) for name in PROCESS_THREADS)
+        ]
+        for thread in threads:
+            thread.join(END_SECONDS)
+        found = [f"thread `{one.name}`" for one in threads if one.is_alive()]
+        found += [f"process {child} `{words}`" for child, words in self.new_children().items()]
+        return found + self._find_descriptors()
+
+    def _find_descriptors(self) -> list[str]:
+        new = self.new_descriptors()
+        if not new:
+            return []
+        sockets = name_sockets()
+        ports = list_model_server_ports()
+        found: list[str] = []
+        for number, target in new:
+            name, port = sockets.get(target, (target, ""))
+            if not port or port not in ports:
+                found.append(f"descriptor {number}: {name}")
+        return found
+
+
+@contextmanager
+def nothing_left_open() -> Iterator[None]:
+    """Raise AssertionError if something is open afterwards that was not before.
+
+    What nothing refers to any more is collected first: objects close what they own when they go.
+    """
+    errors = AsyncioErrors()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(errors)
+    before = LeftOpen()
+    try:
+        yield
+        gc.collect()
+        found = before.find() + errors.messages
+    finally:
+        logger.removeHandler(errors)
+    assert not found, "left open: " + "; ".join(found)
