@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from ferrule.models.registry import PROVIDERS
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from left_open import kept_by_process, nothing_left_open
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
 # may be stays bounded. Tests that want more cases than these say so.
@@ -99,6 +103,33 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield home
 
 
+def scope_of_closing(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
+    """Once for a module, which is cheap; FERRULE_LEFT_OPEN=1 says which of its tests it is."""
+    return "function" if os.environ.get("FERRULE_LEFT_OPEN") == "1" else "module"
+
+
+@pytest.fixture(scope=scope_of_closing, autouse=True)
+def closes_what_it_opens() -> Iterator[None]:
+    """Fail a module of tests that leaves descriptors, threads, processes or tasks behind."""
+    with nothing_left_open():
+        yield
+
+
+@pytest.fixture(scope="session")
+def rust_runtimes() -> None:
+    """Start the threads, pollers and sockets that two libraries keep until the process ends."""
+    obstore = pytest.importorskip("obstore")
+    monty = pytest.importorskip("pydantic_monty")
+
+    async def run_script() -> None:
+        async with monty.AsyncMonty() as pool, pool.checkout() as session:
+            await session.feed_run("1")
+
+    with kept_by_process():
+        obstore.put(obstore.store.MemoryStore(), "a", b"")
+        asyncio.run(run_script())
+
+
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """The GGUF of SmolLM2: FERRULE_TEST_MODEL, else what `ferrule models pull` put into the
@@ -127,6 +158,7 @@ def llama_url(smollm2_path: Path) -> Iterator[str]:
         # Two threads wait for each other at every layer, and spin where another test has the second
         # core.
         cpu.n_threads, cpu.poll = 1, 0
-    server = xllamacpp.Server(params)
+    with kept_by_process():
+        server = xllamacpp.Server(params)
     yield server.listening_address
     del server

@@ -62,6 +62,7 @@ def promise() -> Measured:
     return Measured(-math.inf)
 
 
+@pytest.mark.usefixtures("rust_runtimes")
 @pytest.mark.proves("results.always-json")
 async def test_a_journal_of_such_results_is_exported_as_json(tmp_path: Path) -> None:
     tools = [measure, promise, code_tool([measure])]

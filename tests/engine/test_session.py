@@ -617,6 +617,7 @@ async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_pa
     assert found.success and "open.txt" in found.to_text() and "sings" not in found.to_text()
     tree = await session.call("file_tree")
     assert "plan.txt" not in tree.to_text()
+    await session.close()
 
 
 async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() -> None:

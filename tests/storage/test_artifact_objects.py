@@ -29,6 +29,7 @@ from ferrule.storage.artifacts.intake import ArtifactsUnavailable
 from ferrule.storage.artifacts.objects import ObjectArtifactStore
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
+from left_open import kept_by_process
 
 DAY = 86_400.0
 PART_BYTES = 8 * 1024 * 1024
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 pytest.importorskip("obstore", reason="needs the extra `objects`")
+pytestmark = pytest.mark.usefixtures("rust_runtimes")
 
 
 @pytest.mark.proves("artifacts.store-contract")
@@ -65,24 +67,26 @@ def s3() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with tempfile.TemporaryFile() as log:
+    with kept_by_process():
         server = subprocess.Popen(
-            [program, "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+            [program, "-H", "127.0.0.1", "-p", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            for _ in range(300):
-                if server.poll() is not None:
-                    pytest.skip(f"`{program}` does not start")
-                with contextlib.suppress(urllib.error.URLError):
-                    request = urllib.request.Request(f"{address}/kept", method="PUT")
-                    urllib.request.urlopen(request, timeout=10).close()
-                    break
-                server_pause.wait(0.1)
-            yield address
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            if server.poll() is not None:
+                pytest.skip(f"`{program}` does not start")
+            with contextlib.suppress(urllib.error.URLError):
+                request = urllib.request.Request(f"{address}/kept", method="PUT")
+                urllib.request.urlopen(request, timeout=10).close()
+                break
+            server_pause.wait(0.1)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
 
 
 server_pause = threading.Event()
