@@ -1,0 +1,102 @@
+"""The guard around modules of tests names whatever they leave open."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from left_open import kept_by_process, nothing_left_open
+
+
+@contextmanager
+def descriptor(folder: Path) -> Iterator[None]:
+    number = os.open(folder / "kept.txt", os.O_CREAT | os.O_RDWR)
+    yield
+    os.close(number)
+
+
+@contextmanager
+def port(folder: Path) -> Iterator[None]:
+    with closing(socket.create_server(("127.0.0.1", 0))):
+        yield
+
+
+@contextmanager
+def thread(folder: Path) -> Iterator[None]:
+    ended = threading.Event()
+    # It lasts longer than the guard waits for threads that are about to end.
+    left = threading.Thread(target=ended.wait, name="left-behind", daemon=True)
+    left.start()
+    yield
+    ended.set()
+    left.join()
+
+
+@contextmanager
+def process(folder: Path) -> Iterator[None]:
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as child:
+        yield
+        child.communicate(b"\n")
+
+
+@contextmanager
+def task(folder: Path) -> Iterator[None]:
+    async def wait() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    loop = asyncio.new_event_loop()
+    pending = loop.create_task(wait(), name="nobody-ends-it")
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    del pending, loop
+    gc.collect()
+    yield
+
+
+@pytest.mark.parametrize(
+    ("leave", "named"),
+    [
+        (descriptor, r"descriptor \d+: .*/kept\.txt"),
+        (port, r"descriptor \d+: a socket, port \d+, of its peer 0"),
+        (thread, r"thread `left-behind`"),
+        (process, r"process \d+ `.*input\(\)`"),
+        (task, r"Task was destroyed but it is pending!"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_left_open_is_named(
+    leave: Callable[[Path], AbstractContextManager[None]],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("left_open.END_SECONDS", 0.01)
+    # The guard around this module must not hear of it.
+    monkeypatch.setattr(logging.getLogger("asyncio"), "handlers", [])
+    left = leave(tmp_path)
+    with pytest.raises(AssertionError) as found, nothing_left_open():
+        left.__enter__()
+    left.__exit__(None, None, None)
+    assert re.search(named, str(found.value)), found.value
+
+
+def test_what_belongs_to_the_process_or_was_closed_is_not_named(tmp_path: Path) -> None:
+    with nothing_left_open():
+        with descriptor(tmp_path):
+            pass
+        with kept_by_process():
+            kept = os.open(tmp_path, os.O_RDONLY)
+    os.close(kept)
