@@ -271,6 +271,23 @@ def test_a_project_with_half_of_what_makes_an_installation_shows_its_programs_al
     assert found == (f"{home}/project/bin",)
 
 
+@pytest.mark.parametrize("kind", ["closed to us", "a name too long for the kernel"])
+def test_an_entry_of_path_that_cannot_be_looked_at_is_passed_over(
+    kind: str, home: Path, root: Path
+) -> None:
+    closed = home / "closed"
+    write(closed / "bin/python3", "x")
+    closed.chmod(0)
+    entry = closed / "bin" if kind == "closed to us" else home / ("x" * 300) / "bin"
+    write(home / "project/bin/tool", "x")
+    variables = {"PATH": f"{entry}:{home}/project/bin", "JAVA_HOME": str(entry.parent)}
+    try:
+        found = find_environments(variables, str(home), str(root))
+    finally:
+        closed.chmod(0o700)
+    assert f"{home}/project/bin" in found
+
+
 @pytest.mark.proves("sandbox.unseen-programs")
 def test_what_is_out_of_sight_is_named_with_the_line_that_opens_it(
     home: Path, tmp_path: Path

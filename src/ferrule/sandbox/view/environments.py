@@ -64,12 +64,12 @@ class _Search:
 
     def add_program_folder(self, folder: Path) -> None:
         """Add the installation that a folder of programs belongs to, else the folder alone."""
-        if not folder.is_absolute() or not folder.is_dir():
+        if not folder.is_absolute() or not _is_folder(folder):
             return
         known = list(_parts_of_installation(folder))
         for place in known:
             self._add(place)
-        if (folder.parent / "pyvenv.cfg").is_file():
+        if _is_file(folder.parent / "pyvenv.cfg"):
             for base in _base_folders(folder):
                 for place in _parts_of_python(base):
                     self._add(place)
@@ -108,13 +108,13 @@ def _parts_of_installation(folder: Path) -> Iterator[Path]:
     prefix = folder.parent
     if folder.name != "bin":
         return
-    if (prefix / "pyvenv.cfg").is_file():
+    if _is_file(prefix / "pyvenv.cfg"):
         yield from _list_existing(prefix, _PARTS)
-    elif (prefix / "conda-meta").is_dir() or _is_java(prefix) or _is_go(prefix):
+    elif _is_folder(prefix / "conda-meta") or _is_java(prefix) or _is_go(prefix):
         yield prefix
     elif _is_python(folder):
         yield from _parts_of_python(folder)
-    elif (prefix / "lib/node_modules").is_dir() or (prefix / "lib/rustlib").is_dir():
+    elif _is_folder(prefix / "lib/node_modules") or _is_folder(prefix / "lib/rustlib"):
         yield from _list_existing(prefix, _LIBRARIES)
 
 
@@ -139,7 +139,7 @@ def _base_folders(folder: Path) -> Iterator[Path]:
 
 
 def _list_existing(prefix: Path, names: tuple[str, ...]) -> Iterator[Path]:
-    return (prefix / name for name in names if (prefix / name).exists())
+    return (prefix / name for name in names if os.path.exists(prefix / name))  # noqa: PTH110  as `_is_folder`
 
 
 def _is_python(folder: Path) -> bool:
@@ -148,11 +148,25 @@ def _is_python(folder: Path) -> bool:
 
 
 def _is_java(prefix: Path) -> bool:
-    return (prefix / "bin/java").is_file() and (prefix / "release").is_file()
+    return _is_file(prefix / "bin/java") and _is_file(prefix / "release")
 
 
 def _is_go(prefix: Path) -> bool:
-    return (prefix / "bin/go").is_file() and (prefix / "VERSION").is_file()
+    return _is_file(prefix / "bin/go") and _is_file(prefix / "VERSION")
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder that we can see.
+
+    PATH names folders that are closed to us where it was inherited from another user, as `su` and
+    CI systems do it. Until Python 3.14 `Path.is_dir` raises an error for these.
+    """
+    return os.path.isdir(path)  # noqa: PTH112  raises no error
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a path is a file that we can see; see `_is_folder`."""
+    return os.path.isfile(path)  # noqa: PTH113  raises no error
 
 
 def _is_owned(path: Path) -> bool:

@@ -227,7 +227,7 @@ def _is_in_table(path: str) -> bool:
 
 def _hidden_paths(place: Path) -> tuple[str, ...]:
     """Return what is hidden in a folder of programs, or in the environments that it holds."""
-    if not place.is_dir():
+    if not os.path.isdir(place):  # noqa: PTH112  what is closed to us raises no error
         return ()
     hidden: list[str] = []
     for folder in (place, *_folders_in(place)[:MAX_ENVIRONMENTS]):
