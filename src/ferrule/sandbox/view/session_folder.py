@@ -86,11 +86,14 @@ def remove_folder(folder: str) -> None:
 def _retry_with_rights(function: Callable[..., object], path: str, _: object) -> None:
     try:
         os.chmod(os.path.dirname(path), stat.S_IRWXU)  # noqa: PTH101, PTH120  paths as rmtree gives them
-        if function in (os.open, os.scandir, os.lstat):
-            os.chmod(path, stat.S_IRWXU)  # noqa: PTH101  paths as rmtree gives them
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+        if function not in (os.open, os.scandir, os.lstat):
             function(path)
+            return
+        mode = os.lstat(path).st_mode
+        # A folder that was opened to us once is not tried again: each try has one folder less.
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(path, stat.S_IRWXU)  # noqa: PTH101  paths as rmtree gives them
+            remove_folder(path)
     except OSError:
         return  # it is in the system's temporary folder, where things may stay
 
