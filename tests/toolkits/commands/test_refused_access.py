@@ -200,7 +200,7 @@ async def test_what_is_said_of_a_text_does_not_depend_on_what_exists(held: World
     gone = there.with_name("nothing-here")
     said: list[str] = []
     for folder in (there, gone):
-        record = await held.run(f"echo 'cat: {folder}/test.py: No such file'; exit 1")
+        record = await held.run(f"echo \"cat: '{folder}/test.py': No such file\"; exit 1")
         said.append(notes(record).replace(str(folder), "FOLDER"))
     assert "commands do not see `FOLDER/test.py`" in said[0]
     assert 'sandbox: {readable: ["FOLDER"]}' in said[0]

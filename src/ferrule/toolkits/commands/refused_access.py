@@ -45,7 +45,11 @@ _MAX_SAID = 5
 _MAX_LINES = 400
 _MAX_COMMAND = 400
 """Characters of a command that a question shows; the arguments of its call were shown before."""
-_PATHS = compile_lazily(r"(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+")
+_PATHS = compile_lazily(
+    r"(?<=['\"`‘“])\.{0,2}/[^'\"`‘’“”]+(?=['\"`’”])|"
+    r"(?<!\w)(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+"
+)
+"""A path in quotes, which may have blanks, or one without; none begins within a word."""
 _UNSEEN = compile_lazily(
     r"no such file|not found|cannot find|(?-i:\bENOENT\b)|os error 2\b", re.IGNORECASE
 )
