@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -99,7 +100,8 @@ async def test_a_run_that_edited_deleted_renamed_formatted_and_ran_a_script_is_u
     (folder / "tidy.sh").write_text("for f in src/*.py; do echo '# seen' >> $f; done\n")
     (folder / "src" / "wide.py").write_text("def f( a,b ):\n  return {'a':a,\n 'b':b}\n")
     before = read_tree(folder)
-    formatter = f"{sys.executable} -m ruff format --quiet --isolated --no-cache src/wide.py"
+    python = shlex.quote(sys.executable)
+    formatter = f"{python} -m ruff format --quiet --isolated --no-cache src/wide.py"
     command = (
         f"{formatter}; chmod +x src/wide.py; sh tidy.sh; rm src/deep/b.txt; rmdir src/deep empty; mv run.sh go.sh; chmod -x go.sh; "
         "mkdir -p new/below; echo n > new/below/n.txt; chmod +x src/a.py; printf '\\0' >> tidy.sh"

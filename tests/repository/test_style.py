@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from source import modules
+from source import ROOT, modules
 
 FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
 
@@ -119,3 +119,19 @@ def test_docstrings_name_arguments_and_attributes_that_exist() -> None:
                 if missing:
                     wrong.append(f"{module.shown}:{node.lineno} {node.name}: {', '.join(missing)}")
     assert not wrong, "\n".join(wrong)
+
+
+def is_interpreter(part: ast.expr) -> bool:
+    return isinstance(part, ast.FormattedValue) and ast.unparse(part.value) == "sys.executable"
+
+
+def test_no_text_for_a_shell_has_the_interpreter_unquoted() -> None:
+    """A checkout may be in a folder with a blank in its name."""
+    wrong: list[str] = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr) and any(map(is_interpreter, node.values)):
+                text = ast.unparse(node)
+                if " " in text and not re.search(r"""["']\{sys\.executable}["']""", text):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong, f"shlex.quote(sys.executable) in {wrong}"

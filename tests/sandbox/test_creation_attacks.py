@@ -5,6 +5,7 @@ spelling, link or race.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-PYTHON = f"{sys.executable} -I -S -c"
+PYTHON = f"{shlex.quote(sys.executable)} -I -S -c"
 
 SCRIPTS = {
     "folder": "mkdir .ferrule",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from mediated_runs import needs, python, shell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux")
+
+
+PYTHON = shlex.quote(sys.executable)
 
 
 @pytest.fixture
@@ -79,14 +83,11 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "virtual-environment": (
         (),
-        f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'print(1)'",
+        f"{PYTHON} -m venv --without-pip v && v/bin/python -c 'print(1)'",
     ),
     "compiled-python": (
         (),
-        (
-            f"mkdir p && echo 'x=1' > p/m.py && {sys.executable} -m compileall -q p && ls "
-            "p/__pycache__"
-        ),
+        (f"mkdir p && echo 'x=1' > p/m.py && {PYTHON} -m compileall -q p && ls p/__pycache__"),
     ),
     "key": (
         ("openssl",),

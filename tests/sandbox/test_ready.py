@@ -71,16 +71,27 @@ async def test_the_process_of_the_next_command_waits_inside_and_gives_up_the_res
     # It enters its view with the last rights that it has, which are those of a namespace in the one
     # that made the mounts.
     assert {status[name] for name in ("CapBnd", "CapInh", "CapAmb")} == {"0" * 16}
-    assert os.readlink(f"/proc/{command}/ns/user") != os.readlink(f"/proc/{supervisor}/ns/user")
-    for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
-        assert os.readlink(f"/proc/{command}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
     # The supervisor lays mounts in there, and is none of its processes.
-    assert os.readlink(f"/proc/{supervisor}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    assert len(_status(supervisor)["NSpid"].split()) == len(_status(os.getpid())["NSpid"].split())
     assert _status(first)["NSpid"].split()[-1] == "1"
     _, text = await says(sandbox, "grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status", tmp_path)
     held = dict(line.split(":\t", 1) for line in text.splitlines())
     assert {held[name] for name in held if name.startswith("Cap")} == {"0" * 16}
     assert (held["NoNewPrivs"], held["Seccomp"]) == ("1", "2")
+    names = ("user", "mnt", "pid", "net", "ipc", "uts")
+    _, text = await says(sandbox, "cd /proc/self/ns && readlink " + " ".join(names), tmp_path)
+    own = {os.readlink(f"/proc/self/ns/{name}") for name in names}
+    assert len(text.split()) == len(names) and own.isdisjoint(text.split())
+
+
+@pytest.mark.proves("sandbox.ready.confined")
+@pytest.mark.skipif(os.getuid() != 0, reason="the kernel shows them to root alone")
+async def test_the_namespaces_of_the_process_that_waits_are_its_own(sandbox: Sandbox) -> None:
+    supervisor, _, command = waiting(sandbox)
+    assert os.readlink(f"/proc/{command}/ns/user") != os.readlink(f"/proc/{supervisor}/ns/user")
+    for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
+        assert os.readlink(f"/proc/{command}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
+    assert os.readlink(f"/proc/{supervisor}/ns/pid") == os.readlink("/proc/self/ns/pid")
 
 
 @pytest.mark.proves("sandbox.ready.lost")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def suite() -> list[str]:
         str(script),
         "client",
         "--command",
-        f"{sys.executable} {CLIENT}",
+        shlex.join([sys.executable, str(CLIENT)]),
         "--timeout",
         "60000",
     ]

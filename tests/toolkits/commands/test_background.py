@@ -8,6 +8,8 @@ import asyncio
 import gc
 import os
 import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -329,7 +331,17 @@ async def test_no_more_than_the_settings_allow_run_at_once(world: World) -> None
     assert (await world.run(["true"]))["success"]
 
 
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """As many descriptors as this user may have: most systems begin with 1,024."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 @pytest.mark.proves("command.nothing-left")
+@pytest.mark.usefixtures("many_descriptors")
 async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
     count = 150
     await world.run(["true"])  # what is loaded and opened once is there now

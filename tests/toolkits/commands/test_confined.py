@@ -230,9 +230,10 @@ async def test_an_operation_of_git_that_obeys_files_says_how_it_is_taken_back(
         pytest.skip("git is not installed")
     if not probe().user_namespaces:
         pytest.skip("no user namespaces: names cannot be refused here")
-    commit = "git add . && git -c user.name=x -c user.email=x@example.org commit -q -m"
+    commit = "git add . && git commit -q -m"
     subprocess.run(
-        f"git init -q -b main && {commit} 1 && echo x > m1 && {commit} 2 && git switch -q -c topic "
+        "git init -q -b main && git config user.name x && git config user.email x@example.org && "
+        f"{commit} 1 && echo x > m1 && {commit} 2 && git switch -q -c topic "
         f"HEAD~1 && echo t > t && {commit} 3 && git format-patch -1 --stdout > ../topic.patch && "
         f"git switch -q main && echo x > m2 && {commit} 4 && git switch -q topic && "
         "mv ../topic.patch .",
