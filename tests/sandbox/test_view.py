@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.command import Change, Command
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.view.session_folder import SessionFolder
 
 pytestmark = pytest.mark.skipif(
     not probe().namespaces,
@@ -129,17 +131,39 @@ async def test_the_workspace_the_home_and_tmp_can_be_written(sandbox: Sandbox, r
     assert kept == "2\n3\n", "home and /tmp last as long as the session"
 
 
-async def test_its_folder_is_gone_when_the_session_is_closed(root: Path) -> None:
+async def test_its_folder_is_gone_when_the_session_is_closed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
     sandbox = Sandbox(SandboxPolicy(root))
-    _, text = await says(
-        sandbox,
-        "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b /tmp/a; grep ' /tmp ' /proc/self/mountinfo",
-        root,
-    )
-    outside = Path(text.split()[3])
-    assert outside.parent.exists()
+    await says(sandbox, "mkdir -p /tmp/a/b; touch /tmp/a/b/c; chmod 0 /tmp/a/b /tmp/a", root)
+    assert len(list(folders.glob("ferrule-session-*/tmp/a"))) == 1
     await sandbox.close()
-    assert not outside.parent.exists()
+    assert list(folders.iterdir()) == []
+
+
+def test_a_folder_that_is_being_made_is_not_taken_for_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session begins in the moment before the first one holds its lock."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lock, other = fcntl.flock, SessionFolder()
+    began: list[int] = []
+
+    def begin_another(descriptor: int, operation: int) -> None:
+        if not began:
+            began.append(descriptor)
+            other.make()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", begin_another)
+    first = SessionFolder()
+    assert Path(first.make().base).is_dir()
+    first.remove()
+    other.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.proves("sandbox.own-processes")

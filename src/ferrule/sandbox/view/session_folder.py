@@ -38,9 +38,12 @@ class SessionFolder:
         if self._places is None:
             _remove_abandoned()
             base = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX)))
-            # Held until our process ends, however that happens.
-            self._lock = os.open(base / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            # Held until our process ends, however that happens. It gets its name when it is held:
+            # others take a folder whose lock nobody holds for abandoned.
+            made = base / f"{_LOCK}.new"
+            self._lock = os.open(made, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            made.rename(base / _LOCK)
             _create_contents(base)
             self._places = SessionPaths(str(base))
         return self._places
