@@ -5,6 +5,7 @@ it leaves.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -165,7 +166,9 @@ def _there(at: Path) -> dict[str, int]:
 def test_ordinary_work_is_the_same_inside(base: Path, confined: Confined, work: Work) -> None:
     if work.id.startswith(("npm", "node")) and shutil.which("npm") is None:
         pytest.skip("node is not installed")
-    script = work.script.replace("<python>", PYTHON).replace("<packages>", PACKAGES)
+    script = work.script.replace("<python>", shlex.quote(PYTHON)).replace(
+        "<packages>", shlex.quote(PACKAGES)
+    )
     project = base / "project"
     _fill(project, base / "kept")
     plain = subprocess.run(

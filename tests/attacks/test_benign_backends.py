@@ -4,6 +4,7 @@ alone.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import tempfile
@@ -61,7 +62,10 @@ def ran(confined: Confined, base: Path, work: Work) -> tuple[bool, str]:
     if work.id.startswith(("npm", "node")) and shutil.which("npm") is None:
         pytest.skip("node is not installed")
     benign._fill(base / "project", base / "kept")  # pyright: ignore[reportPrivateUsage]  the same project
-    script = work.script.replace("<python>", benign.PYTHON).replace("<packages>", benign.PACKAGES)
+    packages = shlex.quote(benign.PACKAGES)
+    script = work.script.replace("<python>", shlex.quote(benign.PYTHON)).replace(
+        "<packages>", packages
+    )
     ended, shown = confined.run(script, timeout=120, **benign.ME)
     text = shown.decode(errors="replace")
     return (ended.exit_code, ended.signal, ended.refused_names) == (

@@ -135,6 +135,8 @@ def make(root: Path) -> None:
     """What the person has: a repository with an earlier commit, and files that rules name."""
     root.mkdir(parents=True, exist_ok=True)
     git(root, "init", "-q", "-b", "main")
+    git(root, "config", "user.name", "Person")
+    git(root, "config", "user.email", "person@example.org")
     files = {
         "open.txt": SHOWN,
         "open2.txt": SHOWN,

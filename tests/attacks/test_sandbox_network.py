@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -96,7 +97,7 @@ def test_a_package_installs_from_the_named_host(
     folder: Path, confined: Confined, index: int
 ) -> None:
     script = (
-        f"{PYTHON} -m venv --without-pip v && PYTHONPATH={PACKAGES} {PYTHON} -m pip --python "
+        f"{PYTHON} -m venv --without-pip v && PYTHONPATH={shlex.quote(PACKAGES)} {PYTHON} -m pip --python "
         "v/bin/python install -q --no-deps "
         f"--disable-pip-version-check --index-url http://localhost:{index}/simple tiny && "
         "v/bin/python -c 'import tiny; print(tiny.word)'"

@@ -80,6 +80,8 @@ def planned(text: str, shell: str, path: Path, **options: Any) -> CapturePlan:
 def test_a_pipeline_does_the_same_with_and_without_a_copy(
     shell: str, row: dict[str, Any], tmp_path: Path
 ) -> None:
+    if row.get("needs") and shutil.which(row["needs"]) is None:
+        pytest.skip(f"{row['needs']} is not installed")
     text, captures = row["text"], tmp_path / "captures"
     captures.mkdir()
     plan = planned(text, shell, captures / "copy")
