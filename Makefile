@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
+CHECK ?= yes
 
 # The wheel of pyright carries the checker and a wheel carries node: nothing is looked up or downloaded when it runs.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -23,15 +24,18 @@ help: ## what can be made
 venv: $(READY) ## a virtual environment with everything, made once
 
 $(READY): pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "hint: install Python 3.11 or newer, or say PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hint: $(PYTHON) is older than 3.11; say PYTHON=/path/to/python" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test "$(CHECK)" = no || sh .ci/check-machine "$(PYTHON)"
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@# uv takes half of pip's time; what it cannot do here, pip can.
 	@$(BIN)/python -m pip install --quiet uv && \
+		cache=$$($(BIN)/uv cache dir) && \
+		{ { mkdir -p "$$cache" 2>/dev/null && test -w "$$cache"; } || export UV_NO_CACHE=1; } && \
 		$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python 'pip>=25.1' --editable '.[all]' --group dev || { \
 		echo "uv cannot install here: pip does it, which takes longer" >&2; \
 		$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
 		$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev; }
+	@$(BIN)/rg --version >/dev/null 2>&1 || rg --version >/dev/null || { \
+		echo "missing: ripgrep, whose wheel does not run here; install the package ripgrep" >&2; exit 1; }
 	@touch $@
 
 demo: $(READY) ## a model of 135M parameters on this machine reads, searches and edits a file by calling tools
@@ -89,7 +93,7 @@ durable: $(READY) ## durable runs on PostgreSQL beside the peers: in one process
 
 mcp-calls: $(READY) ## calls a second of `ferrule serve mcp` beside the official SDK's server and fastmcp
 	$(PYTHON) benchmarks/durable/environments.py mcp
-	$(PYTHON) benchmarks/durable/environments.py --run mcp mcp_calls.py --ferrule $(CURDIR)/$(BIN)/ferrule $(ARGS)
+	$(PYTHON) benchmarks/durable/environments.py --run mcp mcp_calls.py --ferrule "$(CURDIR)/$(BIN)/ferrule" $(ARGS)
 
 shape: $(READY) ## the shape of the code as figures (ARGS="COMMIT --peer h11" measures beside it)
 	$(BIN)/python benchmarks/shape.py $(ARGS)
