@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ferrule.cli.doctor.command import doctor
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe
@@ -266,3 +267,14 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     assert plain.require == DEFAULT_REQUIRED and plain.limits == replace(
         plain.limits, memory=8 << 30, processes=1024, file_size=4 << 30
     )
+
+
+@pytest.mark.parametrize("minor", [11, 99])
+def test_where_ferrule_was_tried_is_said(
+    minor: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", str(minor), "0"))
+    doctor.main([], standalone_mode=False)
+    line = next(line for line in capsys.readouterr().out.splitlines() if " system " in line)
+    assert "tried on Debian 12" in line and "with Python 3.11" in line
+    assert line.endswith("not with this one") == (minor == 99)

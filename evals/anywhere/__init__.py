@@ -1,0 +1,1 @@
+"""The two commands, `make demo` and `make test`, on the machines that people have: `make anywhere`."""
