@@ -1,7 +1,7 @@
 """A number that a promise names is written in a test that proves it, and not imported from the code
 that it is about.
 
-`limits.turns` promises ten rounds: a test that compares with `Limits().max_turns` passes whatever
+`limits.turns` promises 200 rounds: a test that compares with `Limits().max_turns` passes whatever
 the default is. So each number in a sentence of `tests/promises.yaml`, and in a place of
 `tests/promise_sources`, must stand in the text of one of the tests that prove it, or in what that
 test uses of its own file: as a number, as an expression of numbers (`10 * 1024`), or inside a

@@ -81,7 +81,7 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
     case: Case, own_folders: Path
 ) -> None:
     settings = case.load()
-    assert settings.limits == Limits()
+    assert settings.limits == Limits(max_turns=200)
     assert (settings.model, settings.mode, settings["results"]) == (
         "",
         "default",
@@ -360,7 +360,11 @@ models:
         7,
     )
     assert (bare.tool_mode, bare.num_ctx, bare.seed) == ("native", 4096, 7)
-    assert (other.tool_mode, other.num_ctx, other.limits) == ("native", None, Limits())
+    assert (other.tool_mode, other.num_ctx, other.limits) == (
+        "native",
+        None,
+        Limits(max_turns=200),
+    )
 
 
 def test_a_flag_is_stronger_than_a_models_entry_in_a_file(case: Case) -> None:
@@ -392,7 +396,7 @@ def test_a_provider_is_where_the_person_says(case: Case) -> None:
 def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) -> None:
     case.project("limits: {max_turns: 1}\nnonsense: true\n", trusted=False)
     settings = case.load()
-    assert settings.limits == Limits()
+    assert settings.limits == Limits(max_turns=200)
     assert len(settings.notices) == 1 and "is not trusted" in settings.notices[0]
 
 
@@ -402,7 +406,7 @@ def test_a_trusted_repository_that_changed_does_nothing_again(case: Case) -> Non
     assert case.load().limits.max_turns == 2
     case.project("limits: {max_turns: 3}\n", trusted=False)
     settings = case.load()
-    assert settings.limits.max_turns == 10 and "was changed since" in settings.notices[0]
+    assert settings.limits.max_turns == 200 and "was changed since" in settings.notices[0]
 
 
 FORBIDDEN = {
@@ -494,17 +498,27 @@ reserved: [infra]
     assert settings["reserved.extend"] == ("infra",)
 
 
-numbers = st.one_of(st.none(), st.integers(1, 100))
+numbers = st.one_of(st.none(), st.integers(1, 300))
 
 
 @pytest.mark.proves("settings.repository-only-tightens")
-@given(user=numbers, project=numbers, model=numbers, project_model=numbers)
+@given(
+    name=st.sampled_from(("a:b", "local:b")),
+    user=numbers,
+    project=numbers,
+    model=numbers,
+    project_model=numbers,
+)
 def test_adding_a_repository_never_raises_a_limit(
-    user: int | None, project: int | None, model: int | None, project_model: int | None
+    name: str,
+    user: int | None,
+    project: int | None,
+    model: int | None,
+    project_model: int | None,
 ) -> None:
     def text(limit: int | None, own: int | None) -> bytes:
         lines = [f"limits: {{max_turns: {limit}}}"] if limit else []
-        lines += [f"models: {{'a:b': {{max_turns: {own}}}}}"] if own else []
+        lines += [f"models: {{'{name}': {{max_turns: {own}}}}}"] if own else []
         return "\n".join(lines).encode()
 
     def merged(with_project: bool) -> Settings:
@@ -517,12 +531,22 @@ def test_adding_a_repository_never_raises_a_limit(
         return Settings(layers.values, layers.origins)
 
     without, with_it = merged(False), merged(True)
-    assert with_it.limits.max_turns <= without.limits.max_turns
-    before, after = (
-        without.for_model("a:b").limits.max_turns,
-        with_it.for_model("a:b").limits.max_turns,
-    )
+    assert with_it.limits.turns <= without.limits.turns
+    before, after = (one.for_model(name).limits.turns for one in (without, with_it))
     assert after <= before
+
+
+def test_turns_are_those_of_the_kind_of_model_unless_the_person_sets_them(case: Case) -> None:
+    def turns() -> tuple[int, ...]:
+        settings = case.load()
+        return tuple(settings.for_model(name).limits.turns for name in ("local:b", "openai:b"))
+
+    assert turns() == (10, 200)
+    case.project("limits: {max_turns: 50}\n")
+    assert turns() == (10, 50)
+    case.user("limits: {max_turns: 60}\n")
+    case.project("limits: {}\n")
+    assert turns() == (60, 60)
 
 
 # ---- the table

@@ -14,6 +14,7 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ferrule.core.limits import GO_ON
 from ferrule.permissions.approval_text import list_unshown_arguments
 
 from .call_cards import (
@@ -57,7 +58,7 @@ def template_environment() -> Environment:
         "value": format_value,
         "unshown_arguments": list_unshown_arguments,
     }
-    cast("dict[str, Any]", made.globals)["PREVIEW"] = MAX_PREVIEW
+    cast("dict[str, Any]", made.globals).update(PREVIEW=MAX_PREVIEW, GO_ON=GO_ON)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Literal
 
@@ -10,6 +11,20 @@ from .value_class import frozen
 
 OUTPUT_CAP = 65_536
 """The most bytes of tool text per result. Settings can lower it, never raise it."""
+
+DEFAULT_TURNS = 200
+"""Turns per message where nothing is set: real tasks of strong models take 20 to 200."""
+
+EMBEDDED_TURNS = 10
+"""The same for an embedded model, which repeats itself long before."""
+
+GO_ON = "Go on where you stopped: the limit was raised."
+"""The message that continues a run after a limit."""
+
+
+def default_turns(model: str) -> int:
+    """Return the turns of a message where nothing is set, by the full name of the model."""
+    return EMBEDDED_TURNS if model.startswith("local:") else DEFAULT_TURNS
 
 
 OnLimit = Literal["error", "answer"]
@@ -21,7 +36,7 @@ class Limits:
     """The limits of one run. Raises ConfigError for values that make no sense.
 
     Attributes:
-        max_turns: Turns (model answers) per message.
+        max_turns: Turns (model answers) per message; None for 200, and 10 with an embedded model.
         max_calls_per_turn: Calls in one turn.
         max_output_bytes: Bytes of tool text per result, at most `OUTPUT_CAP`.
         max_seconds: Wall time; None for no limit.
@@ -32,7 +47,7 @@ class Limits:
         warn_at: The share of tokens, cost or calls after which a person is warned.
     """
 
-    max_turns: int = 10
+    max_turns: int | None = None
     max_calls_per_turn: int = 15
     max_output_bytes: int = OUTPUT_CAP
     max_seconds: float | None = None
@@ -42,8 +57,19 @@ class Limits:
     max_calls: int | None = None
     warn_at: float = 0.8
 
+    @property
+    def turns(self) -> int:
+        """The turns that a message may take."""
+        return DEFAULT_TURNS if self.max_turns is None else self.max_turns
+
+    def for_model(self, model: str) -> Limits:
+        """Return the limits of a run of a model, by its full name: `max_turns` is filled in."""
+        if self.max_turns is not None:
+            return self
+        return replace(self, max_turns=default_turns(model))
+
     def __post_init__(self) -> None:
-        if self.max_turns < 1 or self.max_calls_per_turn < 1:
+        if self.turns < 1 or self.max_calls_per_turn < 1:
             raise ConfigError("max_turns and max_calls_per_turn must be at least 1")
         if not 256 <= self.max_output_bytes <= OUTPUT_CAP:
             raise ConfigError(

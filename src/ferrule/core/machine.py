@@ -202,7 +202,7 @@ class Machine:
 
     def _ask_model(self) -> list[Command]:
         """Ask the model for its next answer, or end the run if its turns are used up."""
-        if self.turn >= self.limits.max_turns:
+        if self.turn >= self.limits.turns:
             if self.limits.on_limit != "answer":
                 reason = f"{self.turn} turns"
                 return self._stop(ErrorType.LIMIT, reason, "limit", "limit_max_turns")
@@ -256,7 +256,7 @@ class Machine:
         self.history.append(
             AssistantMessage(text or "(no answer)", (), answer.reasoning, answer.raw)
         )
-        at_limit = self.limits.max_turns if self._is_last_answer else 0
+        at_limit = self.limits.turns if self._is_last_answer else 0
         finish = conclude_run(answer, self.usage, at_limit, self._required, self._slots.values())
         if self.output_request is None or answer.stop == "filter":
             self.phase = RunPhase.FINISHED
@@ -282,7 +282,7 @@ class Machine:
         request = self.output_request
         assert request is not None
         self.output_attempts.append(output.OutputAttempt(self._candidate, problems))
-        is_over = self.turn >= self.limits.max_turns and self.limits.on_limit != "answer"
+        is_over = self.turn >= self.limits.turns and self.limits.on_limit != "answer"
         is_told = len(self.output_attempts) > request.retries
         if final or is_told or is_over or self._is_last_answer:
             self.phase = RunPhase.FINISHED

@@ -226,7 +226,7 @@ class Session(Generic[OutputT]):
         """
         self._require_idle()
         self.set_deps(deps)
-        limits = self.limits
+        limits = self.limits.for_model(self.model)
         counted = (
             limits.max_tokens is not None
             or limits.max_cost is not None
@@ -823,7 +823,7 @@ class Session(Generic[OutputT]):
         if finish.stop == "limit" and not finish.text:
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0
-            hint = f"raise it and go on with `ferrule sessions resume {self.id}`"
+            hint = f"raise it, or go on as it is with the next message to the session `{self.id}`"
             raise LimitReached(name, value, session=self.id, hint=hint)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")

@@ -22,6 +22,7 @@ from ferrule.core.events import (
     SessionOpened,
 )
 from ferrule.core.identity import Identity
+from ferrule.core.limits import Limits
 from ferrule.engine.event_bus.events import ArgumentsPiece, Place, redact, seal
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.redaction import Redactor
@@ -469,6 +470,29 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         ).status_code == 200
         page = await shows(browser, "/runs/left", "that went well")
         assert "noted x" in page
+
+
+@pytest.mark.proves("console.resume")
+async def test_a_run_at_its_limit_goes_on_by_one_button_in_its_page(served: Any) -> None:
+    async with (
+        served({"scripted:a": [says("done now")]}) as serving,
+        serving.browser() as browser,
+    ):
+        written(
+            serving.journal,
+            "full",
+            SessionOpened(model="scripted:a", workspace=str(serving.workspace)),
+            RunStarted("count", limits=Limits(max_turns=1)),
+            RunFinished("limit", code="limit_max_turns"),
+        )
+        page = (await browser.get("/runs/full")).text
+        assert ">Go on</button>" in page
+        form = re.search(r'name="text" value="(Go on[^"]*)"', page)
+        assert form is not None
+        sent = await browser.post("/runs/full/say", data={"text": form[1]}, headers=PART)
+        assert sent.status_code == 200
+        page = await shows(browser, "/runs/full", "done now")
+        assert ">Go on</button>" not in page
 
 
 @pytest.mark.proves("console.approval-inline")

@@ -16,6 +16,7 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
 from ferrule.core.events import JournalRecord
+from ferrule.core.limits import GO_ON
 from ferrule.core.media import Content, Media
 from ferrule.core.similar_names import suggest_names
 from ferrule.models.prices import find_price
@@ -41,9 +42,6 @@ from .status import SEPARATOR
 
 MAX_RESULT_LINE = 200
 """How many characters of a result's first line are shown."""
-GO_ON = "Go on where you stopped: the limit was raised."
-"""The message that continues a run after a limit."""
-
 _EXIT_COMMANDS = ("/exit", "/quit")
 RECALLED_LINES = 24
 """How many lines of the earlier conversation `--resume` shows."""

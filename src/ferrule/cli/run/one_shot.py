@@ -130,7 +130,7 @@ async def _work(
     if one_object:
         assembly.terminal.write_answer(encode_json(summarize_run(session, last, error)))
     if error is not None:
-        _explain_limit(session, assembly, error)
+        _explain_limit(session, error)
         raise error
     if last is not None and last.missing:
         assembly.terminal.write_message(
@@ -153,14 +153,9 @@ async def _runs(
         yield await session.run(text)
 
 
-def _explain_limit(session: Session, assembly: TerminalAssembly, error: FerruleError) -> None:
+def _explain_limit(session: Session, error: FerruleError) -> None:
     if isinstance(error, LimitReached):
-        assembly.terminal.write_message(
-            f"! the session is kept; continue it with `ferrule run --resume {session.id} ...`",
-            style="yellow",
-        )
-        if error.limit == "max_seconds":
-            error.exit_code = 124
+        error.hint = f"the session is kept; go on with `ferrule run --resume {session.id} 'go on'`"
 
 
 def _printer(assembly: TerminalAssembly, show: LiveOutput) -> Callable[[Live], None]:

@@ -50,7 +50,7 @@ _NOT_PASSED = (
     "work, then answer again."
 )
 _STOPS: dict[ErrorType, RunStop] = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
-_UNLIMITED = Limits(max_turns=1_000_000, max_calls_per_turn=1_000_000)
+_UNLIMITED = Limits(max_calls_per_turn=1_000_000)
 
 
 class DelegatingAgent(Protocol):
@@ -308,8 +308,10 @@ class DelegatedTask:
                 raise ToolFailed(
                     ErrorType.LIMIT, f"`{self.name}` was not asked: the run's {name} are used up"
                 )
+        model = self.request.model or self.definition.model or self.agent.model
+        turns = self.roster.limits.turns_at(above.depth + 1, model)
         return Limits(
-            max_turns=min(own.max_turns, self.roster.limits.turns_at(above.depth + 1)),
+            max_turns=_min_of(own.max_turns, turns),
             max_calls_per_turn=min(own.max_calls_per_turn, above.limits.max_calls_per_turn),
             max_output_bytes=min(own.max_output_bytes, above.limits.max_output_bytes),
             max_seconds=seconds,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.limits import Limits
+from ferrule.core.limits import Limits, default_turns
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import EventHook
 from ferrule.permissions.rule_evaluation import MODES
@@ -116,6 +116,7 @@ class DelegationLimits:
         max_depth: How deep sub-agents may be nested; the session's own are at depth 1.
         max_concurrent: How many may work at the same time in all.
         turns: Turns of one message at depth 1, 2, ...; the last number applies to all deeper ones.
+            None for as many as a session of its model, and half as many at each further depth.
         models: Models that a request may name, besides the session's own and those of its
             sub-agents.
 
@@ -124,7 +125,7 @@ class DelegationLimits:
 
     max_depth: int = 3
     max_concurrent: int = MAX_CONCURRENT
-    turns: tuple[int, ...] = (10, 5, 3)
+    turns: tuple[int, ...] | None = None
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -132,9 +133,11 @@ class DelegationLimits:
             raise ConfigError(f"max_depth = {self.max_depth}: 1 to {MAX_DEPTH}")
         if not 1 <= self.max_concurrent <= MAX_CONCURRENT:
             raise ConfigError(f"max_concurrent = {self.max_concurrent}: 1 to {MAX_CONCURRENT}")
-        if not self.turns or min(self.turns) < 1:
+        if self.turns is not None and min(self.turns, default=0) < 1:
             raise ConfigError(f"turns = {self.turns}: at least one number, each at least 1")
 
-    def turns_at(self, depth: int) -> int:
-        """Return the turns of one message of a sub-agent at this depth, 1 or more."""
+    def turns_at(self, depth: int, model: str) -> int:
+        """Return the turns of one message of a sub-agent of this model at this depth, 1 or more."""
+        if self.turns is None:
+            return max(1, default_turns(model) >> (depth - 1))
         return self.turns[min(depth, len(self.turns)) - 1]

@@ -151,7 +151,7 @@ def _limits(node: Node, warnings: list[FileWarning]) -> Limits | None:
         raise limits.error("`limits` must be a mapping", hint=f"its keys: {', '.join(_LIMITS)}")
     warnings += find_unknown_keys(limits, _LIMITS, "limits")
     # Without a limit of the agent's own, those of its session and depth apply.
-    given: dict[str, Any] = {"max_turns": 1_000_000, "max_calls_per_turn": 1_000_000}
+    given: dict[str, Any] = {"max_calls_per_turn": 1_000_000}
     for name in _LIMITS:
         place = get_field(limits, name)
         if place is None:

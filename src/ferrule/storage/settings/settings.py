@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.limits import Limits
+from ferrule.core.limits import Limits, default_turns
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
@@ -168,18 +168,28 @@ class Settings:
 
         An entry without a provider is for this model of every provider. Between an entry of the
         model and the setting for all models, the stronger layer wins; in the same layer the entry
-        does. What a repository sets for all models can only tighten an entry.
+        does. What a repository sets for all models can only tighten an entry. Where only it sets
+        `max_turns`, that is no more than the kind of model has without (`core.limits`).
         """
         limits: dict[str, Any] = {}
         for key in _LIMITS:
             is_per_model = key in GLOBAL_KEYS
             limits[key] = self._choose(name, key) if is_per_model else self[f"limits.{key}"]
+        limits["max_turns"] = self._choose_turns(name)
         others = {
             key: self._choose(name, key)
             for key in ModelSettings.__dataclass_fields__
             if key != "limits"
         }
         return ModelSettings(Limits(**limits), **others)
+
+    def _choose_turns(self, model: str) -> int:
+        """Return the turns of a model: at most those of its kind, unless the person set them."""
+        turns = self._choose(model, "max_turns")
+        keys = ("limits.max_turns", *_entries_for(model, "max_turns"))
+        if any(self.origin(key).layer not in ("default", "project") for key in keys):
+            return turns
+        return min(turns, default_turns(model))
 
     def _choose(self, model: str, key: str) -> Any:
         """Choose between a model's entry and the setting for all models."""

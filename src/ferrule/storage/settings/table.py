@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY
 from typing import Any, Literal, get_args
 
-from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.limits import DEFAULT_TURNS, EMBEDDED_TURNS, OUTPUT_CAP
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
@@ -137,11 +137,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="limits.max_turns",
         kind="integer",
-        default=10,
+        default=DEFAULT_TURNS,
         minimum=1,
         project="lower",
         flag="--max-turns",
-        short="Model answers per message.",
+        short=f"Model answers per message; by default {EMBEDDED_TURNS} for an embedded model.",
         long="Reaching it is an error with its own type; the session can be resumed.",
     ),
     Setting(
