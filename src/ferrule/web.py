@@ -248,7 +248,7 @@ async def _open_assembly(source: Source, *, needs_model: bool = True) -> AsyncGe
     if isinstance(source, Agent):
         yield _wrap_agent(source)
         return
-    made = assemble(source.options(), notice=_log.warning, needs_model=needs_model, attended=True)
+    made = assemble(source.options(), notice=_log.warning, needs_model=needs_model)
     try:
         yield made
     finally:

@@ -65,6 +65,32 @@ def test_a_failure_in_the_last_call_is_3_and_a_denial_of_all_is_4(
     assert not (folder / "a").exists()
 
 
+@pytest.mark.proves("gate.reads")
+def test_without_a_terminal_files_are_read_and_harmless_commands_run(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
+    (folder / "about.md").write_text("A lighthouse.\n")
+    model = script(
+        a_call("read_file", path="about.md"),
+        a_call("run_command", command="cat about.md | head -5"),
+        {"say": "It is about a lighthouse."},
+    )
+    ran = ferrule("run", "-m", model, "What is this project?")
+    assert ran.code == 0 and "lighthouse" in ran.out
+    model = script(a_call("read_file", path="about.md"), {"say": "no"})
+    (folder / "ferrule.yaml").write_text("permissions: { reads: ask }\n")
+    assert ferrule("run", "-m", model, "What is this project?").code == 4
+
+
+@pytest.mark.proves("cli.exit-codes")
+def test_a_denied_call_shows_whatever_follows(
+    folder: Path, ferrule: Any, script: Any, a_call: Any
+) -> None:
+    denied = a_call("write_file", path="a", content="b")
+    model = script(denied, a_call("list_files"), {"say": "no"})
+    assert ferrule("run", "-m", model, "go").code == 4
+
+
 @pytest.mark.proves("cli.exit-codes")
 def test_a_limit_is_5_and_says_how_to_go_on(
     folder: Path, ferrule: Any, script: Any, a_call: Any

@@ -66,10 +66,13 @@ def tools() -> SimpleNamespace:
 
 @pytest.fixture
 def gate() -> Callable[..., PermissionGate]:
-    """`gate(allow=[...], deny=[...], ask=[...], mode=..., grants=...)`."""
+    """`gate(allow=[...], deny=[...], ask=[...], mode=..., grants=...)`.
+
+    Reads ask, so that the steps of a decision can be told apart.
+    """
 
     def build(*, deny: Any = (), ask: Any = (), allow: Any = (), **options: Any) -> PermissionGate:
         rules = RuleSet.parse(deny=deny, ask=ask, allow=allow)
-        return PermissionGate(rules, **{"root": ROOT, "home": HOME, **options})
+        return PermissionGate(rules, **{"root": ROOT, "home": HOME, "reads": "ask", **options})
 
     return build

@@ -128,7 +128,7 @@ def test_path_patterns_follow_gitignore(
 
 def test_settings_root_anchors_a_leading_slash(tools: SimpleNamespace) -> None:
     rules = RuleSet.parse(allow=["Read(/a.txt)"], root="/work/project/sub")
-    gate = PermissionGate(rules, root=Path("/work/project"), home=Path("/home/person"))
+    gate = PermissionGate(rules, root=Path("/work/project"), home=Path("/home/person"), reads="ask")
     assert gate.decide(tools.read, {"path": "sub/a.txt"}).verdict == "allow"
     assert gate.decide(tools.read, {"path": "a.txt"}).verdict == "ask"
 

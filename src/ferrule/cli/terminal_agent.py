@@ -57,7 +57,6 @@ def assemble_at_terminal(
         approver=_approver(options, terminal),
         interruptible=interruptible,
         needs_model=needs_model,
-        attended=_is_attended(),
     )
     for name in options.get("yes_to") or ():
         known = [tool.full_name for tool in assembly.agent.catalog]

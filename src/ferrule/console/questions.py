@@ -58,8 +58,6 @@ class Question:
         request = self.request
         if request.risk == "critical" and not viewer.operator:
             return ()
-        if request.has_unknown_outcome:
-            return (GrantOffer("once", ""),)
         return tuple(
             offer for offer in request.offers if viewer.operator or offer.choice != "remember"
         )

@@ -33,9 +33,7 @@ def build_console(
     def make(setup: SessionSetup, journal: Journal | None, bus: Bus | None) -> Assembly:
         chosen = {"model": setup.model, "mode": setup.mode, "workspace": setup.workspace}
         given = {**options, **{name: value for name, value in chosen.items() if value}}
-        made = assemble(
-            given, notice=notice, journal=journal, bus=bus, interruptible=True, attended=True
-        )
+        made = assemble(given, notice=notice, journal=journal, bus=bus, interruptible=True)
         made.reloader = HotReloader(made, given, interruptible=True)
         return made
 

@@ -34,7 +34,8 @@ class ApprovalRequest:
         preview: All of what would happen (a unified diff, a command line), or empty. An interface
             that shortens it says so, and shows the arguments that it does not
             (`approval_text.describe_call`).
-        offers: Per choice, the grant that would keep this call from asking again.
+        offers: The answers besides no, each with its grant. Never empty: where a question is about
+            no rule (a hook asks, an outcome is unknown), a yes for this once is offered.
         values: The arguments as they would run, validated and after hooks.
         has_unknown_outcome: The call had started when its process ended, and its outcome is
             unknown: a yes runs it again.
@@ -53,6 +54,10 @@ class ApprovalRequest:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     has_unknown_outcome: bool = False
     preview_error: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.offers:
+            object.__setattr__(self, "offers", (GrantOffer("once", ""),))
 
 
 @frozen

@@ -13,8 +13,9 @@ No I/O, no clock, and it never raises. The first step that applies decides:
    then a doubt about which files a command touches is the kernel's to answer, and what
    `ONCE_ONLY` names is asked about as before.
 7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
-8. reads: with `reads="allow"`, a tool that only reads, and names what it reads, may read the
-   workspace.
+8. reads: unless `reads="ask"`, a tool that only reads, and names what it reads, may read the
+   workspace; so may a command that only reads (`command_analysis.reading_commands`), where the
+   kernel confines it.
 9. risk: safe is allowed; low, medium and high ask (low only until it was approved once in the
    session).
 
@@ -125,6 +126,7 @@ class PermissionGate:
         opened: Folders outside the workspace that commands may name.
         find_confinement: Returns what the kernel holds commands to; None: to less than is required.
             It is asked where that decides about a command.
+        confines: Returns whether a tool starts its commands there, and nowhere else.
 
     Raises:
         ConfigError: There is no such mode.
@@ -141,9 +143,10 @@ class PermissionGate:
         safe_mode: SafeMode | None = None,
         home: Path | None = None,
         outside: Literal["deny", "ask"] = "deny",
-        reads: Literal["ask", "allow"] = "ask",
+        reads: Literal["ask", "allow"] = "allow",
         opened: OpenedFolders = NOTHING_OPENED,
         find_confinement: Callable[[], Confinement | None] = lambda: None,
+        confines: Callable[[Tool], bool] = lambda tool: False,
     ) -> None:
         _require_known_mode(mode)
         self.reads: Literal["ask", "allow"] = reads
@@ -152,6 +155,7 @@ class PermissionGate:
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
         self.find_confinement = find_confinement
+        self.confines = confines
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
@@ -377,6 +381,7 @@ class PermissionGate:
             reads=self.reads,
             opened=around.opened,
             find_confinement=self.find_confinement,
+            confines=self.confines,
         )
 
     # ---- a person's answers
@@ -563,11 +568,24 @@ class PermissionGate:
 
     def _check_reads(self, case: AnalysedCall) -> Decision | None:
         """Allow what only reads files of the workspace; what is outside was refused before."""
-        if self.reads != "allow" or case.tool.side_effect != SideEffect.READ or not case.needs:
+        if self.reads != "allow" or not case.needs:
             return None
-        if all(need.kind == "read" and need.analysis is None for need in case.needs):
-            return Decision("allow", "reads in the workspace", layer="builtin", labels=case.labels)
+        if case.tool.side_effect == SideEffect.READ:
+            if all(need.kind == "read" and need.analysis is None for need in case.needs):
+                return Decision(
+                    "allow", "reads in the workspace", layer="builtin", labels=case.labels
+                )
+        elif self._only_reads_confined(case):
+            return Decision("allow", "a command that only reads, in the sandbox", layer="builtin")
         return None
+
+    def _only_reads_confined(self, case: AnalysedCall) -> bool:
+        if not case.analyses or case.labels or not self.confines(case.tool):
+            return False
+        # As `analyse_command` in `call_analysis`: most runs have no command.
+        from .command_analysis.reading_commands import only_reads
+
+        return all(map(only_reads, case.analyses)) and self.find_confinement() is not None
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"

@@ -48,7 +48,7 @@ from ferrule.storage.settings.settings import (
 )
 from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.confinement import find_confinement
+from ferrule.toolkits.commands.confinement import find_confinement, runs_confined
 from ferrule.toolkits.files.rereading import ShortRereading
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
@@ -133,8 +133,6 @@ class Assembly:
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
-    attended: bool = False
-    """See `assemble`."""
     reloader: Reloader | None = None
     """Hot reload, if the interface uses it."""
     folder_texts: str = ""
@@ -238,7 +236,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
     needs_model: bool = True,
-    attended: bool = False,
     trust: TrustStore | None = None,
 ) -> Assembly:
     """Read the settings and build an agent.
@@ -256,7 +253,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         interruptible: Whether single tool calls can be stopped.
         mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
         needs_model: Whether a model will be asked. If not, none is searched for.
-        attended: Whether a person sees what happens: then `permissions.reads: auto` allows reads.
         trust: What the person trusts; by default their own store.
 
     Raises:
@@ -279,7 +275,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(settings.workspace, names=names)
-    gate = _make_gate(settings, workspace, names, attended=attended)
+    gate = _make_gate(settings, workspace, names)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
     command_names = readable.names_for_commands()
     index = _open_code_index(settings, readable)
@@ -378,7 +374,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         services,
         signer,
         owns_journal=journal is None,
-        attended=attended,
         folder_texts=folder_texts,
         make_instructions=make_instructions,
     )
@@ -494,11 +489,7 @@ def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _make_gate(
-    settings: Settings, workspace: Workspace, names: ProtectedNames, *, attended: bool
-) -> PermissionGate:
-    reads = settings["permissions.reads"]
-    allows_reads = reads == "allow" or (reads == "auto" and attended)
+def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) -> PermissionGate:
     return PermissionGate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
@@ -506,8 +497,9 @@ def _make_gate(
         root=workspace.root,
         names=names,
         safe_mode=_safe_mode(settings),
-        reads="allow" if allows_reads else "ask",
+        reads=settings["permissions.reads"],
         opened=find_opened_folders(settings),
+        confines=runs_confined,
     )
 
 

@@ -224,7 +224,6 @@ class HotReloader:
             journal=agent.journal,
             bus=agent.bus,
             interruptible=self._interruptible,
-            attended=before.attended,
         )
         broken = _find_newly_invalid(before, made)
         if broken:

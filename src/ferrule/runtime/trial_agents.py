@@ -69,7 +69,6 @@ def open_assembled_agents(notice: Notice) -> OpenAgent:
             notice=say_once,
             approver=setup.approver,
             journal=setup.journal,
-            attended=True,
             trust=None if case.fixture is None else CopyTrust(case.fixture),
         )
         succeeded = False

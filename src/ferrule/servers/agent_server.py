@@ -33,15 +33,12 @@ MakeServer = Callable[[Assembly, Address], tuple[AgentServer, str]]
 """Makes a server, and says in a line what it serves and where."""
 
 
-async def serve_agent(
-    options: dict[str, Any], make_server: MakeServer, *, attended: bool = False
-) -> int:
+async def serve_agent(options: dict[str, Any], make_server: MakeServer) -> int:
     """Assemble the agent and serve it until the process is told to stop. Return the exit code.
 
     Args:
         options: The options of the command, those of `server_options` among them.
         make_server: Makes the server.
-        attended: Whether somebody at the client can be asked.
 
     Raises:
         ConfigError: The address, the token or the settings cannot be used.
@@ -49,7 +46,7 @@ async def serve_agent(
     token, is_made = load_token(options["token_file"])
     # Before anything is assembled, so that an address that is taken is an error only.
     with listen(options["host"], options["port"]) as listening:
-        assembly = assemble(options, notice=_print_notice, attended=attended)
+        assembly = assemble(options, notice=_print_notice)
         try:
             address = Address(
                 host=options["host"],

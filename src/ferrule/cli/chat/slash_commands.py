@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ferrule.core.calls import ToolResult
+from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.context.options import ContextOptions
 from ferrule.engine.context.usage import ContextUsage
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.rule_evaluation import MODES
+from ferrule.runtime.assemble import current_user
 
 from . import session_commands as conversations
 from .chat_state import Chat
@@ -54,7 +56,7 @@ def _call_tool(
     async def carry_out(chat: Chat, rest: str) -> None:
         if needs and not rest:
             raise ConfigError(f"a {needs} is missing; write it after the command")
-        result = await chat.session.call(tool, **parse(rest))
+        result = await _call_as_typed(chat, tool, parse(rest))
         _show_result(chat, result)
         if result.success:
             kept = result.to_text().encode()[:CONTEXT_BYTES].decode("utf-8", "ignore")
@@ -65,6 +67,41 @@ def _call_tool(
             )
 
     return carry_out
+
+
+@frozen
+class _TypedCallApprover:
+    """Says yes to the call that the person has just typed, and asks about every other one."""
+
+    tool: str
+    arguments: str
+    otherwise: Approver
+    asks_about_unknown: bool = False
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Answer for the typed call, else ask."""
+        if (request.tool.full_name, request.call.arguments) == (self.tool, self.arguments):
+            return ApprovalAnswer("once", by=current_user(), note="typed by the person")
+        return await self.otherwise.ask(request)
+
+
+async def _call_as_typed(chat: Chat, tool: str, arguments: dict[str, Any]) -> ToolResult:
+    """Call a tool without a question: who typed the call has already said yes to it.
+
+    A command of which the sandbox does not hold all that is required is asked about. Deny rules and
+    protected names hold for the person, too.
+    """
+    agent = chat.assembly.agent
+    found = agent.catalog.get(tool)
+    if found is None or (agent.gate.confines(found) and agent.gate.find_confinement() is None):
+        return await chat.session.call(tool, **arguments)
+    asked = agent.approver
+    is_asked = bool(getattr(asked, "asks_about_unknown", False))
+    chat.session.set_approver(_TypedCallApprover(tool, encode_json(arguments), asked, is_asked))
+    try:
+        return await chat.session.call(tool, **arguments)
+    finally:
+        chat.session.set_approver(asked)
 
 
 def _show_result(chat: Chat, result: ToolResult) -> None:

@@ -137,7 +137,8 @@ async def _work(
             f"! not done: {format_missing_tools(last.missing)} never succeeded", style="yellow"
         )
         return NOT_DONE
-    return 0 if typed else choose_exit_code(session.results())
+    code = choose_exit_code(session.results())
+    return 0 if typed and code == 3 else code
 
 
 async def _runs(
@@ -223,9 +224,7 @@ def format_missing_tools(missing: tuple[tuple[str, ...], ...]) -> str:
 
 
 def choose_exit_code(results: list[ToolResult]) -> int:
-    """Return 4 if every call was denied, 3 if the last result is a failure, else 0."""
-    if not results or results[-1].success:
-        return 0
-    if all(result.error_type is ErrorType.PERMISSION_DENIED for result in results):
+    """Return 4 if a call was denied, 3 if the last result is a failure, else 0."""
+    if any(result.error_type is ErrorType.PERMISSION_DENIED for result in results):
         return 4
-    return 3
+    return 3 if results and not results[-1].success else 0

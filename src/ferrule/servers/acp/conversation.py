@@ -302,7 +302,6 @@ async def open_conversation(
         {**options, "workspace": folder},
         notice=notices.append,
         mcp_servers=servers,
-        attended=True,
     )
     try:
         session = assembly.open_session(session_id)

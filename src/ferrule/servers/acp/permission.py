@@ -74,7 +74,7 @@ def _once_option(request: ApprovalRequest) -> Option:
     Some questions are not about a call (`approval.make_question_tool`): their only approval says
     what it is for.
     """
-    if request.offers and all(offer.choice != "once" for offer in request.offers):
+    if all(offer.choice != "once" for offer in request.offers):
         first = request.offers[0]
         return Option(
             "once", "allow_once", _button_text(f"Allow: {first.rule}"), first.choice, first.rule

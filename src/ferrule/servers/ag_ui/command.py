@@ -31,7 +31,7 @@ def ag_ui(**options: Any) -> int:
     """
     from ferrule.servers.agent_server import serve_agent
 
-    return asyncio.run(serve_agent(options, _make_server, attended=True))
+    return asyncio.run(serve_agent(options, _make_server))
 
 
 def _make_server(assembly: Assembly, address: Address) -> tuple[AgentServer, str]:

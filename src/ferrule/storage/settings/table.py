@@ -560,13 +560,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="permissions.reads",
         kind="choice",
-        default="auto",
-        choices=("auto", "allow", "ask"),
-        refused_for_projects=("auto", "allow"),
+        default="allow",
+        choices=("allow", "ask"),
+        refused_for_projects=("allow",),
         short="Whether reading files of the workspace is a question.",
         long=(
-            "`auto`: not at a terminal, in the console and in editors, where a person sees what is "
-            "read. Protected names, deny rules and ask rules hold in any case."
+            "The same holds for commands that only read, where the sandbox enforces all that is "
+            "required. Protected names, deny rules and ask rules hold in any case."
         ),
     ),
     Setting(

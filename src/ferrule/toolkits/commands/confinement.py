@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 from ferrule.permissions.call_analysis import Confinement
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections, SandboxBackend
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.tools.definition import Tool
 
 from .policy import CommandPolicy
 
@@ -26,6 +29,12 @@ def choose_confining_backend(
         return choose_backend(confine, probe())
     except MissingProtections:
         return None
+
+
+def runs_confined(tool: Tool) -> bool:
+    """Return whether a tool is one of these, which start commands by their policy alone."""
+    handler = inspect.unwrap(tool.handler)
+    return getattr(handler, "__module__", "").startswith(f"{__package__}.")
 
 
 def find_confinement(policy: CommandPolicy) -> Confinement | None:

@@ -1,0 +1,52 @@
+"""Which command lines only read: what they print is all that they do.
+
+A line counts only if each of its programs is known to read, nothing of it is a hazard, a redirect
+into a file or a variable that is set, and no program is named by a folder of the workspace. What
+such a program may read is not decided here: names are judged by their words, and the sandbox holds
+the command to what it shows.
+"""
+
+from __future__ import annotations
+
+from .path_arguments import is_device
+from .program_facts import GIT_READ, PLAIN, git_verb, program_name, word_set
+from .syntax import CommandAnalysis, CommandPart, Redirect
+
+_READERS = PLAIN | word_set("""
+    ack ag awk bat batcat cd column comm date df diff find fold gawk hexdump id jq mawk nawk nproc
+    od paste printenv ps readlink realpath rev rg sed seq sleep sort strings tac tree type uname
+    uniq which whoami xxd""")
+"""Programs that only read where no hazard (`hazards`) is among their words."""
+
+_GIT_READERS = GIT_READ - word_set("help fsck")
+_SYSTEM_FOLDERS = ("/bin/", "/usr/bin/")
+
+
+def only_reads(analysis: CommandAnalysis) -> bool:
+    """Return whether a command line does nothing but read and print, as far as its text says."""
+    if analysis.problem or analysis.over_limit or analysis.call_variables or not analysis.parts:
+        return False
+    return all(map(_part_only_reads, analysis.parts))
+
+
+def _part_only_reads(part: CommandPart) -> bool:
+    if part.renamed or part.assignments or not part.words_after_wrappers:
+        return False
+    first = part.words_after_wrappers[0]
+    name = program_name(first.text)
+    if not first.is_known or first.text not in (name, *(f + name for f in _SYSTEM_FOLDERS)):
+        return False
+    # An empty hazard is a word that only the shell knows: for these programs, any word will do.
+    hazards = [word for word in part.hazards if word or name not in PLAIN]
+    if hazards or any(map(_writes, part.redirects)):
+        return False
+    if name == "git":
+        return git_verb([word.text for word in part.words_after_wrappers]) in _GIT_READERS
+    return name in _READERS
+
+
+def _writes(redirect: Redirect) -> bool:
+    if not redirect.write:
+        return False
+    target = redirect.target
+    return not (target.is_known and target.text.startswith("/") and is_device(target.text))
