@@ -53,7 +53,7 @@ def connect_servers(
         raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
     ground = server_ground(settings, confine.root, confine.names)
     more, problems = _select_approved(editor_entries or {}, loaded.servers)
-    servers = connect((*loaded.servers, *more), launch=ground, taken_names=taken)
+    servers = connect((*loaded.servers, *more), launch=ground, taken_names=taken, optional=True)
     servers.add_notices(*loaded.problems, *problems)
     return servers
 

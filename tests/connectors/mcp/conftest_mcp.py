@@ -56,7 +56,8 @@ class Place:
         return [one for one in self.seen() if one.get("method") == method]
 
     async def servers(self, *specs: McpServer, **more: Any) -> McpServers:
-        opened = connect(specs, launch=self.ground, approvals=self.approvals, **more)
+        given = {"optional": True, **more}
+        opened = connect(specs, launch=self.ground, approvals=self.approvals, **given)
         return await self._stack.enter_async_context(opened)
 
     def session(

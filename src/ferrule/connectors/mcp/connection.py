@@ -6,8 +6,8 @@ opening: `server/discover` of 2026-07-28 first, and the handshake of 2025-11-25 
 answered as it should be (an old server may also keep silent: ten seconds are given).
 
 Results are taken as JSON and not as the library's values: the library would validate them against
-the server's own schema, which may cost without bound (`schemas.py`). It still checks what the
-protocol says of their form.
+the server's own schema, which may cost without bound (`schemas.py`), and refuse a whole result for
+one part that does not have the protocol's form (`raw_results`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 from ferrule._version import __version__
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
+from ferrule.core.lazy_patterns import compile_lazily
 
+from .raw_results import collect_results, make_dispatcher
 from .spec import Era
 from .streams import (
     MALFORMED,
     MAX_UNANSWERED,
     TOO_LARGE,
     CountedAnswers,
+    HttpStatus,
     TransportStreams,
     UnansweredRequests,
     collect_errors,
@@ -48,7 +51,7 @@ class RequestFailed(Exception):
     """The server refused a request, or could not be asked. Becomes a tool result.
 
     Args:
-        kind: One of `tools.reliability.FAILURE_CLASSES`, or `gone` or `malformed`.
+        kind: One of `tools.reliability.FAILURE_CLASSES`, or `gone`, `expired` or `malformed`.
         code: The JSON-RPC error code, or 0.
         sent: Whether the request may have reached the server.
     """
@@ -183,6 +186,7 @@ class Connection:
         any_object: Any = TypeAdapter(dict[str, Any])
         callback = None if progress is None else _progress_callback(progress)
         transport_errors = collect_errors()
+        raw_results = collect_results()
         try:
             if allow_task_result:
                 assert self._dispatcher is not None
@@ -195,9 +199,11 @@ class Connection:
         except MCPError as error:
             raise await self._failure(error, transport_errors) from error
         except (ValidationError, ValueError, RuntimeError) as error:
-            raise RequestFailed(
-                "malformed", f"its answer is not valid: {_first_line(error)}"
-            ) from error
+            if raw_results.last is None:
+                raise RequestFailed(
+                    "malformed", f"its answer is not valid: {_first_line(error)}"
+                ) from error
+            result = raw_results.last
         return mapping_or_empty(result)
 
     def _headers(self) -> Any:
@@ -206,6 +212,8 @@ class Connection:
 
     async def list_tools(self) -> tuple[list[Mapping[str, Any]], bool]:
         """Return all tools as JSON, and whether there were more pages than are read.
+
+        A tool that does not have the protocol's form says why (`raw_results.LEFT_OUT`).
 
         Raises:
             RequestFailed: The server refused, or its list is not valid.
@@ -216,6 +224,7 @@ class Connection:
 
         tools: list[Mapping[str, Any]] = []
         transport_errors = collect_errors()
+        raw_results = collect_results()
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             try:
@@ -231,6 +240,7 @@ class Connection:
                 tool.model_dump(by_alias=True, mode="json", exclude_none=True)
                 for tool in page.tools
             ]
+            tools += raw_results.refused or ()
             cursor = page.next_cursor
             if cursor is None or len(tools) > _MAX_TOOLS:
                 break
@@ -239,7 +249,7 @@ class Connection:
     async def _failure(self, error: Any, transport_errors: list[Any]) -> RequestFailed:
         from mcp_types import PARSE_ERROR
 
-        transport_failure = _transport_failure(transport_errors)
+        transport_failure = _transport_failure(transport_errors, error)
         if transport_failure is not None:
             return transport_failure
         if _is_closed_error(error):
@@ -287,11 +297,10 @@ class Connection:
 
     async def _run_session(self, streams: TransportStreams) -> None:
         from mcp.client.session import ClientSession
-        from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
 
         answers: Any = CountedAnswers(streams.write, self._unanswered)
-        self._dispatcher = JSONRPCDispatcher(streams.read, answers)
+        self._dispatcher = make_dispatcher(streams.read, answers)
         session = ClientSession(
             dispatcher=self._dispatcher,
             client_info=Implementation(name="ferrule", version=__version__),
@@ -364,16 +373,53 @@ async def negotiate(session: ClientSession, era: Era) -> None:
         await session.initialize()
 
 
-def _transport_failure(transport_errors: list[Any]) -> RequestFailed | None:
-    """Return what a transport knows in more detail than the library's error says."""
+def _transport_failure(transport_errors: list[Any], said: Any = None) -> RequestFailed | None:
+    """Return what a transport knows in more detail than the library's error (`said`) says."""
     for error in transport_errors:
         if isinstance(error, FerruleError):
             return RequestFailed(
                 "permanent", f"{error.detail}; {error.hint}" if error.hint else error.detail
             )
-        if isinstance(error, int):
-            return RequestFailed("5xx", f"it answered with the status {error}")
+        if isinstance(error, HttpStatus):
+            return _status_failure(error, said)
     return None
+
+
+def _status_failure(status: HttpStatus, said: Any) -> RequestFailed | None:
+    """Return what an HTTP status means; None if the error in its body says it."""
+    from mcp_types import METHOD_NOT_FOUND
+
+    text = str(getattr(said, "message", ""))
+    if status.in_session and status.code == 404 and getattr(said, "code", 0) != METHOD_NOT_FOUND:
+        # Streamable HTTP, session management: the request was not handled, a new session is due.
+        return RequestFailed("expired", "its session had expired", sent=False)
+    if status.in_session and status.code == 400 and _SESSION_GONE.search(text):
+        # Not what the protocol says, so whether the request was handled is not certain.
+        return RequestFailed("expired", f"its session had expired: {text[:300]}")
+    if status.code >= 500:
+        return RequestFailed("5xx", f"it answered with the status {status.code}")
+    if said is not None and text != _LIBRARY_TEXT:
+        return None
+    meaning = _STATUS_MEANINGS.get(status.code, "")
+    wait = f"; it asks to wait {status.retry_after} s" if status.retry_after else ""
+    kind = "transient" if status.code == 429 else "permanent"
+    return RequestFailed(
+        kind, f"it answered with the status {status.code}{meaning}{wait}", sent=status.code != 429
+    )
+
+
+_SESSION_GONE = compile_lazily(
+    r"(?i)\b(no valid|unknown|invalid|expired) session|session\b.*\b(not found|expired|invalid)"
+)
+_LIBRARY_TEXT = "Server returned an error response"
+"""What the library says of every status that it does not know."""
+_STATUS_MEANINGS = {
+    400: " (the request is not valid for it)",
+    401: " (it wants a sign-in)",
+    403: " (it refuses access)",
+    404: " (nothing is at this address)",
+    429: " (too many requests)",
+}
 
 
 def _is_closed_error(error: Any) -> bool:

@@ -28,6 +28,8 @@ from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Output
 
+from .raw_results import LEFT_OUT
+
 MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
 MAX_DESCRIPTION = 2_000
@@ -207,6 +209,8 @@ def read_manifest(
 
 
 def _problem(raw: Mapping[str, Any]) -> str:
+    if LEFT_OUT in raw:
+        return clean_text(str(raw[LEFT_OUT]))[:300]
     name = raw.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "its name cannot be the name of a tool"

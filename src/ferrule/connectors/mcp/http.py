@@ -34,7 +34,7 @@ from ferrule.models.request_encoding import encode_json_bytes, parse_object
 from ferrule.sandbox.network.ip_addresses import is_public, parse_address
 
 from .spec import FilledServer, McpServer, is_local
-from .streams import MALFORMED, TransportStreams, report_error
+from .streams import MALFORMED, HttpStatus, TransportStreams, report_error
 
 MAX_BODY = 8 * 1024 * 1024
 CONNECT_SECONDS = 15.0
@@ -228,8 +228,14 @@ def _bounded_transport() -> Any:
             if request.method == "POST":
                 _requested_id.set(parse_object(request.content).get("id"))
             response = await self._inner.handle_async_request(request)
-            if response.status_code >= 500:
-                report_error(response.status_code)
+            if response.status_code >= 400 and request.method == "POST":
+                report_error(
+                    HttpStatus(
+                        response.status_code,
+                        "mcp-session-id" in request.headers,
+                        response.headers.get("retry-after", "")[:20],
+                    )
+                )
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed, which was not asked for")

@@ -110,6 +110,11 @@ async def _run_task(
     task_id = text_or_empty(task.get("taskId"))
     try:
         return await _poll(connection, asking, task, task_id, is_older, progress)
+    except RequestFailed as failure:
+        if failure.kind != "expired":
+            raise
+        # The task itself was begun, and runs or ran.
+        raise RequestFailed("gone", failure.message, code=failure.code) from failure
     except asyncio.CancelledError:
         cancellation = asyncio.create_task(_cancel(connection, task_id))
         _cancelling.add(cancellation)

@@ -48,9 +48,11 @@ def result_value(server: str, tool: str, result: Mapping[str, Any]) -> Any:
         media = [one for part in parts for one in _media_of(part)]
         return [structured, *media] if media else structured
     if not isinstance(result.get("content"), list):
+        # It ran: what it did stands, whatever its answer looks like.
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
-            f"`{tool}` of server `{server}`: its answer is not valid: no content",
+            f"`{tool}` of server `{server}`: its answer is not valid: no content; outcome unknown: "
+            "check what it did before doing it again",
         )
     return content_value(parts)
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ferrule.connectors.json_values import list_or_empty
 from ferrule.core.calls import ErrorType
@@ -47,6 +47,7 @@ from .spec import FilledServer, McpServer, fill_variables
 from .stdio import LaunchSettings, open_stdio
 from .streams import TransportStreams
 
+T = TypeVar("T")
 State = Literal["configured", "known", "ready", "failed"]
 BACKOFF = 0.5
 BACKOFF_MAX = 60.0
@@ -126,8 +127,7 @@ class ServerClient:
 
     async def fetch_manifest(self, context: Context | None = None) -> Manifest:
         """Return what the server offers now. Raises ToolFailed."""
-        connection = await self._connect(context)
-        return await self._fetch_manifest(connection)
+        return await self._in_session(context, self._fetch_manifest)
 
     async def call(
         self, approved: ToolDefinition, arguments: Mapping[str, Any], context: Context
@@ -138,35 +138,70 @@ class ServerClient:
             RequestFailed: The server refused or gave no valid answer.
             ToolFailed: The server was not asked.
         """
-        connection = await self._connect(context)
-        await self._check_unchanged(connection, approved)
         params = {"name": approved.name, "arguments": dict(arguments)}
-        as_task = approved.requires_task and not connection.is_modern
-        with self._elicitation.bind_call(context):
+
+        async def attempt(connection: Connection) -> Mapping[str, Any]:
+            await self._check_unchanged(connection, approved)
             return await self._finish(
                 send_request(
                     connection,
                     self._elicitation,
                     "tools/call",
                     self._with_metadata(params, context),
-                    as_task=as_task,
+                    as_task=approved.requires_task and not connection.is_modern,
                     progress=context.progress,
                 ),
                 connection,
             )
 
+        with self._elicitation.bind_call(context):
+            return await self._in_session(context, attempt)
+
     async def request(
         self, method: str, params: Mapping[str, Any], context: Context
     ) -> Mapping[str, Any]:
         """Return the result of any other request, as JSON. Raises like `call`."""
-        connection = await self._connect(context)
-        with self._elicitation.bind_call(context):
+
+        async def attempt(connection: Connection) -> Mapping[str, Any]:
             return await self._finish(
                 send_request(
                     connection, self._elicitation, method, self._with_metadata(params, context)
                 ),
                 connection,
             )
+
+        with self._elicitation.bind_call(context):
+            return await self._in_session(context, attempt)
+
+    async def _in_session(
+        self, context: Context | None, attempt: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Make an attempt; a second one in a new session if the server had forgotten the first.
+
+        Only a request that was certainly not handled is sent again.
+        """
+        connection = await self._connect(context)
+        try:
+            return await attempt(connection)
+        except RequestFailed as failure:
+            if failure.kind != "expired":
+                raise
+            self._leave(connection, failure.message)
+            if failure.sent:
+                raise
+        try:
+            return await attempt(await self._connect(context))
+        except RequestFailed as failure:
+            if failure.kind == "expired":
+                message = f"server `{self.server.name}`: {failure.message}, twice in a row"
+                raise ToolFailed(ErrorType.IO_ERROR, message) from failure
+            raise
+
+    def _leave(self, connection: Connection, reason: str) -> None:
+        """End a connection whose session is over, in the background. The next one starts anew."""
+        connection.abort(reason)
+        if self._connection is connection:
+            self._connection = None
 
     def start_liveness_check(self) -> None:
         """Check in the background whether the server still answers, after a call timed out."""
@@ -380,6 +415,8 @@ class ServerClient:
             async with asyncio.timeout(self.server.connect_timeout):
                 return await connection.list_tools()
         except RequestFailed as failure:
+            if failure.kind == "expired":
+                raise
             raise ToolFailed(
                 ErrorType.IO_ERROR, f"server `{self.server.name}`: {failure.message}"
             ) from failure

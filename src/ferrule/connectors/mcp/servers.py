@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from ferrule.connectors.remote_tools import RemoteTools
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.definition import Tool
 
 from .server_approvals import ServerApproval, ServerApprovals
@@ -47,8 +47,11 @@ class McpServers(RemoteTools[ServerClient]):
         launch: LaunchSettings,
         approvals: ServerApprovals,
         taken_names: Iterable[str],
+        *,
+        optional: bool = False,
     ) -> None:
         self._ground = launch
+        self._optional = optional
         self._approvals = approvals
         super().__init__(taken_names)
         self._unapproved: list[str] = []
@@ -94,12 +97,24 @@ class McpServers(RemoteTools[ServerClient]):
         return tuple(client.status() for client in self._clients.values())
 
     async def open(self) -> Self:
-        """Start the servers that a program names and that were never seen, and only these."""
+        """Start the servers that a program names and that were never seen, and only these.
+
+        Raises:
+            ConfigError: One of them cannot be used, and they are not optional.
+        """
         never_seen = self._never_seen
         self._never_seen = []
-        answers = await asyncio.gather(*(self._look_first(client) for client in never_seen))
-        for client, has_answered in zip(never_seen, answers, strict=True):
-            if has_answered:
+        failures = await asyncio.gather(*(self._look_first(client) for client in never_seen))
+        problems = [failure for failure in failures if failure]
+        if problems and not self._optional:
+            raise ConfigError(
+                "\n".join(problems),
+                code="mcp_server",
+                hint="`optional=True` goes on without the servers that cannot be used",
+            )
+        self._notices += problems
+        for client, failure in zip(never_seen, failures, strict=True):
+            if not failure:
                 self._offer_tools(client)
         return self
 
@@ -136,17 +151,17 @@ class McpServers(RemoteTools[ServerClient]):
         else:
             self._notices.append(_unfinished_notice(server, approval))
 
-    async def _look_first(self, client: ServerClient) -> bool:
+    async def _look_first(self, client: ServerClient) -> str:
+        """List a server's tools for the first time. Return why it cannot be used, or ""."""
         try:
             client.manifest = await client.fetch_manifest()
         except ToolFailed as error:
-            self._notices.append(error.message)
-            return False
+            return error.message
         self._approvals.approve(client.server, client.manifest)
         self._notices += [
             f"server `{client.server.name}`: {sentence}" for sentence in client.manifest.left_out
         ]
-        return True
+        return ""
 
     def _offer_tools(self, client: ServerClient, approval: ServerApproval | None = None) -> None:
         manifest = approval.unchanged if approval is not None else client.manifest
@@ -176,10 +191,12 @@ def connect(
     launch: LaunchSettings | None = None,
     approvals: ServerApprovals | None = None,
     taken_names: Iterable[str] = (),
+    optional: bool = False,
 ) -> McpServers:
     """Return the tools of MCP servers for a run; use it with `async with`, or `open` and `close`.
 
-    Without either, only servers of a program that were never seen are missing.
+    Without either, only servers of a program that were never seen are missing. Opening raises
+    ConfigError if one of these cannot be used.
 
     Args:
         servers: The servers.
@@ -187,6 +204,7 @@ def connect(
         launch: How servers are started, if that takes more than the workspace.
         approvals: What a person approved.
         taken_names: Names of the run's other tools.
+        optional: Go on without servers that cannot be used; `notices` says why.
 
     Raises:
         ConfigError: The file of an approval cannot be used.
@@ -196,7 +214,11 @@ def connect(
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     return McpServers(
-        servers, launch or LaunchSettings(root), approvals or ServerApprovals(), taken_names
+        servers,
+        launch or LaunchSettings(root),
+        approvals or ServerApprovals(),
+        taken_names,
+        optional=optional,
     )
 
 

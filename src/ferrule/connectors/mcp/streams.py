@@ -33,12 +33,21 @@ _transport_errors: contextvars.ContextVar[list[Any] | None] = contextvars.Contex
 def collect_errors() -> list[Any]:
     """Return a list of what a transport reports for requests from here on, in this context.
 
-    It collects HTTP statuses and errors: the protocol library makes one error of all that goes
-    wrong with HTTP. It carries a request out in a copy of the context that made it.
+    It collects HTTP statuses (`HttpStatus`) and errors: the protocol library makes one error of all
+    that goes wrong with HTTP. It carries a request out in a copy of the context that made it.
     """
     errors: list[Any] = []
     _transport_errors.set(errors)
     return errors
+
+
+@frozen
+class HttpStatus:
+    """A status of 400 or above. `in_session`: the request named a session of the server."""
+
+    code: int
+    in_session: bool = False
+    retry_after: str = ""
 
 
 def report_error(error: Any) -> None:

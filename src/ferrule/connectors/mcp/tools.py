@@ -110,7 +110,9 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
     server = client.server
     effect = classify_tool(server, definition)
     policy = server.policies.policy_for(definition.name)
-    is_repeatable = effect.idempotent or effect.side_effect is SideEffect.READ
+    is_harmless = effect.idempotent or effect.side_effect is SideEffect.READ
+    # Attempts that the person wrote down say that calling it again does no harm.
+    is_repeatable = is_harmless or (policy.max_attempts or 1) > 1
     call_policy = _CallPolicy(client, policy, is_repeatable)
 
     async def call(**values: Any) -> Any:
@@ -264,16 +266,19 @@ class _CallPolicy:
 
 _ERROR_TYPES = {
     "gone": ErrorType.IO_ERROR,
+    "expired": ErrorType.IO_ERROR,
     "transient": ErrorType.IO_ERROR,
     "5xx": ErrorType.IO_ERROR,
     "malformed": ErrorType.PARSE_ERROR,
 }
-_RETRY_CLASSES = {"gone": "transient", "malformed": "permanent"}
+_RETRY_CLASSES = {"gone": "transient", "expired": "transient", "malformed": "permanent"}
 """Kinds of failures of a connection as the classes that retries know."""
 
 
 def _failure_message(name: str, server: str, failure: RequestFailed, repeatable: bool) -> str:
-    is_unknown = failure.kind in ("gone", "malformed") and failure.sent and not repeatable
+    is_unknown = (
+        failure.kind in ("gone", "expired", "malformed") and failure.sent and not repeatable
+    )
     note = "; outcome unknown: check what it did before doing it again" if is_unknown else ""
     return f"`{name}` of server `{server}` failed: {clean_text(failure.message)[:2_000]}{note}"
 

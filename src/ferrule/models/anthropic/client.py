@@ -45,6 +45,7 @@ from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
+from ferrule.models.replayed_content import Piece, is_blank, repair_call, repair_content
 from ferrule.models.request_encoding import (
     EncodedTurns,
     ToolNames,
@@ -400,12 +401,15 @@ class AnthropicExchange:
             fields = f'"tool_use_id":{quote(id)},"content":{content}{failed}'
             return "user", f'{{"type":"tool_result",{fields}}}'
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
-        if kept is None:
+        content = "" if kept is None else repair_content(kept["content"], _repair_block)
+        if kept is None or not content:
             return "assistant", self._encode_assistant(message)
-        self._replayed_calls.update(call.id for call in message.calls)
+        self._replayed_calls.update(
+            call.id for call in message.calls if _encode_id(call.id) == call.id
+        )
         if "container" in kept:
             self._container = str(parse_json(kept["container"]))
-        return "assistant", kept["content"].strip()[1:-1]
+        return "assistant", content
 
     def _encode_content(self, message: core.UserMessage | core.ToolMessage) -> str:
         from ferrule.models.media_encoding import encode_content
@@ -439,6 +443,22 @@ def _count_blocks(messages: Sequence[core.Message]) -> int:
 def _encode_text(text: str) -> str:
     shown = text if text.strip() else _EMPTY_TEXT
     return f'{{"type":"text","text":{quote(shown)}}}'
+
+
+def _repair_block(block: Piece) -> Piece | None:
+    """Return a block of an answer as the API takes it back (`replayed_content`)."""
+    kind = block.get("type")
+    if kind == "text":
+        return None if is_blank(block.get("text")) else block
+    if kind not in ("tool_use", "server_tool_use", "mcp_tool_use"):
+        return block
+    repaired = repair_call(block, "input") if kind == "tool_use" else block
+    if not isinstance(repaired.get("input"), dict):
+        repaired = {**repaired, "input": {}}
+    id = repaired.get("id")
+    if kind == "tool_use" and (not isinstance(id, str) or _encode_id(id) != id):
+        repaired = {**repaired, "id": _encode_id(str(id or ""))}
+    return repaired
 
 
 def _encode_id(id: str) -> str:

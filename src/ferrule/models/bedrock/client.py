@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote as quote_path
 
 from ferrule.core import messages as core
@@ -34,6 +34,7 @@ from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
+from ferrule.models.replayed_content import Piece, is_blank, repair_call, repair_content
 from ferrule.models.request_encoding import (
     EncodedTurns,
     ToolNames,
@@ -287,9 +288,8 @@ class BedrockExchange:
         for call in message.calls:
             self._called[self._prefix.names.outbound(call.tool)] = None
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
-        if kept is not None:
-            return "assistant", kept["content"].strip()[1:-1]
-        return "assistant", self._encode_assistant(message)
+        content = "" if kept is None else repair_content(kept["content"], _repair_block)
+        return "assistant", content or self._encode_assistant(message)
 
     def _encode_assistant(self, message: core.AssistantMessage) -> str:
         blocks = [_encode_text(message.text)] if message.text.strip() or not message.calls else []
@@ -309,6 +309,17 @@ def _encode_content(message: core.UserMessage | core.ToolMessage) -> str:
     from ferrule.models.media_encoding import encode_content
 
     return ",".join(encode_content("Converse", message.text, message.media, _encode_text))
+
+
+def _repair_block(block: Piece) -> Piece | None:
+    """Return a block of an answer as the API takes it back (`replayed_content`)."""
+    if "text" in block:
+        return None if is_blank(block["text"]) else block
+    call = block.get("toolUse")
+    if not isinstance(call, dict):
+        return block
+    repaired = repair_call(cast("Piece", call), "input")
+    return block if repaired is call else {**block, "toolUse": repaired}
 
 
 def _fit_id(id: str) -> str:

@@ -41,6 +41,7 @@ from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
+from ferrule.models.replayed_content import Piece, repair_call, repair_content
 from ferrule.models.request_encoding import (
     EncodedTurns,
     ToolNames,
@@ -49,6 +50,7 @@ from ferrule.models.request_encoding import (
     encode_json_bytes,
     encode_utf8,
     find_thinking_budget,
+    fit_name,
     name_options,
     parse_object,
     warn_of_truncation,
@@ -452,16 +454,16 @@ class GoogleExchange:
         if isinstance(message, core.ToolMessage):
             return "user", self._encode_result(message)
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
-        if kept is None:
+        content = "" if kept is None else repair_content(kept["content"], _repair_part)
+        if kept is None or not content:
             return "model", self._encode_assistant(message)
         unnamed: Any = parse_json(kept.get("unnamed", "[]"))
         self._unnamed_calls.update(cast("list[str]", unnamed))
-        return "model", kept["content"].strip()[1:-1]
+        return "model", content
 
     def _outbound(self, tool: str) -> str:
         """Return the name to send for a tool, or for a name that no tool has."""
-        name = self._prefix.names.outbound(tool)
-        return name if _may_start(name) else f"_{name}"[:64]
+        return _fit_name(self._prefix.names.outbound(tool))
 
     def _encode_result(self, message: core.ToolMessage) -> str:
         name = quote(self._outbound(message.tool))
@@ -506,6 +508,24 @@ def _find_key() -> str:
 
 def _encode_text(text: str) -> str:
     return f'{{"text":{quote(text if text.strip() else EMPTY_TEXT)}}}'
+
+
+def _repair_part(part: Piece) -> Piece | None:
+    """Return a part of an answer as the API takes it back (`replayed_content`)."""
+    call = part.get("functionCall")
+    if isinstance(call, dict):
+        repaired = repair_call(cast("Piece", call), "args", _fit_name)
+        return part if repaired is call else {**part, "functionCall": repaired}
+    is_signed = "thoughtSignature" in part
+    if set(part) <= {"text", "thought"} and not part.get("text") and not is_signed:
+        return None
+    return part
+
+
+def _fit_name(name: str) -> str:
+    """Return a name as the API allows it."""
+    fitting = fit_name(name) or "unnamed"
+    return fitting if _may_start(fitting) else f"_{fitting}"[:64]
 
 
 def _may_start(name: str) -> bool:

@@ -44,6 +44,7 @@ from ferrule.models.http.streaming import ModelRequest, send_request
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.registry import check_options
+from ferrule.models.replayed_content import Piece, as_object, repair_content
 from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
@@ -336,7 +337,8 @@ class ResponsesExchange:
             self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL_TOOL)
             self._callers.update(_find_callers(kept["content"]))
             compacted = _since_compaction(kept["content"])
-            return compacted or kept["content"].strip()[1:-1], bool(compacted)
+            content = f"[{compacted}]" if compacted else kept["content"]
+            return repair_content(content, _repair_item), bool(compacted)
         items: list[str] = []
         if message.text or not message.calls:
             # llama.cpp does not know an assistant's message without its type.
@@ -350,6 +352,18 @@ class ResponsesExchange:
                 f'"arguments":{quote(arguments_as_object(call.arguments))}{namespace}}}'
             )
         return ",".join(items), False
+
+
+def _repair_item(item: Piece) -> Piece | None:
+    """Return an item of an answer as the API takes it back (`replayed_content`)."""
+    if item.get("type") != "function_call":
+        return item
+    name = item.get("name")
+    fitting = fit_name(name if isinstance(name, str) else "") or "unnamed"
+    arguments = as_object(item.get("arguments"))
+    if (fitting, arguments) == (name, item.get("arguments")):
+        return item
+    return {**item, "name": fitting, "arguments": arguments}
 
 
 class EncodedInputs:
