@@ -272,3 +272,13 @@ class HasToolModes(Protocol):
     def tool_modes(self) -> Mapping[str, ToolModeOpener]:
         """What opens the client's conversations, by the name of the tool mode."""
         ...
+
+
+@runtime_checkable
+class BoundsTools(Protocol):
+    """A model client whose provider takes only so many tools in a request."""
+
+    @property
+    def max_tools(self) -> int | None:
+        """The most tools of a request; None if that is not known."""
+        ...

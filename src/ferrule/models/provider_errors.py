@@ -156,4 +156,8 @@ def _read_error(value: object) -> tuple[str, str]:
     fields = cast(dict[str, Any], value)
     message: Any = fields.get("message") or fields.get("detail") or fields.get("error") or fields
     code = " ".join(str(fields[name]) for name in ("code", "type") if fields.get(name))
-    return str(message), code
+    text = str(message)
+    place = fields.get("param")
+    if isinstance(place, str) and place and place not in text:
+        text = f"{text} (`{place[:100]}`)"
+    return text, code

@@ -404,9 +404,7 @@ class AnthropicExchange:
         content = "" if kept is None else repair_content(kept["content"], _repair_block)
         if kept is None or not content:
             return "assistant", self._encode_assistant(message)
-        self._replayed_calls.update(
-            call.id for call in message.calls if _encode_id(call.id) == call.id
-        )
+        self._replayed_calls.update(call.id for call in message.calls)
         if "container" in kept:
             self._container = str(parse_json(kept["container"]))
         return "assistant", content
@@ -455,9 +453,6 @@ def _repair_block(block: Piece) -> Piece | None:
     repaired = repair_call(block, "input") if kind == "tool_use" else block
     if not isinstance(repaired.get("input"), dict):
         repaired = {**repaired, "input": {}}
-    id = repaired.get("id")
-    if kind == "tool_use" and (not isinstance(id, str) or _encode_id(id) != id):
-        repaired = {**repaired, "id": _encode_id(str(id or ""))}
     return repaired
 
 

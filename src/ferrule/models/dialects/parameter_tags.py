@@ -224,7 +224,7 @@ Raw = list[tuple[re.Match[str], str]]
 
 
 class _Ambiguous(ValueError):
-    """Raised for a value that may be text as well as something else."""
+    """Raised for a value of which the marks do not say where it begins or ends."""
 
 
 def _past_space(body: str, at: int) -> int:
@@ -244,7 +244,7 @@ def read_markup(
         return read_calls(body, grammar, ending, tools)
     if ending is not BodyEnding.OPEN:
         return _read_bare(body, tools)
-    return None
+    return _read_named_json(body.strip())
 
 
 def _grammar_of(
@@ -481,7 +481,8 @@ def _make_call(
 ) -> FoundCall:
     """Return the call that its values make.
 
-    Its arguments are unreadable if a value may be text as well as something else.
+    A value that may be text as well as something else is what it reads as, and that is said. Its
+    arguments are unreadable if the marks of a value do not say what belongs to it.
     """
     tool = _tool_name(opened)
     source = body[opened.start() : stop]
@@ -492,6 +493,8 @@ def _make_call(
             if grammar.padded:
                 text = _strip_padding(text)
             values[key] = _convert(text, tool, key, _says_text(grammar, parameter), tools)
+            if not isinstance(values[key], str) and _may_be_text(grammar, parameter, tool, tools):
+                repairs = (*repairs, f"`{key}` may be text, and was read as {text.strip()[:60]}")
     except _Ambiguous:
         names = [_key_name(grammar, parameter) for parameter, _ in raw]
         alone = not tools.accepts_names(tool, names)
@@ -500,6 +503,15 @@ def _make_call(
     return FoundCall(
         tool, arguments, repairs, source=source, alone=not tools.accepts_values(tool, values)
     )
+
+
+def _may_be_text(
+    grammar: Grammar, parameter: re.Match[str], tool: str, tools: OfferedTools
+) -> bool:
+    """Return whether a value could be text as well as what it was read as."""
+    if _says_text(grammar, parameter) is not None:
+        return False
+    return "string" in (tools.parameter_types(tool, _key_name(grammar, parameter)) or ())
 
 
 def _says_text(grammar: Grammar, parameter: re.Match[str]) -> bool | None:
@@ -558,8 +570,8 @@ def _convert(
 ) -> Any:
     """Return a value as its marks or its schema say, else as JSON if it is that.
 
-    Raises _Ambiguous where the schema takes text as well as what the text is as JSON: nothing says
-    which was meant.
+    Where the schema takes text as well as what the text is as JSON, it is the latter, as in other
+    engines: who means the text `null` where null is allowed is the exception.
     """
     if says_text is True:
         return raw
@@ -571,7 +583,7 @@ def _convert(
         decoded = None
     if types is not None and "string" in types:
         if decoded is not None and json_type_of(decoded[0]) in types - {"string"}:
-            raise _Ambiguous
+            return decoded[0]
         return raw
     if decoded is not None:
         return decoded[0]
@@ -588,14 +600,9 @@ def _read_bare(body: str, tools: OfferedTools) -> ParsedBody | None:
         is_call = tools.has_similar(text) if tools else not body.startswith(" ")
         if is_call:
             return ParsedBody([FoundCall(text, "{}")])
-    name, _, below = text.partition("\n")
-    name = name.strip()
-    if _BARE_NAME.fullmatch(name) and below.lstrip().startswith("{"):
-        decoded = lenient_json.decode_leniently(below)
-        if decoded is None or not isinstance(decoded[0], dict):
-            return None
-        values, repairs = decoded
-        return ParsedBody([FoundCall(name, lenient_json.encode_arguments(values), tuple(repairs))])
+    below_name = text.partition("\n")[2].lstrip()
+    if below_name.startswith("{"):
+        return _read_named_json(text)
     tag = _CHILD.match(text)
     if tag is None or not text.endswith(f"</{tag.group(1)}>"):
         return None
@@ -603,6 +610,19 @@ def _read_bare(body: str, tools: OfferedTools) -> ParsedBody | None:
     names = "|".join(map(re.escape, tools.parameters(tool))) or _TAG
     named = _children(rf"<(?P<tool>{re.escape(tool)})>", rf"</{re.escape(tool)}>", names)
     return read_calls(text, named, BodyEnding.CLOSED, tools)
+
+
+def _read_named_json(text: str) -> ParsedBody | None:
+    """Read a name with a JSON object below it; the end of the object is the end of the call."""
+    name, _, below = text.partition("\n")
+    if not _BARE_NAME.fullmatch(name.strip()) or not below.lstrip().startswith("{"):
+        return None
+    decoded = lenient_json.decode_leniently(below)
+    if decoded is None or not isinstance(decoded[0], dict):
+        return None
+    values, repairs = decoded
+    arguments = lenient_json.encode_arguments(values)
+    return ParsedBody([FoundCall(name.strip(), arguments, tuple(repairs))])
 
 
 # ---- writing

@@ -21,6 +21,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.models.client import (
+    BoundsTools,
     Capabilities,
     Exchange,
     HasToolModes,
@@ -222,6 +223,18 @@ class FallbackExchange:
         self._fallback = native_fallback
         self._exchange = self._open()
         self.notices: list[tuple[str, str]] = self._exchange.notices
+        most = client.max_tools if isinstance(client, BoundsTools) else None
+        if most is not None and len(tools) > most:
+            self._keep_to(most)
+
+    def _keep_to(self, most: int) -> None:
+        """Leave out what is more than the provider takes; those of servers go first."""
+        from .refused_tools import choose_excess
+
+        excess = choose_excess(self._tools, most)
+        self._leave_out(excess)
+        text = f"{_list_names(excess)} left out: the provider takes {most} tools"
+        self._notify(None, "tools", text)
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -275,6 +288,8 @@ class FallbackExchange:
                     if reads_text:
                         answer = self._read_calls(answer, sink)
             except ProviderError as error:
+                if native and tools and self._leave_out_refused(error, sink):
+                    continue
                 if len(self._modes) < 2 or not self._rules_out_mode(error):
                     raise
                 self._fall_back(f"is refused ({error.detail})", sink)
@@ -344,12 +359,37 @@ class FallbackExchange:
 
     # ---- falling back
 
+    def _leave_out_refused(self, error: ProviderError, sink: Sink | None) -> bool:
+        """Leave out the tools that a refusal is about. Return whether there are any."""
+        if error.status not in (400, 422):
+            return False
+        from .refused_tools import find_refused_tools
+
+        refused = find_refused_tools(error, self._tools)
+        if not refused:
+            return False
+        self._leave_out(refused)
+        self._notify(sink, "tools", f"{_list_names(refused)} left out: {error.detail}")
+        return True
+
+    def _leave_out(self, refused: Sequence[ToolSpec]) -> None:
+        """Go on in the same tool mode without these tools."""
+        names = {tool.name for tool in refused}
+        self._tools = [tool for tool in self._tools if tool.name not in names]
+        self.__dict__.pop("_names", None)
+        pending = self.notices
+        self._exchange = self._open()
+        self.notices = self._exchange.notices
+        self.notices.extend(pending)
+
     def _rules_out_mode(self, error: ProviderError) -> bool:
         """Return whether an error says that the tool mode in use does not work."""
         if error.code in _REFUSALS:
             return True
         if self.tool_mode == "native" and self._unsure:
-            return is_refusal_of_tools(error)
+            from .refused_tools import is_about_number
+
+            return is_refusal_of_tools(error) and not is_about_number(error)
         # Not every server that takes no schema says so in its error.
         return self.tool_mode == "constrained" and error.code in ("http_400", "http_422")
 
@@ -459,3 +499,14 @@ class FallbackExchange:
             self._notice(topic, text)
         else:
             self.notices.append((topic, text))
+
+
+_SHOWN_NAMES = 8
+
+
+def _list_names(tools: Sequence[ToolSpec]) -> str:
+    """Return the names of tools for a notice, and whether it is one or several."""
+    shown = ", ".join(f"`{tool.name}`" for tool in tools[:_SHOWN_NAMES])
+    if len(tools) > _SHOWN_NAMES:
+        shown += f" and {len(tools) - _SHOWN_NAMES} more"
+    return f"{shown} {'is' if len(tools) == 1 else 'are'}"

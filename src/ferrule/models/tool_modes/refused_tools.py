@@ -1,0 +1,64 @@
+"""A refusal that is about one tool, or about their number, and not about tools as such.
+
+Providers refuse a whole request for one schema or name, or because it offers more tools than they
+take. Then that tool, or as many as are too many, are left out, and the rest is offered as before.
+Servers agree on no form for this, so what they say is searched for places and names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.models.client import ToolSpec
+
+_PLACE = compile_lazily(r"(?:tools|functions?_?[dD]eclarations?)[\[.](\d+)")
+_NAMED = compile_lazily(r"(?i)\b(?:tools?|functions?)\b[^'\"`\n]{0,40}['\"`]([\w.:-]{1,128})['\"`]")
+_TOO_MANY = compile_lazily(
+    r"(?i)(too many (?:tools|functions)|\b(?:tools|functions|declarations)\b['\"`]?[^.]{0,60}"
+    r"(?:too long|exceeds?|maximum|at most|more than)|array_above_max_length"
+    r"|(?:maximum|max|limit)[^.]{0,40}\b(?:tools|functions|declarations)\b)"
+)
+_BOUND = compile_lazily(
+    r"(?i)(?:maximum|max|at most|limit|more than|up to|exceeds?)[^\d]{0,50}(\d{1,4})"
+)
+_STATUS = (400, 422)
+
+
+def find_refused_tools(error: ProviderError, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Return the tools that a refusal is about; none if it is about something else.
+
+    Args:
+        error: The refusal.
+        tools: The tools of the request, in its order.
+    """
+    if error.status not in _STATUS or error.code == "context_overflow":
+        return []
+    detail = error.detail
+    place = _PLACE.search(detail)
+    if place is not None and int(place[1]) < len(tools):
+        return [tools[int(place[1])]]
+    for found in _NAMED.finditer(detail):
+        named = [tool for tool in tools if found[1] in (tool.api_name, tool.name)]
+        if named:
+            return named
+    if _TOO_MANY.search(detail):
+        bound = _BOUND.search(detail)
+        if bound is not None and 0 < int(bound[1]) < len(tools):
+            return choose_excess(tools, int(bound[1]))
+    return []
+
+
+def is_about_number(error: ProviderError) -> bool:
+    """Return whether a refusal says that there are too many tools."""
+    return error.status in _STATUS and _TOO_MANY.search(error.detail) is not None
+
+
+def choose_excess(tools: Sequence[ToolSpec], most: int) -> list[ToolSpec]:
+    """Return the tools to leave out so that `most` are left: those of servers first."""
+    excess = len(tools) - most
+    last_first = tools[::-1]
+    of_servers = [tool for tool in last_first if "__" in tool.name]
+    others = [tool for tool in last_first if "__" not in tool.name]
+    return [*of_servers, *others][:excess]
