@@ -67,7 +67,7 @@ def test_a_failure_in_the_last_call_is_3_and_a_denial_of_all_is_4(
 
 @pytest.mark.proves("gate.reads")
 def test_without_a_terminal_files_are_read_and_harmless_commands_run(
-    folder: Path, ferrule: Any, script: Any, a_call: Any
+    folder: Path, ferrule: Any, script: Any, a_call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "about.md").write_text("A lighthouse.\n")
     model = script(
@@ -78,7 +78,7 @@ def test_without_a_terminal_files_are_read_and_harmless_commands_run(
     ran = ferrule("run", "-m", model, "What is this project?")
     assert ran.code == 0 and "lighthouse" in ran.out
     model = script(a_call("read_file", path="about.md"), {"say": "no"})
-    (folder / "ferrule.yaml").write_text("permissions: { reads: ask }\n")
+    monkeypatch.setenv("FERRULE_PERMISSIONS_READS", "ask")
     assert ferrule("run", "-m", model, "What is this project?").code == 4
 
 

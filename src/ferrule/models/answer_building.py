@@ -271,6 +271,11 @@ class AnswerBuilder:
         answer.calls.on_arguments = sink.add_arguments
         return answer
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any part of the answer has come: its receivers may have it."""
+        return bool(self.text or self.reasoning or len(self.calls))
+
     def read_json(self, data: bytes | str) -> Any:
         """Parse a part of the answer.
 

@@ -80,18 +80,40 @@ def error_from_response(
     error = _classify(who, status, message, code, tools=tools)
     error.status = status
     error.retry_after = parse_retry_after(headers.get("retry-after"), now)
+    milliseconds = headers.get("retry-after-ms", "")
+    if milliseconds.replace(".", "", 1).isdigit():
+        error.retry_after = float(milliseconds) / 1000
     if status in range(300, 400):
         location = headers.get("location", "")
         error.hint = f"it points to `{location}`; redirects are not followed, set that address"
     return error
 
 
-def error_from_object(who: str, value: object, *, tools: bool) -> ProviderError:
-    """Build the error for an `error` object in place of an answer, or in the middle of a stream."""
+def error_from_object(who: str, value: object, *, tools: bool, begun: bool = True) -> ProviderError:
+    """Build the error for an `error` object in place of an answer, or in the middle of a stream.
+
+    Gateways give the status of the server behind them as its `code`. `begun` says whether a part of
+    the answer may have been seen: then the request is not sent again.
+    """
     message, code = _read_error(value)
-    error = _classify(who, 0, message, code, tools=tools)
-    error.retryable = False
+    status = _status_in(value)
+    error = _classify(who, status, message, code, tools=tools)
+    error.status = status or None
+    if begun:
+        error.retryable = False
     return error
+
+
+def _status_in(value: object) -> int:
+    """Return the HTTP status that an error object has as its code; 0 if it has none."""
+    if not isinstance(value, dict):
+        return 0
+    fields = cast(dict[str, Any], value)
+    for name in ("code", "status", "status_code"):
+        given = str(fields.get(name))
+        if given.isdigit() and 400 <= int(given) < 600:
+            return int(given)
+    return 0
 
 
 def build_unreadable_error(

@@ -34,7 +34,7 @@ class ToolNames:
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._out = {tool.name: tool.api_name for tool in tools}
-        self.inbound = {tool.api_name: tool.name for tool in tools}
+        self.inbound = InboundNames({tool.api_name: tool.name for tool in tools})
 
     def outbound(self, name: str) -> str:
         """Return the name to send for a tool."""
@@ -42,6 +42,21 @@ class ToolNames:
         if known is None:
             known = self._out[name] = fit_name(name) or "unnamed"
         return known
+
+
+class InboundNames(dict[str, str]):
+    """The names of tools by the names that were sent.
+
+    What servers leave around a name from the model's own format (`functions.add`, `add<|channel|>`)
+    is taken off if a tool has the rest for a name, and only then.
+    """
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Return the name of the tool that an answer names, else the default."""
+        if key in self:
+            return self[key]
+        bare = key.partition("<|")[0].strip().removeprefix("functions.")
+        return self[bare] if bare in self else default
 
 
 def fit_name(name: str) -> str:

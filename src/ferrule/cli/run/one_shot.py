@@ -28,7 +28,7 @@ CALL_EXIT_CODES = {
 }
 """Exit codes for a single failed tool call; every other failure gives 1."""
 NOT_DONE = 3
-"""The exit code of a run in which a required tool never succeeded."""
+"""The exit code of a run without an answer, or in which a required tool never succeeded."""
 
 
 async def run_once(
@@ -136,6 +136,9 @@ async def _work(
         assembly.terminal.write_message(
             f"! not done: {format_missing_tools(last.missing)} never succeeded", style="yellow"
         )
+        return NOT_DONE
+    if last is not None and not typed and not last.text.strip():
+        assembly.terminal.write_message("! the model gave no answer", style="yellow")
         return NOT_DONE
     code = choose_exit_code(session.results())
     return 0 if typed and code == 3 else code

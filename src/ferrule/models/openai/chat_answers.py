@@ -115,7 +115,8 @@ class ChatStreamParser:
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
         error = chunk.get("error")
         if error:
-            raise error_from_object(self._who, error, tools=self._tools)
+            begun = self._answer.has_begun
+            raise error_from_object(self._who, error, tools=self._tools, begun=begun)
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
@@ -176,7 +177,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     value = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     error = value.get("error")
     if error:
-        raise error_from_object(who, error, tools=tools)
+        raise error_from_object(who, error, tools=tools, begun=False)
     choices = read_objects(value, "choices")
     choice = choices[0] if choices else {}
     message = choice.get("message")
