@@ -527,6 +527,9 @@ EITHER = {
             "a": {"type": ["integer", "string"]},
             "b": {"type": ["string", "null"]},
             "c": {"anyOf": [{"type": "string"}, {"type": "array"}]},
+            "d": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+            "e": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "n": {"type": "integer"},
         },
     }
 }
@@ -545,6 +548,10 @@ EITHER = {
         ("c", '["x"]', ["x"]),
         ("c", "[x", "[x"),
         ("c", "x", "x"),
+        ("d", '["x"]', ["x"]),
+        ("d", "null", None),
+        ("e", '{"city": "Paris"}', {"city": "Paris"}),
+        ("n", "2026-01-15", "2026-01-15"),
     ],
 )
 def test_what_may_be_text_or_something_else_is_what_it_reads_as(

@@ -56,7 +56,7 @@ class InboundNames(dict[str, str]):
         if key in self:
             return self[key]
         bare = key.partition("<|")[0].strip().removeprefix("functions.")
-        return self[bare] if bare in self else default
+        return super().get(bare, default)
 
 
 def fit_name(name: str) -> str:
