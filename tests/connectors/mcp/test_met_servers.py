@@ -257,6 +257,8 @@ async def test_a_server_that_cannot_be_used_raises_unless_it_is_optional(place: 
 
 
 def test_only_what_is_wrong_is_taken_out_of_a_list() -> None:
-    good, refused = sort_out_tools({"tools": [{"name": "a", "inputSchema": OBJECT}, {"name": "b"}]})
+    good, refused = sort_out_tools(
+        {"tools": [{"name": "a", "inputSchema": OBJECT}, {"name": "b"}]}, "2025-11-25"
+    )
     assert [tool["name"] for tool in good["tools"]] == ["a"]
     assert refused[0]["name"] == "b" and LEFT_OUT in refused[0]

@@ -13,8 +13,8 @@ one part that does not have the protocol's form (`raw_results`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
@@ -37,7 +37,6 @@ from .streams import (
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 else:
     ClientSession = Any
 
@@ -85,12 +84,14 @@ class Connection:
         self._elicit = answer_elicitation
         self._changed = on_tools_changed
         self._session: ClientSession | None = None
-        self._dispatcher: JSONRPCDispatcher[Any] | None = None
+        self._dispatcher: Any = None
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._end_reason = ""
         self._unanswered = UnansweredRequests(self._end_flood)
+        self._users = 0
+        self._left = ""
         self.ended = asyncio.Event()
         """Set when no more requests can be made."""
 
@@ -122,6 +123,23 @@ class Connection:
     def end_reason(self) -> str:
         """Why no more requests can be made, once that is so."""
         return self._end_reason
+
+    @contextmanager
+    def use(self) -> Generator[None]:
+        """Keep the connection from ending by `leave` while a request is under way."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._left and not self._users:
+                self.abort(self._left)
+
+    def leave(self, reason: str) -> None:
+        """End the connection for this reason as soon as no request is under way."""
+        self._left = reason
+        if not self._users:
+            self.abort(reason)
 
     def abort(self, reason: str) -> None:
         """End the connection; every waiting request fails with this reason."""
@@ -286,7 +304,8 @@ class Connection:
             if self._end_reason:
                 cause: BaseException = RequestFailed("gone", self._end_reason)
             else:
-                cause = _transport_failure(transport_errors) or _innermost(error)
+                found = _innermost(error)
+                cause = _transport_failure(transport_errors, found) or found
             self._end_reason = self._end_reason or _first_line(cause)
             self._fail_opening(cause)
         finally:
@@ -310,6 +329,7 @@ class Connection:
         )
         async with session:
             await negotiate(session, self._era)
+            self._dispatcher.version = session.protocol_version or ""
             self._session = session
             if not self._ready.done():
                 self._ready.set_result(None)
@@ -373,16 +393,16 @@ async def negotiate(session: ClientSession, era: Era) -> None:
         await session.initialize()
 
 
-def _transport_failure(transport_errors: list[Any], said: Any = None) -> RequestFailed | None:
+def _transport_failure(transport_errors: list[Any], said: Any) -> RequestFailed | None:
     """Return what a transport knows in more detail than the library's error (`said`) says."""
     for error in transport_errors:
         if isinstance(error, FerruleError):
             return RequestFailed(
                 "permanent", f"{error.detail}; {error.hint}" if error.hint else error.detail
             )
-        if isinstance(error, HttpStatus):
-            return _status_failure(error, said)
-    return None
+    # A sign-in answers a status with a request of its own: the last one counts.
+    statuses = [error for error in transport_errors if isinstance(error, HttpStatus)]
+    return _status_failure(statuses[-1], said) if statuses else None
 
 
 def _status_failure(status: HttpStatus, said: Any) -> RequestFailed | None:
@@ -398,7 +418,7 @@ def _status_failure(status: HttpStatus, said: Any) -> RequestFailed | None:
         return RequestFailed("expired", f"its session had expired: {text[:300]}")
     if status.code >= 500:
         return RequestFailed("5xx", f"it answered with the status {status.code}")
-    if said is not None and text != _LIBRARY_TEXT:
+    if text != _LIBRARY_TEXT:
         return None
     meaning = _STATUS_MEANINGS.get(status.code, "")
     wait = f"; it asks to wait {status.retry_after} s" if status.retry_after else ""

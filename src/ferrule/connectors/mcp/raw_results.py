@@ -48,19 +48,24 @@ def make_dispatcher(read: Any, write: Any) -> Any:
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
     class RawDispatcher(JSONRPCDispatcher[Any]):
+        version = "2025-11-25"
+        """The version of the protocol that was agreed on."""
+
         async def send_raw_request(self, method: str, *args: Any, **more: Any) -> dict[str, Any]:
             result = await super().send_raw_request(method, *args, **more)
             found = _results.get()
             if found is not None:
                 found.last = result
                 if method == "tools/list":
-                    result, found.refused = sort_out_tools(result)
+                    result, found.refused = sort_out_tools(result, self.version)
             return result
 
     return RawDispatcher(read, write)
 
 
-def sort_out_tools(result: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def sort_out_tools(
+    result: Mapping[str, Any], version: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a list of tools with those that have the protocol's form, and the others.
 
     A schema without a type is one of an object: arguments are nothing else.
@@ -72,7 +77,7 @@ def sort_out_tools(result: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict
         schema = tool.get("inputSchema")
         if isinstance(schema, Mapping) and "type" not in schema:
             tool["inputSchema"] = {"type": "object", **schema}
-        problem = _find_problem(tool)
+        problem = _find_problem(tool, version)
         if problem:
             refused.append({"name": str(tool.get("name", "")), LEFT_OUT: problem})
         else:
@@ -80,14 +85,14 @@ def sort_out_tools(result: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict
     return {**result, "tools": good}, refused
 
 
-def _find_problem(tool: Mapping[str, Any]) -> str:
+def _find_problem(tool: Mapping[str, Any], version: str) -> str:
     from mcp_types import ListToolsResult
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 
     listed = {"tools": [tool]}
     try:
-        validate_server_result("tools/list", "2025-11-25", listed)
+        validate_server_result("tools/list", version, listed)
         ListToolsResult.model_validate(listed, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]

@@ -182,15 +182,18 @@ class ServerClient:
         """
         connection = await self._connect(context)
         try:
-            return await attempt(connection)
+            with connection.use():
+                return await attempt(connection)
         except RequestFailed as failure:
             if failure.kind != "expired":
                 raise
             self._leave(connection, failure.message)
             if failure.sent:
                 raise
+        connection = await self._connect(context)
         try:
-            return await attempt(await self._connect(context))
+            with connection.use():
+                return await attempt(connection)
         except RequestFailed as failure:
             if failure.kind == "expired":
                 message = f"server `{self.server.name}`: {failure.message}, twice in a row"
@@ -199,7 +202,7 @@ class ServerClient:
 
     def _leave(self, connection: Connection, reason: str) -> None:
         """End a connection whose session is over, in the background. The next one starts anew."""
-        connection.abort(reason)
+        connection.leave(reason)
         if self._connection is connection:
             self._connection = None
 

@@ -110,9 +110,10 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
     server = client.server
     effect = classify_tool(server, definition)
     policy = server.policies.policy_for(definition.name)
-    is_harmless = effect.idempotent or effect.side_effect is SideEffect.READ
-    # Attempts that the person wrote down say that calling it again does no harm.
-    is_repeatable = is_harmless or (policy.max_attempts or 1) > 1
+    if (policy.max_attempts or 1) > 1:
+        # Attempts that the person wrote down say that calling it again does no harm.
+        effect = effect._replace(idempotent=True)
+    is_repeatable = effect.idempotent or effect.side_effect is SideEffect.READ
     call_policy = _CallPolicy(client, policy, is_repeatable)
 
     async def call(**values: Any) -> Any:
