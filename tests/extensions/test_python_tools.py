@@ -194,7 +194,7 @@ def test_an_installed_module_may_be_named_and_one_of_the_folder_may_not(
     put(folder, "acme_installed_tools")
     assert [tool.name for tool in brought(folder).tools] == ["add"]
     put(folder, "acme_folder_tools")
-    with pytest.raises(ConfigError, match="lies in this folder, and trust does not cover it"):
+    with pytest.raises(ConfigError, match="where commands can write, and trust does not cover it"):
         brought(folder)
 
 

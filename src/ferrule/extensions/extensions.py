@@ -103,7 +103,12 @@ def load_extensions(
         ConfigError: Files are invalid. It lists all problems of tools, or all problems of hooks.
     """
     access = access or ExtensionAccess()
-    python_tools = load_python_tools(python or PythonSources(), snapshot, settings_folder)
+    python_tools = load_python_tools(
+        python or PythonSources(),
+        snapshot,
+        settings_folder,
+        access.policy.command_writable if access.policy else None,
+    )
     trusted_files = snapshot.files if snapshot.state == "trusted" else {}
     loaded = replace(load_tools(trusted_files, python_tools), state=snapshot.state)
     agents = load_agents(snapshot, settings_folder)

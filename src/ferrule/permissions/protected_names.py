@@ -3,6 +3,8 @@
 Rules of this file:
 
 * `RESERVED` and `SECRET` are neither read nor written, `PROTECTED` may be read but not written.
+  Nor is `INSTALLED`, by tools; commands may write it where it is not protected as well, since that
+  is what a package manager does.
 * A pattern without a slash matches a component at any depth, `a/b` matches these components in a
   row at any depth, and a leading slash anchors a pattern at the workspace root. `*` and `?` stay
   within a component. A match covers what lies below it, too: all in a folder `.envs/` is hidden.
@@ -207,6 +209,18 @@ PROTECTED = (
     "jenkinsfile",
 )
 
+INSTALLED = (
+    "*.dist-info",
+    "*.egg-info",
+    "*.egg-link",
+    "__editable__*",
+    "entry_points.txt",
+    "dist-packages/*.pth",
+    "pyvenv.cfg",
+    "conda-meta",
+)
+"""What says which code an environment holds: whoever starts Python there may load it unasked."""
+
 
 @dataclass(frozen=True, slots=True)  # not `core.value_class`: the sandbox loads this file alone
 class ProtectedNames:
@@ -278,6 +292,7 @@ _UNUSUAL_MARKS = (
 _RESERVED_REASON = "reserved: no tool may touch it"
 _SECRET_REASON = "may hold secrets: no tool may read or write it"
 _PROTECTED_REASON = "protected: it may be read but not written by a tool"
+_INSTALLED_REASON = "installed: only package managers write what an environment loads"
 
 
 def _is_plain(names: ProtectedNames, name: str, write: bool) -> bool:
@@ -318,7 +333,10 @@ def _is_plain_component(names: ProtectedNames, part: str, write: bool) -> bool:
     for patterns in (RESERVED + names.reserved, SECRET + names.secret):
         if _index_of(patterns).may_begin_with(folded):
             return False
-    return not write or not _index_of(PROTECTED + names.protected).may_begin_with(folded)
+    if not write:
+        return True
+    unwritable = (PROTECTED + names.protected, INSTALLED)
+    return not any(_index_of(patterns).may_begin_with(folded) for patterns in unwritable)
 
 
 _GROUP = 1_000
@@ -372,8 +390,14 @@ def _check(names: ProtectedNames, name: str, write: bool) -> str | None:
         return f"{_SECRET_REASON} (rule `{pattern}`)"
     if not write:
         return None
-    pattern = _find_match(PROTECTED + names.protected, spellings)
-    return None if pattern is None else f"{_PROTECTED_REASON} (rule `{pattern}`)"
+    for reason, patterns in (
+        (_PROTECTED_REASON, PROTECTED + names.protected),
+        (_INSTALLED_REASON, INSTALLED),
+    ):
+        pattern = _find_match(patterns, spellings)
+        if pattern is not None:
+            return f"{reason} (rule `{pattern}`)"
+    return None
 
 
 def _find_match(patterns: tuple[str, ...], spellings: list[str]) -> str | None:

@@ -37,6 +37,8 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.permissions.installed_code import find_writable_location
+from ferrule.permissions.provenance import CommandWritable
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
@@ -135,7 +137,10 @@ class PythonSources:
 
 
 def load_python_tools(
-    sources: PythonSources, snapshot: ConfigurationSnapshot, settings_folder: Path | None = None
+    sources: PythonSources,
+    snapshot: ConfigurationSnapshot,
+    settings_folder: Path | None = None,
+    writable: CommandWritable | None = None,
 ) -> PythonTools:
     """Run the files and modules of `tools.python`. Problems are collected in `errors`.
 
@@ -143,6 +148,7 @@ def load_python_tools(
         sources: The files and modules.
         snapshot: The workspace as `Trust.read` read it.
         settings_folder: The person's settings folder.
+        writable: What commands can write; by default the workspace.
     """
     loaded = PythonTools()
     if not sources.names:
@@ -150,7 +156,10 @@ def load_python_tools(
     files, modules = _read_sources(
         sources.names, snapshot, settings_folder, sources.where, loaded.errors
     )
-    loader = _Loader(files, Path(snapshot.workspace))
+    if writable is None:
+        folders = [snapshot.workspace] if snapshot.workspace else []
+        writable = CommandWritable.from_folders(*folders)
+    loader = _Loader(files, writable)
     imported: set[str] = set()
     for file in files:
         imported.update(_imports(file))
@@ -252,9 +261,9 @@ def _read_own_file(
 class _Loader:
     """Makes modules of files, and controls what they import."""
 
-    def __init__(self, files: Sequence[PythonSource], root: Path) -> None:
+    def __init__(self, files: Sequence[PythonSource], writable: CommandWritable) -> None:
         self._files = {file.path: file for file in files}
-        self._root = root
+        self._writable = writable
 
     def load(self, file: PythonSource) -> ModuleType:
         """Return the module of a file, run if necessary. Raises whatever running it raises."""
@@ -284,7 +293,7 @@ class _Loader:
         return module
 
     def refuse_uncovered(self, name: str) -> None:
-        """Raise ImportError if the top package of a module would be found in the workspace."""
+        """Raise ImportError if the top package of a module lies where commands can write."""
         top = name.partition(".")[0]
         if top in sys.modules:
             return
@@ -292,16 +301,15 @@ class _Loader:
             spec = find_spec(top)
         except (ImportError, ValueError):
             return
-        prefix = os.path.realpath(sys.prefix)
-        for place in _locations(spec):
-            if place.is_relative_to(self._root) and not place.is_relative_to(prefix):
-                raise ImportError(
-                    (
-                        f"`{top}` lies in this folder, and trust does not cover it: only files "
-                        f"that `{SETTING}` names are run"
-                    ),
-                    name=top,
-                )
+        place = find_writable_location(spec, self._writable)
+        if place is not None:
+            raise ImportError(
+                (
+                    f"`{top}` lies in `{place}`, where commands can write, and trust does not "
+                    f"cover it: only files that `{SETTING}` names are run"
+                ),
+                name=top,
+            )
 
     def _import(
         self,
@@ -327,14 +335,6 @@ class _Loader:
             if path.parent == file.path.parent:
                 digest.update(b"%b\0%d\0%b" % (bytes(path), len(other.data), other.data))
         return digest.hexdigest()[:16]
-
-
-def _locations(spec: Any) -> Iterator[Path]:
-    if spec is None:
-        return
-    named = [spec.origin] if spec.has_location else []
-    for one in (*named, *(spec.submodule_search_locations or ())):
-        yield Path(os.path.realpath(one))
 
 
 def _import_module(name: str, loader: _Loader) -> ModuleType:
