@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.sandbox import Sandbox
+from unheld import open_unheld
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -16,6 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture
 async def plain_sandbox() -> AsyncIterator[Sandbox]:
     """A sandbox that holds nothing."""
-    sandbox = Sandbox()
+    sandbox = open_unheld()
     yield sandbox
     await sandbox.close()

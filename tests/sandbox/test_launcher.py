@@ -17,8 +17,10 @@ import pytest
 from shelled import Text, Watch, below, descriptors, has_ended, opened, says, shell
 
 from ferrule.core.errors import ToolFailed
-from ferrule.sandbox.command import Command
+from ferrule.permissions.provenance import NOTHING_WRITABLE, find_program
+from ferrule.sandbox.command import Command, OutputSink, TrustedCommand
 from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from unheld import open_unheld
 
 DAEMON = (
     """sh -c 'sh -c "trap : TERM HUP; echo \\$\\$; exec 0<&-; while :; do sleep 1000; done" &' """
@@ -160,7 +162,7 @@ async def test_what_a_killed_supervisor_leaves_is_ended_by_the_server(
 
 
 async def test_closing_ends_what_runs_and_refuses_what_comes_later() -> None:
-    sandbox = Sandbox()
+    sandbox = open_unheld()
     with opened("/") as folder:
         running = await sandbox.start(shell("sleep 1000", folder))
         server = sandbox.server_pid
@@ -191,6 +193,11 @@ async def test_a_command_that_is_cancelled_while_it_starts_is_gone(plain_sandbox
         assert len(below(server)) <= 1
 
 
+def trusted_shell(script: str, folder: int, output: OutputSink) -> TrustedCommand:
+    shell_program = find_program("sh", os.defpath, NOTHING_WRITABLE)
+    return TrustedCommand(("sh", "-c", script), shell_program, folder, dict(os.environ), output)
+
+
 def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
     watch = Watch()
 
@@ -199,7 +206,7 @@ def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
         watch.then(seen.set)
         with opened("/") as folder:
             await unconfined_sandbox().start(
-                shell("echo $$; exec sleep 1000", folder, output=watch, timeout=None)
+                trusted_shell("echo $$; exec sleep 1000", folder, watch)
             )
         await asyncio.wait_for(seen.wait(), 30)
 
@@ -209,13 +216,34 @@ def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
 
 def test_the_shared_sandbox_serves_one_loop_after_the_other() -> None:
     for word in ("one", "two"):
-        ended, text = asyncio.run(says(unconfined_sandbox(), f"echo {word}"))
-        assert (ended.exit_code, text) == (0, f"{word}\n")
+        text = Text()
+        with opened("/") as folder:
+            command = trusted_shell(f"echo {word}", folder, text)
+            ended = asyncio.run(unconfined_sandbox().run(command))
+        assert (ended.exit_code, str(text)) == (0, f"{word}\n")
+
+
+async def test_a_program_that_was_replaced_since_it_was_found_is_not_started(
+    tmp_path: Path,
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho first\n")
+    tool.chmod(0o755)
+    program = find_program(str(tool), "", NOTHING_WRITABLE)
+    tool.unlink()
+    tool.write_text("#!/bin/sh\necho planted\n")
+    tool.chmod(0o755)
+    text = Text()
+    with opened("/") as folder:
+        command = TrustedCommand(("tool",), program, folder, {}, text)
+        with pytest.raises(ToolFailed, match="changed since it was found"):
+            await unconfined_sandbox().run(command)
+    assert str(text) == ""
 
 
 def test_a_sandbox_that_nobody_closed_ends_when_it_is_dropped() -> None:
     async def scenario() -> int:
-        sandbox = Sandbox()
+        sandbox = open_unheld()
         await says(sandbox, "true")
         assert sandbox.server_pid is not None
         return sandbox.server_pid
@@ -230,12 +258,14 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
     script = tmp_path / "owner.py"
     script.write_text(
         "import asyncio, os\n"
-        "from ferrule.sandbox.command import Command\n"
-        "from ferrule.sandbox.sandbox import Sandbox\n"
+        "from ferrule.permissions.provenance import NOTHING_WRITABLE, find_program\n"
+        "from ferrule.sandbox.command import TrustedCommand\n"
+        "from ferrule.sandbox.sandbox import UnconfinedSandbox\n"
         "async def main():\n"
-        "    folder, sandbox = os.open('/', os.O_RDONLY), Sandbox()\n"
+        "    folder, sandbox = os.open('/', os.O_RDONLY), UnconfinedSandbox()\n"
         "    say = lambda data: bool(os.write(1, data))\n"
-        "    command = Command(('sh', '-c', 'echo $$; exec sleep 1000'), '/bin/sh', folder, "
+        "    shell = find_program('/bin/sh', '', NOTHING_WRITABLE)\n"
+        "    command = TrustedCommand(('sh', '-c', 'echo $$; exec sleep 1000'), shell, folder, "
         "dict(os.environ), say)\n"
         "    running = await sandbox.start(command)\n"
         "    if os.fork() == 0:\n"

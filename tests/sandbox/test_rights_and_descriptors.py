@@ -14,7 +14,7 @@ import pytest
 from backend_sandboxes import Opens, opens, root
 from shelled import says
 
-from ferrule.sandbox.sandbox import Sandbox
+from unheld import open_unheld
 
 __all__ = ["opens", "root"]
 
@@ -42,7 +42,7 @@ async def test_a_command_inherits_its_standard_streams_and_nothing_else(
 
 @pytest.mark.proves("sandbox.descriptors")
 async def test_so_does_a_command_that_nothing_holds(root: Path) -> None:
-    sandbox = Sandbox()
+    sandbox = open_unheld()
     try:
         _, said = await says(sandbox, LIST, root)
     finally:

@@ -19,7 +19,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import SessionCommands
 from ferrule.toolkits.packs import (
     agent_command_tools,
@@ -31,6 +31,7 @@ from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
+from unheld import share_unheld
 
 
 class Session:
@@ -49,7 +50,7 @@ class Session:
     def _context(self) -> Context:
         resources: dict[type, object] = {
             Workspace: Workspace(self.root),
-            Sandbox: unconfined_sandbox(),
+            Sandbox: share_unheld(),
         }
         identity = Identity("t", "u", "s", "r")
         return Context(identity, "c1", memory=self.memory, resources=resources, tell=self._tell)

@@ -21,6 +21,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.provenance import NOTHING_WRITABLE
 from ferrule.sandbox.inside.process_tree import list_descendants
 from ferrule.toolkits.search import search_files as search_module
 from ferrule.toolkits.search.matcher import split_lines
@@ -33,7 +34,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 NEEDLE = "n33dle"
-RIPGREP = find_ripgrep(outside="/nowhere")
+RIPGREP = find_ripgrep(NOTHING_WRITABLE)
 
 
 def put(root: Path, name: str, content: str | bytes = f"{NEEDLE}\n") -> None:

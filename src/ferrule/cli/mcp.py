@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -452,13 +454,32 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+def _open_browser(url: str) -> None:
+    """Open an address in the person's browser, if there is a program for that."""
+    from ferrule.permissions.loaded_code import trust_environment
+    from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
+    from ferrule.sandbox.trusted_process import start_program
+
+    writable = CommandWritable.from_current_folder()
+    try:
+        program = find_program(
+            "open" if sys.platform == "darwin" else "xdg-open",
+            os.environ.get("PATH", os.defpath),
+            writable,
+        )
+    except ProgramNotFound:
+        return  # the address was printed
+    environment = trust_environment(os.environ, writable)
+    start_program(program, [url], environment=environment, is_session=True)
+
+
 async def _sign_in(server: McpServer, filled: Any) -> None:
     from ferrule.connectors.mcp.oauth import sign_in
     from ferrule.connectors.mcp.server_client import probe_server
 
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
-        click.launch(url)
+        _open_browser(url)
 
     await sign_in(server, filled, browse, lambda auth: probe_server(server, filled, auth))
 

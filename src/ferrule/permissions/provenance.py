@@ -154,6 +154,16 @@ class CommandWritable:
         real = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
         return cls(real, find_own_code(real))
 
+    @classmethod
+    def from_current_folder(cls) -> Self:
+        """Return what commands could write if they ran in the current folder.
+
+        For what a person starts without a session: they do so inside repositories. The root of the
+        machine is not taken for one.
+        """
+        here = os.path.realpath(".")
+        return cls.from_folders(*([] if here == "/" else [here]))
+
     def find_step(self, path: str) -> str | None:
         """Return the first step to a path that commands can write; None if there is none.
 
@@ -237,13 +247,35 @@ def find_program(
     """
     skipped: list[str] = []
     for candidate in _list_candidates(name, search_path):
-        if not (os.path.isfile(candidate) and os.access(candidate, os.X_OK)):  # noqa: PTH113  text, as PATH has it
+        if not _is_program(candidate):
             continue
         if writable.contains(candidate):
             skipped.append(candidate)
             continue
         return _make_program(candidate, origin, reason)
     raise ProgramNotFound(name, tuple(skipped))
+
+
+def find_any_program(name: str, search_path: str) -> str | None:
+    """Return the file that a name stands for, wherever it lies, or None.
+
+    For what is started with the rights of commands and no more.
+    """
+    for candidate in _list_candidates(name, search_path):
+        if _is_program(candidate):
+            return candidate
+    return None
+
+
+def trust_search_path(search_path: str, writable: CommandWritable) -> str:
+    """Return those folders of a PATH from which a trusted program may start others.
+
+    A program that is trusted finds its own helpers, and the interpreter that its first line names,
+    by the PATH that it is given.
+    """
+    folders = search_path.split(os.pathsep)
+    kept = (one for one in folders if one.startswith("/") and not writable.contains(one))
+    return os.pathsep.join(kept)
 
 
 def find_interpreter() -> TrustedProgram:
@@ -301,6 +333,10 @@ def _identify(path: str) -> tuple[int, int, int, int]:
     except OSError:
         return (0, 0, 0, 0)
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113  text, as PATH has it
 
 
 def _list_candidates(name: str, search_path: str) -> Iterator[str]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode
+from ferrule.permissions.provenance import find_any_program
 
 INTRODUCTION = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -106,7 +106,8 @@ def _describe_machine(around: Surroundings) -> Iterator[str]:
     yield f"The system is {system.sysname} {release} ({system.machine}), the shell bash."
     yield f"It was {date.today().isoformat()} when this session began."
     yield describe_git(around.folder)
-    found = [name for name in _PROGRAMS if shutil.which(name)]
+    search_path = os.environ.get("PATH", os.defpath)
+    found = [name for name in _PROGRAMS if find_any_program(name, search_path)]
     if found:
         yield f"Programs that are here: {', '.join(found)}."
     if (around.folder / ".venv/bin/python").exists():

@@ -19,10 +19,12 @@ from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.provenance import CommandWritable, find_program
 
 from .command import Capture, Command, CommandResult
 from .policy import Protection
 from .sandbox import Sandbox
+from .trusted_process import start_program
 
 PYTHON = "/usr/bin/python3"
 
@@ -227,7 +229,10 @@ def make_outside(root: Path) -> Generator[Outside]:
     for one in sockets:
         if one.type == socket.SOCK_STREAM:
             one.listen()
-    process = subprocess.Popen(["sh", "-c", "exec sleep 1000", "ferrule-outside"])
+    shell = find_program("sh", os.defpath, CommandWritable.from_current_folder())
+    process = start_program(
+        shell, ["-c", "exec sleep 1000", "ferrule-outside"], environment=os.environ
+    )
     try:
         written = (folder / "note.txt").stat().st_mtime
         listening = tuple(sockets[2:])
@@ -255,7 +260,6 @@ def _bind(server: socket.socket, path: Path) -> None:
 
 async def try_attempt(sandbox: Sandbox, attempt: str, outside: Outside) -> str:
     """Try a row of the table. Return what came through, "" if it was held."""
-    assert sandbox.policy is not None
     root = sandbox.policy.root
     before = _names(root)
     script = attempt.format(**outside.placeholders())
@@ -307,7 +311,6 @@ async def run_script(
     sandbox: Sandbox, script: str, stdin: bytes = b"", *, timeout: float = 60
 ) -> tuple[CommandResult, str]:
     """Run a script at the root of the workspace; return how it ended, and its output."""
-    assert sandbox.policy is not None
     sink = Capture(1 << 16, 1 << 16)
     directory = os.open(sandbox.policy.root, os.O_RDONLY)
     try:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
+from ferrule.permissions.provenance import TrustedProgram
 
 from .inside.kernel.landlock import PathRule
 from .policy import AppliedProtections
@@ -52,11 +53,26 @@ class Command:
     grace: float = 0.5
     identity: Identity | None = None
     """Who it runs for. Appears in the records of what it reaches."""
-    landlock: LandlockAccess | None = None
-    """For a command that no sandbox confines otherwise.
 
-    Where the kernel cannot enforce it, the command does not run.
+
+@frozen
+class TrustedCommand:
+    """What to start without a sandbox: a program that commands cannot write. See `Command`.
+
+    `landlock` limits the files that it may use. Where the kernel cannot enforce that, the command
+    does not run.
     """
+
+    argv: tuple[str, ...]
+    program: TrustedProgram
+    directory: int
+    environment: Mapping[str, str]
+    output: OutputSink
+    errors: OutputSink | None = None
+    stdin: bytes | int = b""
+    timeout: float | None = None
+    grace: float = 0.5
+    landlock: LandlockAccess | None = None
 
 
 @frozen

@@ -12,7 +12,6 @@ import asyncio
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
@@ -21,8 +20,10 @@ from pathlib import Path
 
 from ferrule.core.errors import FerruleError
 from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
+from ferrule.permissions.provenance import UntrustedPath, find_interpreter
 
 from .inside.protocol import LAUNCH_BYTE
+from .trusted_process import start_program
 
 _PACKAGE_FOLDER = str(Path(__file__).parent)
 _SERVER_CODE = "import sys; sys.path.append(sys.argv[1]); from inside.server import start; start()"
@@ -121,17 +122,14 @@ class Launcher:
         inherited = [number for number in (theirs.fileno(), session_record) if number >= 0]
         arguments = [str(theirs.fileno()), str(session_record), str(os.getpid())]
         try:
-            self._server.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _SERVER_CODE, _PACKAGE_FOLDER, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={PORTABLE: "1"} if is_portable() else {},
-                pass_fds=inherited,
-                start_new_session=True,
+            self._server.process = start_program(
+                find_interpreter(),
+                ["-I", "-S", "-c", _SERVER_CODE, _PACKAGE_FOLDER, *arguments],
+                environment={PORTABLE: "1"} if is_portable() else {},
+                inherited=inherited,
+                is_session=True,
             )
-        except OSError:
+        except (OSError, UntrustedPath):
             ours.close()
             raise
         finally:

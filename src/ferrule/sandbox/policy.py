@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.provenance import CommandWritable
 
 
 class Protection(StrEnum):
@@ -88,6 +89,11 @@ class SandboxPolicy:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     require: frozenset[Protection] = DEFAULT_REQUIRED
     preview: bool = False
+
+    @property
+    def command_writable(self) -> CommandWritable:
+        """What commands can write under this policy."""
+        return CommandWritable.from_folders(self.root, *self.writable, *self.scratch)
 
 
 @frozen

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .command import Command, CommandResult, OutputSink, Refusal
+from .command import Command, CommandResult, OutputSink, Refusal, TrustedCommand
 from .inside.protocol import END, Launch
 from .launcher import Launcher, open_memory_file
 from .policy import AppliedProtections
@@ -65,7 +65,7 @@ _closing: set[asyncio.Future[None]] = set()
 class Execution:
     """One started command; implements the `command.RunningCommand` protocol."""
 
-    command: Command
+    command: Command | TrustedCommand
     protections: AppliedProtections
     on_report: Callable[[str, str, list[int]], bool] = lambda word, rest, descriptors: False
     """Receives each report line first, with the descriptors that came with it.

@@ -4,9 +4,9 @@
     ended = await sandbox.run(command)
     await sandbox.close()
 
-Without a policy nothing is confined (the backend `none`): a program is started, and it and
-everything that it started are gone when it is over. Our own tools use that for programs that they
-choose themselves; one such sandbox is shared by the whole process.
+With the backend `none` nothing is confined, which a person or program has to choose: a program is
+started, and it and everything that it started are gone when it is over. Our own tools have that for
+programs that they choose themselves (`unconfined_sandbox`): it takes `TrustedCommand` alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.permissions.provenance import UntrustedPath
 
 from .backends.probes import probe
 from .backends.selection import MissingProtections, SandboxBackend, choose_backend
-from .command import Command, CommandResult
+from .command import Command, CommandResult, TrustedCommand
 from .inside.protocol import Launch
 from .launcher import Launcher
 from .network.allowed_hosts import HostRules
@@ -64,7 +67,7 @@ class Sandbox:
     `close` ends what still runs and removes what it needed.
 
     Args:
-        policy: What commands may do. None: nothing is confined.
+        policy: What commands may do.
         backend: The backend to use, if a person agreed to less than the policy requires. By default
             the first that enforces all that is required.
         on_contact: Called for every connection that a command asked for.
@@ -77,7 +80,7 @@ class Sandbox:
 
     def __init__(
         self,
-        policy: SandboxPolicy | None = None,
+        policy: SandboxPolicy,
         *,
         backend: SandboxBackend | None = None,
         on_contact: Callable[[ConnectionAttempt], None] = lambda contact: None,
@@ -85,20 +88,18 @@ class Sandbox:
         hosts: HostRules | None = None,
     ) -> None:
         self.policy = policy
-        self._applied = UNCONFINED
         self._confinement: NamespaceBackend | None = None
-        if policy is not None:
-            chosen = backend or choose_backend(policy, probe())
-            self._applied = chosen.protections
-            backend_type = _load_backend(chosen.name)
-            if backend_type is not None:
-                self._confinement = backend_type(policy, on_contact, identity, hosts)
-            elif chosen.name != "none":
-                raise MissingProtections(
-                    (),
-                    chosen,
-                    detail=f"commands cannot be started with the backend `{chosen.name}` yet",
-                )
+        chosen = backend or choose_backend(policy, probe())
+        self._applied = chosen.protections
+        backend_type = _load_backend(chosen.name)
+        if backend_type is not None:
+            self._confinement = backend_type(policy, on_contact, identity, hosts)
+        elif chosen.name != "none":
+            raise MissingProtections(
+                (),
+                chosen,
+                detail=f"commands cannot be started with the backend `{chosen.name}` yet",
+            )
         self._launcher = Launcher(self._confinement.encode_session if self._confinement else None)
         self._running: set[Execution] = set()
         self._starting = 0
@@ -178,14 +179,7 @@ class Sandbox:
     async def _start_once(self, command: Command) -> Execution:
         if self._confinement is not None:
             return await self._confinement.start(self._launcher, command, self._applied)
-        launch = Launch(
-            list(command.argv), command.program, dict(command.environment), command.grace
-        )
-        if command.landlock is not None:
-            launch.landlock = (command.landlock.rules, command.landlock.tcp)
-        execution = Execution(command, self._applied)
-        await execution.start(self._launcher, launch)
-        return execution
+        return await _start_unconfined(self._launcher, command, self._applied)
 
     def _discard(self, execution: Execution) -> None:
         self._running.discard(execution)
@@ -198,12 +192,7 @@ class Sandbox:
         Raises:
             ToolFailed: The program cannot be started.
         """
-        execution = await self.start(command)
-        try:
-            return await execution.wait()
-        finally:
-            # Shielded: a second cancellation must not leave the first one's work half done.
-            await asyncio.shield(execution.end())
+        return await _finish(await self.start(command))
 
     async def close(self) -> None:
         """End everything that runs and remove the session's temporary folder.
@@ -224,17 +213,74 @@ class Sandbox:
             self._confinement.remove()
 
 
-_unconfined: list[Sandbox] = []
+async def _finish(execution: Execution) -> CommandResult:
+    try:
+        return await execution.wait()
+    finally:
+        # Shielded: a second cancellation must not leave the first one's work half done.
+        await asyncio.shield(execution.end())
+
+
+async def _start_unconfined(
+    launcher: Launcher, command: Command | TrustedCommand, applied: AppliedProtections
+) -> Execution:
+    launch = Launch(list(command.argv), command.program, dict(command.environment), command.grace)
+    if isinstance(command, TrustedCommand) and command.landlock is not None:
+        launch.landlock = (command.landlock.rules, command.landlock.tcp)
+    execution = Execution(command, applied)
+    await execution.start(launcher, launch)
+    return execution
+
+
+class UnconfinedSandbox:
+    """Starts programs that nothing confines, and ends them with all that they started."""
+
+    def __init__(self) -> None:
+        self._launcher = Launcher()
+
+    @property
+    def server_pid(self) -> int | None:
+        """Process id of the fork server; None if none was started."""
+        return self._launcher.pid
+
+    async def start(self, command: TrustedCommand) -> Execution:
+        """Start a program and return while it runs. If cancelled, nothing is left running.
+
+        Raises:
+            ToolFailed: The program cannot be started, or was changed since it was found.
+        """
+        try:
+            command.program.check()
+        except UntrustedPath as error:
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error
+        return await _start_unconfined(self._launcher, command, UNCONFINED)
+
+    async def run(self, command: TrustedCommand) -> CommandResult:
+        """Start a program and wait for it.
+
+        When cancelled, everything that it started is gone before the cancellation goes on.
+
+        Raises:
+            ToolFailed: The program cannot be started, or was changed since it was found.
+        """
+        return await _finish(await self.start(command))
+
+    def close_now(self) -> None:
+        """End everything that runs."""
+        self._launcher.close_now()
+
+
+_unconfined: list[UnconfinedSandbox] = []
 _lock = threading.Lock()
 
 
-def unconfined_sandbox() -> Sandbox:
+def unconfined_sandbox() -> UnconfinedSandbox:
     """Return the sandbox that confines nothing, shared by this process.
 
     It ends with the process; nobody closes it.
     """
     with _lock:
         if not _unconfined:
-            _unconfined.append(Sandbox())
+            _unconfined.append(UnconfinedSandbox())
             atexit.register(_unconfined[0].close_now)
         return _unconfined[0]

@@ -15,12 +15,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.child_environment import filter_environment
-from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import TrustedProgram, trust_search_path
 from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
 from ferrule.sandbox.network.allowed_hosts import HostRules
 from ferrule.sandbox.network.proxy import ConnectionAttempt
@@ -30,7 +28,8 @@ from ferrule.tools.context import Context
 
 from .commands.policy import CommandPolicy
 from .commands.session_sandbox import SessionSandbox
-from .process import find_program
+from .commands.start import find_command_writable
+from .process import check_program, find_installed
 
 
 @frozen
@@ -58,7 +57,7 @@ class EmptyFolder:
 
     async def run(
         self,
-        program: str,
+        program: TrustedProgram,
         arguments: Sequence[str],
         *,
         output: OutputSink,
@@ -67,8 +66,16 @@ class EmptyFolder:
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """Run a program in the folder; see `Sandbox.run`."""
-        overrides = {"LC_ALL": "C", **(environment or {})}
+        """Run a program in the folder; see `Sandbox.run`.
+
+        Raises:
+            ToolFailed: It cannot be started, or was changed since it was found.
+        """
+        check_program(program)
+        search_path = trust_search_path(
+            os.environ.get("PATH", os.defpath), find_command_writable(self.context)
+        )
+        overrides = {"LC_ALL": "C", "PATH": search_path, **(environment or {})}
         directory = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return await self.sandbox.run(
@@ -111,22 +118,13 @@ async def open_empty_folder(
         await run_blocking(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-def find_installed(names: Sequence[str], context: Context, hint: str) -> str:
-    """Return the first of these programs that the PATH has, outside the workspace.
+def find_confined(names: Sequence[str], context: Context, hint: str) -> TrustedProgram:
+    """Return the first of these programs that the PATH has where commands cannot write.
 
     Raises:
         ToolFailed: There is none; `hint` says how to install it.
     """
-    workspace = context.resource(Workspace)
-    path = os.environ.get("PATH", os.defpath)
-    for name in names:
-        found = find_program(name, path, outside=str(workspace.root))
-        if found is not None:
-            return found
-    raise ToolFailed(
-        ErrorType.NOT_FOUND,
-        f"the program `{names[0]}` is not installed; ask the person to install it ({hint})",
-    )
+    return find_installed(names, find_command_writable(context), hint)
 
 
 def describe_failure(ended: CommandResult, errors: Capture) -> str:

@@ -1,7 +1,8 @@
 """Runs programs and scripts that tools chose themselves, and ends them with all their children.
 
 Not for commands of a model: those use the session's own sandbox. Here nothing is confined except by
-the `landlock` that a caller gives, only ended (`sandbox.sandbox.unconfined_sandbox`). The rules:
+the `landlock` that a caller gives, only ended (`sandbox.sandbox.unconfined_sandbox`). So only a
+`TrustedProgram` is started, one that commands cannot write. The rules:
 
 * One pipe for both outputs unless `errors` is given: only then is the order of arrival true.
 * On timeout, cancellation, or a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every
@@ -17,22 +18,31 @@ Linux only (pidfd, /proc, subreaper). Not protected: what the program asks anoth
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ferrule.sandbox.command import Command, CommandResult
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    TrustedProgram,
+    UntrustedPath,
+    find_interpreter,
+    find_program,
+)
+from ferrule.sandbox.command import CommandResult, TrustedCommand
 from ferrule.sandbox.sandbox import unconfined_sandbox
 
 
-async def run_process(command: Command) -> CommandResult:
+async def run_process(command: TrustedCommand) -> CommandResult:
     """Run a program. When cancelled, the process tree is ended before the cancellation goes on.
 
     Args:
         command: What to start; `landlock` limits the files that it may use.
 
     Raises:
-        ToolFailed: The program cannot be started.
+        ToolFailed: The program cannot be started, or was changed since it was found.
     """
     return await unconfined_sandbox().run(command)
 
@@ -69,9 +79,9 @@ async def run_script(
         return max_output is None or len(answer) <= max_output
 
     ended = await run_process(
-        Command(
+        TrustedCommand(
             (script.stem, "-I", "-S", "-W", "ignore", str(script)),
-            program=sys.executable,
+            program=find_interpreter(),
             directory=directory,
             environment={},
             output=keep,
@@ -89,24 +99,34 @@ def frame(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def find_program(name: str, path: str, *, outside: str = "") -> str | None:
-    """Return the file that `name` stands for, by the absolute folders of `path`, or None.
+def find_installed(names: Sequence[str], writable: CommandWritable, hint: str) -> TrustedProgram:
+    """Return the first of these programs that the PATH has where commands cannot write.
 
-    Relative folders (also the empty one) are skipped, and so are folders at or below `outside`: a
-    file that a tool could have written must not replace a program that was allowed by its name.
+    Args:
+        names: Names of programs, any of which will do.
+        writable: What commands can write.
+        hint: How to install it.
+
+    Raises:
+        ToolFailed: There is none.
     """
-    for folder in path.split(os.pathsep):
-        if not folder.startswith("/") or (outside and _is_below(folder, outside)):
-            continue
-        candidate = os.path.join(folder, name)  # noqa: PTH118  names of programs are text, not paths of ours
-        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # noqa: PTH113  as above
-            if outside and _is_below(candidate, outside):
-                continue
-            return candidate
-    return None
+    missing: list[ProgramNotFound] = []
+    for name in names:
+        try:
+            return find_program(name, os.environ.get("PATH", os.defpath), writable)
+        except ProgramNotFound as error:
+            missing.append(error)
+    found = max(missing, key=lambda error: len(error.skipped))
+    raise ToolFailed(ErrorType.NOT_FOUND, f"{found.detail}; ask the person to install it ({hint})")
 
 
-def _is_below(path: str, folder: str) -> bool:
-    real = Path(path).resolve()
-    root = Path(folder).resolve()
-    return real == root or root in real.parents
+def check_program(program: TrustedProgram) -> None:
+    """Check that a program is the file that was found.
+
+    Raises:
+        ToolFailed: It was replaced, changed or removed meanwhile.
+    """
+    try:
+        program.check()
+    except UntrustedPath as error:
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error

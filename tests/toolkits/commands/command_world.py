@@ -12,10 +12,11 @@ from typing import Any
 
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, SessionCommands, command_tools
 from ferrule.toolkits.commands.policy import Behavior
 from ferrule.tools.context import Context
+from unheld import share_unheld
 
 PATIENT = 60
 """Seconds that a test waits for an event at the most. None is ever waited for in full."""
@@ -46,7 +47,7 @@ class World:
         # tools.
         self.resources.pop(Sandbox, None)
         if policy.confine is None:
-            self.resources[Sandbox] = unconfined_sandbox()
+            self.resources[Sandbox] = share_unheld()
         given: dict[str, Any] = {"output_format": "value", "lifecycle": True, **options}
         if behavior is not None:
             given["behavior"] = Behavior.from_mapping(behavior)

@@ -18,6 +18,9 @@ from command_world import PATIENT, World
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
 
@@ -296,7 +299,8 @@ class Slow(Sandbox):
     """Starts commands at once, and says so when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__()
+        policy = SandboxPolicy(Path("/nonexistent"))
+        super().__init__(policy, backend=available_backends(policy, probe())[-1])
         self.started, self.go, self.pid = asyncio.Event(), asyncio.Event(), 0
 
     async def start(self, command: Any) -> Any:

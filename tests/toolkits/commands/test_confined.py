@@ -23,6 +23,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy, confinement, run_command
 from ferrule.toolkits.commands import session_sandbox as confined_module
+from unheld import open_unheld
 
 
 def offered(folder: Path) -> bool:
@@ -164,7 +165,7 @@ async def test_where_a_person_may_decide_they_are_asked_once(
 
 
 async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
-    mine = Sandbox()
+    mine = open_unheld()
     world.resources[Sandbox] = mine
     record = await world.run(["true"])
     assert record["success"] and mine.server_pid is not None

@@ -10,10 +10,11 @@ import pytest
 
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import run_command
 from ferrule.toolkits.commands.output_folding import fold_output
 from ferrule.tools.context import Context
+from unheld import share_unheld
 
 
 @pytest.mark.proves("command.output-folded")
@@ -36,7 +37,7 @@ def test_progress_colours_and_repetitions_are_folded(text: str, folded: str, sai
 
 @pytest.mark.proves("command.output-folded")
 def test_a_result_says_what_was_left_out_and_scripts_get_everything(tmp_path: Path) -> None:
-    resources: dict[type, Any] = {Sandbox: unconfined_sandbox(), Workspace: Workspace(tmp_path)}
+    resources: dict[type, Any] = {Sandbox: share_unheld(), Workspace: Workspace(tmp_path)}
     context = Context(Identity("t", "u", "s", "r"), "call_1", resources=resources)
 
     def run(command: object) -> str:

@@ -16,7 +16,7 @@ import pytest
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.storage.locations import create_artifact_store
 from ferrule.toolkits.commands import CommandPolicy, run_command
@@ -24,6 +24,7 @@ from ferrule.toolkits.commands.equal_diagnostics import merge_equal
 from ferrule.toolkits.commands.output_folding import fold_output
 from ferrule.toolkits.commands.output_reduction import reduce_output
 from ferrule.tools.context import Context
+from unheld import share_unheld
 
 OUTPUTS = Path(__file__).parent / "outputs"
 
@@ -236,7 +237,7 @@ def test_the_whole_is_kept_and_named_and_scripts_get_everything(tmp_path: Path) 
     (tmp_path / "work/log").write_text(whole)
     identity = Identity("t", "u", "s", "r")
     resources: dict[type, Any] = {
-        Sandbox: unconfined_sandbox(),
+        Sandbox: share_unheld(),
         Workspace: Workspace(tmp_path / "work"),
         RunArtifacts: RunArtifacts(store),
         CommandPolicy: CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False)),

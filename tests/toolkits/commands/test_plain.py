@@ -19,10 +19,11 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
 from ferrule.tools.context import Context
 from ferrule.tools.result_facts import take_facts
+from unheld import share_unheld
 
 OPEN = CommandPolicy(safe_mode=SafeMode(on=False))
 SHELL = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False))
@@ -40,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def context(folder: Path, policy: CommandPolicy | None) -> Context:
-    resources: dict[type, object] = {Sandbox: unconfined_sandbox(), Workspace: Workspace(folder)}
+    resources: dict[type, object] = {Sandbox: share_unheld(), Workspace: Workspace(folder)}
     if policy is not None:
         resources[CommandPolicy] = policy
     return Context(Identity("t", "u", "s", "r"), "call_1", resources=resources)

@@ -28,13 +28,14 @@ from ferrule.permissions.command_variables import (
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.packs import agent_command_tools
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
+from unheld import share_unheld
 
 ORDERS = [
     "PATH",
@@ -230,7 +231,7 @@ def ask(root: Path, of: PermissionGate, arguments: dict[str, Any]) -> ToolResult
         prepared = dispatcher.evaluate(ToolCall("c1", "run_command", json.dumps(arguments)))
         if prepared.evaluation.verdict == "ask":
             return prepared
-        resources: dict[type, object] = {Workspace: Workspace(root), Sandbox: unconfined_sandbox()}
+        resources: dict[type, object] = {Workspace: Workspace(root), Sandbox: share_unheld()}
         result = await dispatcher.execute(
             prepared, Context(Identity("t", "u", "s", "r"), "c1", resources=resources)
         )

@@ -33,6 +33,7 @@ from ferrule.cli.line_input import discard_typed_input
 from ferrule.cli.terminal import fit_encoding
 from ferrule.storage import paths
 
+from .editor import edit_file
 from .file_references import complete_path, find_open_reference
 
 PROMPT = "› "
@@ -85,6 +86,8 @@ class ChatPrompt:
             style=_STYLE,
             color_depth=self._depth,
         )
+        # Its own search for the editor would take one that a command has put on the PATH.
+        self._session.default_buffer._open_file_in_editor = edit_file  # pyright: ignore[reportPrivateUsage]
 
     async def read(self) -> str:
         """Read a message or a command.

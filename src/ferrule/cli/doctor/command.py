@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from ferrule.permissions.filesystem.open_beneath import (
     open_by_openat2,
     select_open_folder,
 )
+from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
 from ferrule.runtime.attack_results import apply_attack_results
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
@@ -151,7 +151,7 @@ def _check_path_resolution() -> Iterable[Finding]:
 def _check_search() -> Iterable[Finding]:
     from ferrule.toolkits.search.ripgrep import find_ripgrep
 
-    found = find_ripgrep(outside=str(Path.cwd()))
+    found = find_ripgrep(CommandWritable.from_current_folder())
     if found:
         yield Finding("search", "ok", f"ripgrep: {found}")
         return
@@ -160,9 +160,14 @@ def _check_search() -> Iterable[Finding]:
 
 
 def _check_git() -> Iterable[Finding]:
-    found = shutil.which("git")
-    detail = found or "git is not installed: the git tools will fail"
-    yield Finding("git", "ok" if found else "note", detail)
+    search_path = os.environ.get("PATH", os.defpath)
+    try:
+        found = find_program("git", search_path, CommandWritable.from_current_folder())
+    except ProgramNotFound as error:
+        detail = f"the git tools will fail: {error.detail}; {error.hint}"
+        yield Finding("git", "note", detail)
+        return
+    yield Finding("git", "ok", found)
 
 
 def _check_model() -> Iterable[Finding]:

@@ -11,12 +11,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
+from ferrule.permissions.provenance import UntrustedPath, find_interpreter
+from ferrule.sandbox.trusted_process import start_program
 
 from .inside.frames import FRAME_LIMIT, HEADER_SIZE, encode_frame
 
@@ -53,16 +54,14 @@ class WorkerProcess:
         libraries = _libraries()
         self._socket, worker_end = socket.socketpair()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, _FOLDER, *libraries],
+            self._process = start_program(
+                find_interpreter(),
+                ["-I", "-S", "-c", _START, _FOLDER, *libraries],
+                environment={PORTABLE: "1"} if is_portable() else {},
                 stdin=worker_end.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={PORTABLE: "1"} if is_portable() else {},
-                start_new_session=True,
+                is_session=True,
             )
-        except OSError:
+        except (OSError, UntrustedPath):
             self._socket.close()
             raise
         finally:

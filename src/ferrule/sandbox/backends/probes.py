@@ -15,15 +15,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import is_portable
+from ferrule.permissions.provenance import CommandWritable, find_interpreter, find_program
+from ferrule.sandbox.trusted_process import run_program
 
 SYSTEM_BWRAP = (
     "/usr/bin/bwrap",
@@ -151,13 +154,11 @@ def _probe_linux(found: Probes) -> Probes:
 
 def _probe_kernel() -> dict[str, Any]:
     # Without our environment: nothing in it (LD_PRELOAD, PYTHON...) has a say in what is found.
-    command = [sys.executable, "-I", "-S", str(_PROBE_PROGRAM)]
+    arguments = ["-I", "-S", str(_PROBE_PROGRAM)]
     try:
-        completed = subprocess.run(
-            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
-        )
+        completed = run_program(find_interpreter(), arguments, environment={}, timeout=_TIMEOUT)
         return json.loads(completed.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, FerruleError, subprocess.TimeoutExpired) as error:
         return {"why": {"namespaces": f"the probe did not run: {error}"}}
 
 
@@ -212,11 +213,9 @@ def _probe_in_bwrap(bwrap: str, *steps: str) -> dict[str, Any]:
         *steps,
     )
     try:
-        completed = subprocess.run(
-            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
-        )
+        completed = _run(command)
         found = json.loads(completed.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, FerruleError, subprocess.TimeoutExpired) as error:
         return {"why": f"the probe did not run in bubblewrap: {error}"}
     return {**found, "why": "; ".join(found["why"].values())}
 
@@ -229,13 +228,17 @@ def _wheel_bwrap() -> tuple[str, ...]:
     return (str(Path(found.origin).with_name("_bin") / "bwrap"),)
 
 
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a program by its absolute path, one that no command could write from here."""
+    program = find_program(command[0], "", CommandWritable.from_current_folder())
+    return run_program(program, command[1:], environment={}, timeout=_TIMEOUT)
+
+
 def _try_command(command: list[str]) -> str:
     """Try a command. Returns an empty text if it runs, else what it printed."""
     try:
-        completed = subprocess.run(
-            command, capture_output=True, timeout=_TIMEOUT, check=False, env={}, cwd="/"
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        completed = _run(command)
+    except (OSError, FerruleError, subprocess.TimeoutExpired) as error:
         return f"{command[0]}: {error}"
     lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
     if completed.returncode == 0:

@@ -76,7 +76,7 @@ def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBa
     if probes.platform == "linux":
         if probes.namespaces:
             backends.append(_describe_backend("namespaces", _namespaces(probes), policy, probes))
-        if probes.bwrap and not _is_in_workspace(probes.bwrap, policy):
+        if probes.bwrap and not _is_replaceable(probes.bwrap, policy):
             backends.append(
                 _describe_backend("bubblewrap", _bubblewrap(probes, policy), policy, probes)
             )
@@ -131,9 +131,9 @@ _WITHOUT_HOSTS = ("landlock",)
 """Backends without a way for connections to named hosts."""
 
 
-def _is_in_workspace(path: str, policy: SandboxPolicy) -> bool:
+def _is_replaceable(path: str, policy: SandboxPolicy) -> bool:
     """Return whether commands could replace this program: such a one cannot confine them."""
-    return path.startswith(str(policy.root).rstrip("/") + "/")
+    return policy.command_writable.contains(path)
 
 
 def _can_preview(backend: SandboxBackend, probes: Probes) -> bool:
@@ -223,7 +223,7 @@ def _new_names_in_bubblewrap(probes: Probes, policy: SandboxPolicy) -> tuple[Enf
             "bubblewrap cannot forbid a name that does not exist, and no mediator of ours can "
             f"run in it: {why}",
         )
-    if _is_in_workspace(probes.python, policy):
+    if _is_replaceable(probes.python, policy):
         return NO, f"the mediator runs on `{probes.python}`, which commands could replace"
     return YES, "creating calls are made by a process of ours inside (seccomp user notification)"
 

@@ -85,8 +85,9 @@ class Launch:
         landlock: tuple[tuple[PathRule, ...], bool] | None = None,
         name_quota: int = 0,
     ) -> None:
-        self.argv = argv
-        self.program = program
+        # Plain text: a record takes no subclass of it, such as a `TrustedProgram`.
+        self.argv = [str(word) for word in argv]
+        self.program = str(program)
         self.environment = environment
         self.grace = grace
         self.steps = steps or []

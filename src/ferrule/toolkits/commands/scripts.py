@@ -25,7 +25,7 @@ from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Command
 from ferrule.sandbox.running_command import Execution
-from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.sandbox.sandbox import Sandbox
 from ferrule.tools.context import Context
 
 from .full_command_tools import make_run_command_tool
@@ -85,7 +85,7 @@ class CommandRunner:
         self._options = options or CommandOptions(
             max_inline_bytes=_MAX_INLINE, output_format="value"
         )
-        self._sandbox = sandbox or (unconfined_sandbox() if policy is None else None)
+        self._sandbox = sandbox
         self._identity = identity or Identity(
             "local", "script", f"script_{uuid4().hex[:12]}", "script"
         )

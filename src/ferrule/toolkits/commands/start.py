@@ -11,16 +11,21 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.events import CallConfined
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    find_any_program,
+    find_program,
+)
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 
 from .confinement import choose_confining_backend
 from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
 from .request import CommandRequest
-from .session_commands import SessionCommands
+from .session_commands import MEMORY_KEY, SessionCommands
 
 
 async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
@@ -43,6 +48,20 @@ def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
     return sandbox_policy
 
 
+def find_command_writable(context: Context) -> CommandWritable:
+    """Return what the commands of this run can write, with what a person opened since it began."""
+    root = context.resource(Workspace).root
+    given = context.resources.get(Sandbox)
+    if isinstance(given, Sandbox):
+        policy = given.policy
+    else:
+        policy = _sandbox_policy(context, CommandPolicy.from_context(context))
+        commands = context.memory.get(MEMORY_KEY)
+        if isinstance(commands, SessionCommands):
+            policy = commands.sandbox.openings.add_to(policy)
+    return CommandWritable.from_folders(root, *policy.command_writable.folders)
+
+
 def decide_shell(context: Context) -> CommandPolicy:
     """Return the policy of this run with `shell_allowed` decided.
 
@@ -59,7 +78,7 @@ def _is_confined(context: Context, policy: CommandPolicy) -> bool:
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         required = given.policy
-        return required is not None and not given.protections().find_missing(required.require)
+        return not given.protections().find_missing(required.require)
     return choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
 
 
@@ -103,11 +122,22 @@ def find_executable(
     name = plan.argv[0]
     if "/" in name:
         return name
-    outside = str(workspace.root) if policy.safe_mode.on else ""
-    found = find_program(name, environment.get("PATH", os.defpath), outside=outside)
+    search_path = environment.get("PATH", os.defpath)
+    found = find_any_program(name, search_path)
     if found is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             f"`{make_printable(name)}` was not run: there is no such program on the PATH",
         )
+    if policy.safe_mode.on:
+        return _find_safe_program(name, search_path, workspace)
     return found
+
+
+def _find_safe_program(name: str, search_path: str, workspace: Workspace) -> str:
+    """Return the program that was allowed by its name, not one that a tool could have written."""
+    try:
+        return find_program(name, search_path, CommandWritable.from_folders(workspace.root))
+    except ProgramNotFound as error:
+        message = f"`{make_printable(name)}` was not run: {error.detail}"
+        raise ToolFailed(ErrorType.NOT_FOUND, message) from error

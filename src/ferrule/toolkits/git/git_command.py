@@ -23,9 +23,10 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, Command, LandlockAccess
+from ferrule.permissions.provenance import TrustedProgram
+from ferrule.sandbox.command import Capture, LandlockAccess, TrustedCommand
 from ferrule.toolkits.examples import with_examples
-from ferrule.toolkits.process import find_program, run_process
+from ferrule.toolkits.process import run_process
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
@@ -33,6 +34,7 @@ from ferrule.tools.definition import Tool
 from .file_access import make_wall
 from .options import ParsedArguments, Subcommand, parse_arguments
 from .readable_repository import ShadowRepository, open_shadow
+from .run import find_git
 from .withheld_files import drop_sections, exclude_name, make_exclusions
 
 SECONDS = 120.0
@@ -68,7 +70,7 @@ class _Object:
 class _Git:
     """One call: the program, the repository and the workspace."""
 
-    program: str
+    program: TrustedProgram
     repository: ShadowRepository
     workspace: Workspace
     timeout: float
@@ -83,7 +85,7 @@ class _Git:
             output.extend(data)
             return len(output) <= _KEEP_BYTES
 
-        command = Command(
+        command = TrustedCommand(
             ("git", "--no-pager", "--no-optional-locks", *arguments),
             program=self.program,
             directory=self.repository.directory,
@@ -156,12 +158,7 @@ async def git_command(
     """
     parsed = parse_arguments(subcommand, args or [])
     workspace = context.resource(Workspace)
-    program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
-    if program is None:
-        raise ToolFailed(
-            ErrorType.NOT_FOUND,
-            "there is no program `git` on the PATH; ask the person to install it",
-        )
+    program = find_git(context)
     with open_shadow(workspace) as repository:
         timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
         files = make_wall(program, repository.folder, writes=False)

@@ -38,7 +38,7 @@ Revision = Annotated[str, "A branch, a tag, an id, or the like of `HEAD~2`."]
 def open_for_reading(context: Context) -> Generator[GitRunner]:
     """Yield git on the repository of the workspace, for reading, inside a `with` block."""
     workspace = context.resource(Workspace)
-    program = find_git(workspace)
+    program = find_git(context)
     with open_shadow(workspace) as found:
         held = make_wall(program, found.folder, writes=False)
         git = GitRunner(

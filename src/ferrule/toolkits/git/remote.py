@@ -29,7 +29,8 @@ from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.process import find_program
+from ferrule.toolkits.commands.start import find_command_writable
+from ferrule.toolkits.process import find_installed
 from ferrule.toolkits.subfolder import open_subfolder
 from ferrule.tools.context import Context
 
@@ -165,7 +166,9 @@ def allow_fetching(
             url = f"file://{folder}"
             wall = extend_for_reading(git.wall, folder)
         elif address.protocol == "ssh":
-            program = _ssh_program(git.workspace)
+            program = find_installed(
+                ["ssh"], find_command_writable(context), "`apt install openssh-client`"
+            )
             environment.update(_ssh_environment(program))
             wall = extend_for_ssh(git.wall, program)
         else:
@@ -198,16 +201,6 @@ def _shadow_inside(workspace: Workspace, path: str, remote: Remote) -> Generator
         ) from None
     with open_bare_shadow(inner) as folder:
         yield folder
-
-
-def _ssh_program(workspace: Workspace) -> str:
-    program = find_program("ssh", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
-    if program is None:
-        raise ToolFailed(
-            ErrorType.NOT_FOUND,
-            "there is no program `ssh` on the PATH; ask the person to install it",
-        )
-    return program
 
 
 def _ssh_environment(program: str) -> dict[str, str]:

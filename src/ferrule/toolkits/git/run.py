@@ -15,8 +15,10 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, Command, LandlockAccess
-from ferrule.toolkits.process import find_program, run_process
+from ferrule.permissions.provenance import TrustedProgram
+from ferrule.sandbox.command import Capture, LandlockAccess, TrustedCommand
+from ferrule.toolkits.commands.start import find_command_writable
+from ferrule.toolkits.process import find_installed, run_process
 from ferrule.tools.context import Context
 
 from .refs import check_revision
@@ -55,7 +57,7 @@ class GitRunner:
     time at which it is ended.
     """
 
-    program: str
+    program: TrustedProgram
     directory: int
     environment: dict[str, str]
     wall: LandlockAccess | None
@@ -74,7 +76,7 @@ class GitRunner:
             return len(output) <= MAX_OUTPUT
 
         argv = ("git", "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments)
-        command = Command(
+        command = TrustedCommand(
             argv,
             program=self.program,
             directory=self.directory,
@@ -150,15 +152,9 @@ class GitRunner:
         return empty_tree.text.strip()
 
 
-def find_git(workspace: Workspace) -> str:
-    """Return the path of git. Raises ToolFailed if there is none outside of the workspace."""
-    program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
-    if program is None:
-        raise ToolFailed(
-            ErrorType.NOT_FOUND,
-            "there is no program `git` on the PATH; ask the person to install it",
-        )
-    return program
+def find_git(context: Context) -> TrustedProgram:
+    """Return git. Raises ToolFailed if there is none where commands cannot write."""
+    return find_installed(["git"], find_command_writable(context), "`apt install git`")
 
 
 def compute_deadline(context: Context) -> float:

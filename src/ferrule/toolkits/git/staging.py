@@ -39,7 +39,7 @@ def make_runner(workbench: Workbench, context: Context) -> GitRunner:
     """Return git on a workbench. Changes of references are kept for the receipt."""
     workspace = context.resource(Workspace)
     attempt = Attempt.from_context(context)
-    program = find_git(workspace)
+    program = find_git(context)
     held = make_wall(program, workbench.folder, writes=True)
     git = GitRunner(
         program,

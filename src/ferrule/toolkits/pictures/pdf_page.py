@@ -18,7 +18,7 @@ from ferrule.sandbox.command import Capture, CommandResult
 from ferrule.sandbox.policy import ResourceLimits
 from ferrule.toolkits.confined_program import (
     describe_failure,
-    find_installed,
+    find_confined,
     open_empty_folder,
 )
 from ferrule.tools.context import Context
@@ -69,7 +69,7 @@ async def pdf_page(
     """
     content, name = await read_input(document, context)
     _check_is_pdf(content, name)
-    program = find_installed(["pdftoppm"], context, _INSTALL_HINT)
+    program = find_confined(["pdftoppm"], context, _INSTALL_HINT)
     picture = bytearray()
     errors = Capture(2048, 2048)
 

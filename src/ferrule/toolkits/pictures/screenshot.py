@@ -19,6 +19,7 @@ from ferrule.engine.usable_tools import UsableTools
 from ferrule.engine.web.domains import AllowedDomains, parse_url
 from ferrule.models.http.dialing import Target
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import TrustedProgram
 from ferrule.sandbox.command import Capture, CommandResult
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
 from ferrule.sandbox.network.proxy import ConnectionAttempt
@@ -27,7 +28,7 @@ from ferrule.toolkits.confined_program import (
     EmptyFolder,
     OpenedNetwork,
     describe_failure,
-    find_installed,
+    find_confined,
     open_empty_folder,
 )
 from ferrule.tools.context import Context
@@ -103,7 +104,7 @@ async def screenshot(
             ErrorType.PERMISSION_DENIED,
             f"network sandbox: `{target.url[:200]}` was not drawn: {refusal}",
         )
-    program = find_installed(_PROGRAMS, context, _INSTALL_HINT)
+    program = find_confined(_PROGRAMS, context, _INSTALL_HINT)
     attempts: list[ConnectionAttempt] = []
     network = OpenedNetwork(_place(target), hosts, attempts.append)
     async with open_empty_folder(context, BOUNDS, network) as folder:
@@ -133,7 +134,7 @@ def _place(target: Target) -> str:
 
 
 async def _draw(
-    folder: EmptyFolder, program: str, target: Target, width: int, height: int
+    folder: EmptyFolder, program: TrustedProgram, target: Target, width: int, height: int
 ) -> bytes:
     if folder.sandbox.protections().backend == "none":
         raise ToolFailed(

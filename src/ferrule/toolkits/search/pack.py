@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.commands.start import find_command_writable
 from ferrule.toolkits.examples import examples_for
 from ferrule.toolkits.files.edits import invalid_arguments
 from ferrule.tools.context import Context
@@ -84,7 +85,7 @@ def make_search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()
             Scope(path, _as_tuple(glob), (*excluded, *_as_tuple(exclude_globs)), include_hidden),
             max_results=max_matches,
             context_lines=max(context_before, context_after),
-            ripgrep=find_ripgrep(outside=str(workspace.root)),
+            ripgrep=find_ripgrep(find_command_writable(context)),
             # A little less time than the call has: a partial answer says more than none.
             seconds=min(MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)),
         )

@@ -15,8 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ferrule.core.errors import ToolFailed
-from ferrule.sandbox.command import Command
-from ferrule.toolkits.process import find_program, run_process
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    TrustedProgram,
+    find_program,
+)
+from ferrule.sandbox.command import TrustedCommand
+from ferrule.toolkits.process import run_process
 
 _OPTIONS = (
     "--no-config",
@@ -37,17 +43,23 @@ _FOUND = 0
 _NONE_FOUND = 1
 
 
-def find_ripgrep(*, outside: str) -> str | None:
-    """Find the program: the one installed beside Python, else on PATH, never below `outside`."""
-    beside = os.pathsep.join([sysconfig.get_path("scripts"), str(Path(sys.executable).parent)])
-    # What lies beside the interpreter is trusted as much as the interpreter itself.
-    return find_program("rg", beside) or find_program(
-        "rg", os.environ.get("PATH", os.defpath), outside=outside
-    )
+def find_ripgrep(writable: CommandWritable) -> TrustedProgram | None:
+    """Find the program: the one installed beside Python, else on PATH."""
+    beside = (sysconfig.get_path("scripts"), str(Path(sys.executable).parent))
+    search_path = os.pathsep.join((*beside, os.environ.get("PATH", os.defpath)))
+    try:
+        return find_program("rg", search_path, writable)
+    except ProgramNotFound:
+        return None
 
 
 async def find_candidates(
-    program: str, expression: str, names: Sequence[str], *, directory: int, timeout: float
+    program: TrustedProgram,
+    expression: str,
+    names: Sequence[str],
+    *,
+    directory: int,
+    timeout: float,
 ) -> list[str]:
     """Return those of `names`, in their order, in which ripgrep finds `expression`.
 
@@ -66,7 +78,7 @@ async def find_candidates(
         kept.extend(data)
         return True
 
-    command = Command(
+    command = TrustedCommand(
         ("rg", *_OPTIONS, "-e", expression, "--", *(f"./{name}" for name in names)),
         program=program,
         directory=directory,

@@ -26,6 +26,8 @@ from ferrule.core.value_class import frozen
 from ferrule.engine.running_calls import cancel_all
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.permissions.provenance import TrustedProgram
+from ferrule.toolkits.commands.start import find_command_writable
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -67,7 +69,7 @@ class _Search:
     scope: Scope
     wanted: int
     around: int
-    ripgrep: str | None
+    ripgrep: TrustedProgram | None
     directory: int
     deadline: float
     found: SearchResult = field(default_factory=SearchResult)
@@ -289,7 +291,7 @@ async def search(
     *,
     max_results: int = 200,
     context_lines: int = 0,
-    ripgrep: str | None = None,
+    ripgrep: TrustedProgram | None = None,
     seconds: float = MAX_SECONDS,
 ) -> SearchResult:
     """Search the workspace; this is what `search_files` does, for programs.
@@ -368,7 +370,7 @@ async def _answer(
         scope,
         max_results=max_results,
         context_lines=context_lines,
-        ripgrep=find_ripgrep(outside=str(workspace.root)),
+        ripgrep=find_ripgrep(find_command_writable(context)),
         # A little less time than the call has: a partial answer says more than none.
         seconds=min(MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)),
     )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.permissions.provenance import TrustedProgram
 from ferrule.sandbox.command import Capture, CommandResult
 from ferrule.sandbox.policy import ResourceLimits
 from ferrule.toolkits.confined_program import (
     EmptyFolder,
     describe_failure,
-    find_installed,
+    find_confined,
     open_empty_folder,
 )
 from ferrule.tools.context import Context
@@ -33,14 +34,14 @@ class Tesseract(Recognizer):
     """The program `tesseract` of the PATH, 4 or later."""
 
     async def recognize(self, image: bytes, language: str, context: Context) -> Recognized:
-        program = find_installed(["tesseract"], context, INSTALL_HINT)
+        program = find_confined(["tesseract"], context, INSTALL_HINT)
         async with open_empty_folder(context, BOUNDS) as folder:
             version = await _read_version(folder, program)
             words = await _read_words(folder, program, image, language)
             return Recognized(words, "tesseract", version, folder.sandbox.protections().backend)
 
 
-async def _read_version(folder: EmptyFolder, program: str) -> str:
+async def _read_version(folder: EmptyFolder, program: TrustedProgram) -> str:
     output = Capture(4096, 0)
     await folder.run(
         program,
@@ -55,7 +56,7 @@ async def _read_version(folder: EmptyFolder, program: str) -> str:
 
 
 async def _read_words(
-    folder: EmptyFolder, program: str, image: bytes, language: str
+    folder: EmptyFolder, program: TrustedProgram, image: bytes, language: str
 ) -> tuple[Word, ...]:
     output = bytearray()
     errors = Capture(2048, 2048)
