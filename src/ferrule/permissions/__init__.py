@@ -11,6 +11,8 @@ Evaluating rules:
     protected_names     names that no tool may read or write
     safe_mode           the programs that may run at all
     provenance          where paths and programs come from, and whether commands can change them
+    loaded_code         what a command line loads as code, and whether commands can write it
+    installed_code      which installed Python code may be loaded into this process
 
 Approvals:
     approvals           what a person is asked and answers; approvers

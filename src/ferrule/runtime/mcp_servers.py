@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ferrule.connectors.mcp import (
@@ -19,7 +18,7 @@ from ferrule.connectors.mcp.configuration import LoadedServers, read_server
 from ferrule.connectors.mcp.definitions import Manifest
 from ferrule.connectors.mcp.server_client import ServerClient
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
@@ -51,7 +50,7 @@ def connect_servers(
     loaded = load_configured_servers(settings)
     if loaded.policy_errors:
         raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
-    ground = server_ground(settings, confine.root, confine.names)
+    ground = server_ground(settings, confine)
     more, problems = _select_approved(editor_entries or {}, loaded.servers)
     servers = connect((*loaded.servers, *more), launch=ground, taken_names=taken, optional=True)
     servers.add_notices(*loaded.problems, *problems)
@@ -104,25 +103,24 @@ def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> 
     )
 
 
-def server_ground(
-    settings: Settings, root: Path | None = None, names: ProtectedNames | None = None
-) -> LaunchSettings:
+def server_ground(settings: Settings, confine: SandboxPolicy | None = None) -> LaunchSettings:
     """Return where servers are started and how they are sandboxed, as the settings say.
 
     Args:
         settings: The settings in force.
-        root: The workspace; by default that of the settings.
-        names: The protected names; by default those of the settings.
+        confine: The sandbox policy of commands; by default that of the settings.
     """
     extended = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
+    policy = confine or make_sandbox_policy(settings, names=extended)
     return LaunchSettings(
-        root or Path(settings.workspace).resolve(),
-        protected_names=names or extended,
+        policy.root,
+        protected_names=policy.names,
         on_missing_protection=settings["sandbox.mode"],
-        bounds=make_sandbox_policy(settings).limits,
+        bounds=policy.limits,
         allow_env=tuple(settings["env.allow"]),
+        commands=policy,
     )
 
 

@@ -2,11 +2,12 @@
 
 To callers: a `Sandbox` (one for each session, `sandbox.py`) starts a `Command` under a
 `SandboxPolicy` and returns the running command. Everything that starts a program for a model, a
-tool file, a hook or an MCP server goes through it; there is no second way to start a process.
+tool file, a hook or an MCP server goes through it. Programs that Ferrule chooses itself start
+outside it, if commands cannot write them (`unconfined_sandbox`, `trusted_process`).
 
 Packages: `backends`, `inside`, `network`, `view`.
-Modules: `attacks`, `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`,
-`sandbox`, `unseen_programs`.
+Modules: `attacks`, `command`, `deputies`, `launcher`, `openings`, `policy`, `preview`,
+`running_command`, `sandbox`, `trusted_process`, `unseen_programs`.
 """
 
 from __future__ import annotations

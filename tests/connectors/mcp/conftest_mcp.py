@@ -27,12 +27,17 @@ HERE = Path(__file__).parent
 PYTHON = str(Path(sys.executable).resolve())
 
 
+_MORE = frozenset({"env", "env_file", "readable", "writable", "network", "cwd"})
+"""Fields of a server with which it gets more than commands have."""
+
+
 @dataclass
 class Place:
     """A workspace with the plain server in it, and the person's folders beside it."""
 
     root: Path
     state: Path
+    servers_folder: Path
     ground: LaunchSettings
     approvals: ServerApprovals
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -40,8 +45,15 @@ class Place:
     def plain(
         self, era: str = "new", behaviour: str = "good", name: str = "plain", **more: Any
     ) -> McpServer:
-        """A plain server, as a program would name it."""
-        return McpServer(name, command=(PYTHON, "plain_server.py", era, behaviour), **more)
+        """A plain server, as a program would name it.
+
+        One that gets more than commands have lies where they cannot write.
+        """
+        script = "plain_server.py"
+        if _MORE.intersection(more):
+            script = str(self.servers_folder / script)
+            more["readable"] = (*more.get("readable", ()), str(self.servers_folder))
+        return McpServer(name, command=(PYTHON, script, era, behaviour), **more)
 
     def behave(self, behaviour: str) -> None:
         """What plain servers of this workspace do from now on."""
@@ -95,10 +107,11 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    root, state = tmp_path / "work", tmp_path / "state"
-    root.mkdir()
+    root, state, servers = tmp_path / "work", tmp_path / "state", tmp_path / "servers"
+    for folder in (root, servers):
+        folder.mkdir()
+        shutil.copy(HERE / "plain_server.py", folder)
     monkeypatch.setenv("FERRULE_STATE", str(state))
-    shutil.copy(HERE / "plain_server.py", root)
-    made = Place(root, state, LaunchSettings(root), ServerApprovals())
+    made = Place(root, state, servers, LaunchSettings(root), ServerApprovals())
     yield made
     await made.close()

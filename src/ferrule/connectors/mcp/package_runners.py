@@ -48,12 +48,15 @@ class RunnerNeeds:
         hosts: Hosts that it may reach to download.
         variables: Variables that put its cache and its settings in place.
         cache: The folder of its own cache, "" if it needs none.
+        options: Options before its own arguments, which keep it from running a program of the
+            folder where it starts.
         is_container: Whether it runs in a container and not in the sandbox.
     """
 
     hosts: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     cache: str = ""
+    options: tuple[str, ...] = ()
     is_container: bool = False
 
 
@@ -83,12 +86,16 @@ def find_runner_needs(name: str, command: tuple[str, ...]) -> RunnerNeeds:
         }
         if registries:
             variables["npm_config_registry"] = registries[0]
-        return RunnerNeeds(_hosts_of(registries) or NPM_HOSTS, variables, cache)
+        # Else npx runs what it finds in `node_modules` of the folder where it starts.
+        options = (f"--prefix={cache}/here",) if program == "npx" else ()
+        return RunnerNeeds(_hosts_of(registries) or NPM_HOSTS, variables, cache, options)
     variables = {
         **authorities,
         "UV_CACHE_DIR": f"{cache}/uv",
         "UV_TOOL_DIR": f"{cache}/tools",
         "UV_NO_PROGRESS": "1",
+        # Else settings in the folder where it starts say where packages come from.
+        "UV_NO_CONFIG": "1",
         "PIPX_HOME": f"{cache}/pipx",
         "PIP_CACHE_DIR": f"{cache}/pip",
     }

@@ -16,7 +16,8 @@ may use all of theirs, a repository only those of `env.allow` and the usual few
 A person's approval is bound to the digest of the description. It covers the arguments of the
 command, the URL, the names and templates of variables and headers, the workspace if the
 description comes from one, and what the sandbox lets the server do. Not covered: the program that
-the command names. Whoever can replace it can do what the sandbox lets the server do.
+the command names. A server that gets more than commands have is only started if commands can write
+neither its program nor what that loads (`stdio`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,6 +38,8 @@ from ferrule.core.value_class import frozen
 from ferrule.core.web_addresses import split_web_address
 from ferrule.permissions.child_environment import filter_environment, is_secret_variable
 from ferrule.permissions.command_variables import loads_code
+from ferrule.sandbox.deputies import DeputyRights
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.tools.reliability import Policies
 
 from .package_runners import RunnerNeeds, find_runner_needs
@@ -174,6 +178,33 @@ class McpServer:
         is_trusted = self.origin != "repository"
         return replace(needs, is_container=needs.is_container and is_trusted)
 
+    def choose_rights(self, commands: SandboxPolicy) -> DeputyRights:
+        """Return whether it gets more than commands have.
+
+        Variables with their values in a repository's file are no more: commands can read it.
+
+        Args:
+            commands: What commands may do.
+        """
+        # Our own interpreter and its packages hold nothing but code.
+        own = (sys.prefix, sys.base_prefix)
+        readable = (str(commands.root), *commands.readable, *commands.writable, *own)
+        writable = (str(commands.root), *commands.writable)
+        has_values = bool(self.env) and (
+            self.origin != "repository" or any(map(_REFERENCE.search, self.env.values()))
+        )
+        has_more = (
+            has_values,
+            self.env_file,
+            self.needs.is_container,
+            self.needs.cache,
+            any(map(_REFERENCE.search, self.command)),
+            not _are_within((*self.readable, *([self.cwd] if self.cwd else [])), readable),
+            not _are_within(self.writable, writable),
+            not set(commands.network).issuperset(self.network),
+        )
+        return DeputyRights.OWN if any(has_more) else DeputyRights.COMMANDS
+
     def _runner_facts(self) -> dict[str, Any]:
         """Return what is there only for some servers, so that older approvals of others hold."""
         needs = self.needs
@@ -300,6 +331,12 @@ def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callabl
         )
 
     return substitute
+
+
+def _are_within(folders: Iterable[str], others: tuple[str, ...]) -> bool:
+    """Whether each folder is one of the others or below one; relative ones start at the first."""
+    places = (Path(others[0], Path(folder).expanduser()).resolve() for folder in folders)
+    return all(any(place.is_relative_to(Path(one).resolve()) for one in others) for place in places)
 
 
 def _describe_value(name: str, value: str) -> str:

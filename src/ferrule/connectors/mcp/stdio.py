@@ -5,6 +5,9 @@ standard error is kept, to say why it failed. Bounds: a line of more than `MAX_L
 dropped and the request that it answers fails; at most `MAX_WAITING` bytes may wait to be read, then
 the server is ended. A line that is no message is dropped: many servers print there by mistake.
 
+A server that gets more than commands have (`McpServer.choose_rights`) must be, and load, what they
+cannot write; it is refused otherwise. One with the rights of commands may lie in the workspace.
+
 When the streams are closed the server gets the end of its input, then SIGTERM, then SIGKILL, with
 all it started.
 """
@@ -24,12 +27,23 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
+from ferrule.permissions.loaded_code import (
+    check_variables,
+    trust_command_line,
+    trust_environment,
+)
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.provenance import (
+    ProgramNotFound,
+    TrustedProgram,
+    UntrustedPath,
+    find_any_program,
+)
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import (
     MissingProtections,
@@ -40,6 +54,7 @@ from ferrule.sandbox.backends.reduced_protection import (
 )
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.command import Capture, Command
+from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.running_command import Execution
@@ -75,6 +90,7 @@ class LaunchSettings:
         on_missing_protection: What to do where the machine cannot give the required protection.
         bounds: Limits on time, memory and output.
         allow_env: Variables that a repository's servers may refer to.
+        commands: What commands may do. Default: what they may in a workspace.
     """
 
     root: Path = field(default_factory=Path.cwd)
@@ -82,8 +98,14 @@ class LaunchSettings:
     on_missing_protection: SandboxMode = "ask"
     bounds: ResourceLimits = field(default_factory=ResourceLimits)
     allow_env: tuple[str, ...] = ()
+    commands: SandboxPolicy | None = None
     listener: Callable[[str, str], None] | None = None
     """Hears each line that a server writes on standard error, with the server's name."""
+
+    @property
+    def command_policy(self) -> SandboxPolicy:
+        """What commands may do."""
+        return self.commands or SandboxPolicy(self.root)
 
     def policy(self, server: McpServer, root: Path) -> SandboxPolicy:
         """Return what a server may do. The folder of its cache is made."""
@@ -205,7 +227,8 @@ async def open_stdio(
     try:
         folder = working_folder(server, policy.root)
         errors = _Words(words)
-        async with _run(server, filled, sandbox, environment, folder, errors) as streams:
+        program, environment = _prepare(server, filled, launch, environment, folder)
+        async with _run(server, filled, sandbox, program, environment, folder, errors) as streams:
             yield streams
     finally:
         await asyncio.shield(sandbox.close())
@@ -244,6 +267,7 @@ async def _run(
     server: McpServer,
     filled: FilledServer,
     sandbox: Sandbox,
+    program: str | TrustedProgram,
     environment: ChildEnvironment,
     root: Path,
     errors: Capture,
@@ -255,9 +279,11 @@ async def _run(
     os.set_blocking(writer, False)
     directory = _open_folder(server, root)
     try:
+        if isinstance(program, TrustedProgram):
+            _check_program(server, program)
         command = Command(
-            filled.command,
-            program=_find_program(filled.command[0], environment.values.get("PATH", "")),
+            (filled.command[0], *server.needs.options, *filled.command[1:]),
+            program=program,
             directory=directory,
             environment={**environment.values, "PWD": str(root)},
             output=LineSplitter(
@@ -338,23 +364,73 @@ def _set_ready(ready: asyncio.Future[Any]) -> None:
         ready.set_result(None)
 
 
+def _prepare(
+    server: McpServer,
+    filled: FilledServer,
+    launch: LaunchSettings,
+    environment: ChildEnvironment,
+    folder: Path,
+) -> tuple[str | TrustedProgram, ChildEnvironment]:
+    """Return the program of a server and its variables, as its rights allow.
+
+    Raises:
+        ToolFailed: There is no such program (`not_found`), or commands can write what it would load
+            and it would get more than they have (`permission_denied`).
+    """
+    commands = launch.command_policy
+    if server.choose_rights(commands) is DeputyRights.COMMANDS:
+        return _find_program(filled.command[0], environment.values.get("PATH", "")), environment
+    writable = commands.command_writable
+    variables = {**trust_environment(environment.values, writable), **filled.env}
+    words = (filled.command[0], *server.needs.options, *filled.command[1:])
+    try:
+        check_variables(filled.env, str(folder), writable)
+        program = trust_command_line(words, variables.get("PATH", ""), str(folder), writable)
+    except ProgramNotFound as error:
+        if not error.skipped:
+            raise _not_found(filled.command[0]) from error
+        raise _untrusted(server, error) from error
+    except UntrustedPath as error:
+        raise _untrusted(server, error) from error
+    return program, ChildEnvironment(variables, environment.withheld)
+
+
+def _check_program(server: McpServer, program: TrustedProgram) -> None:
+    try:
+        program.check()
+    except UntrustedPath as error:
+        raise _untrusted(server, error) from error
+
+
+def _untrusted(server: McpServer, error: FerruleError) -> ToolFailed:
+    return ToolFailed(
+        ErrorType.PERMISSION_DENIED,
+        f"server `{server.name}` was not started: {error.detail}, and the server gets more than "
+        f"commands have (variables, folders, hosts or no sandbox); {error.hint}, or take from its "
+        "entry what commands do not have",
+    )
+
+
 def _find_program(name: str, path: str) -> str:
-    """Return the file of a program, searching the absolute folders of PATH.
+    """Return the file of a program that has the rights of commands.
 
     Raises:
         ToolFailed: There is no such program (`not_found`).
     """
     if "/" in name:
         return name
-    folders = os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))
-    found = shutil.which(name, path=folders)
+    found = find_any_program(name, path)
     if found is None:
-        message = (
-            f"{shlex.quote(name)} was not started: there is no such program on the PATH; "
-            "correct `command`, or install it"
-        )
-        raise ToolFailed(ErrorType.NOT_FOUND, message)
+        raise _not_found(name)
     return found
+
+
+def _not_found(name: str) -> ToolFailed:
+    return ToolFailed(
+        ErrorType.NOT_FOUND,
+        f"{shlex.quote(name)} was not started: there is no such program on the PATH; correct "
+        "`command`, or install it",
+    )
 
 
 async def _describe_end(

@@ -1,14 +1,15 @@
 """The linters and type checkers of a project: how to see that it uses one, and how to run it.
 
-They run as commands of hooks do (`commands.HookCommandRunner`): confined, without a network, with a
+They run as commands of hooks do (`commands.HookCommandRunner`), with the rights of commands alone,
+since they are the project's own programs and load its code: confined, without a network, with a
 home of their own for their caches. Before the first change of a file it is checked as it is, so
 that what was wrong before is never reported; a later edit is compared with the check before it.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,9 @@ from ferrule.engine.hooks.events import Occasion
 from ferrule.engine.threads import run_blocking
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import find_any_program
 from ferrule.sandbox.command import Capture
+from ferrule.sandbox.deputies import DeputyRights
 
 from .compile_flags import DATABASES, FLAGS_FILE, SIZE_LIMIT, find_flags
 from .findings import CheckFailed, Diagnostic, Findings, make_diagnostic
@@ -186,9 +189,9 @@ class ProjectChecker:
         return (self._find_program(), *self.checker.argv[1:], *flags, *files)
 
     def _find_program(self) -> str:
-        if self.name == "gcc" and shutil.which("gcc") is None:
+        if self.name == "gcc" and find_any_program("gcc", _search_path()) is None:
             return "clang"  # The same flags, and diagnostics of the same form.
-        return find_program(self.workspace.root, self.name)
+        return find_project_program(self.workspace.root, self.name)
 
     async def _run(self, argv: Sequence[str], occasion: Occasion) -> Findings:
         output = Capture(_MAX_OUTPUT, 0)
@@ -196,7 +199,14 @@ class ProjectChecker:
         self._has_run = True
         try:
             ended = await self.commands.run(
-                argv, occasion, b"", output, output, seconds, _make_caches()
+                argv,
+                occasion,
+                b"",
+                output,
+                output,
+                seconds,
+                variables=_make_caches(),
+                rights=DeputyRights.COMMANDS,
             )
         except (ToolFailed, FerruleError) as error:
             raise CheckFailed(str(error)) from error
@@ -209,13 +219,17 @@ class ProjectChecker:
         return found
 
 
-def find_program(root: Path, name: str) -> str:
+def find_project_program(root: Path, name: str) -> str:
     """Return the project's own program if it has one, else the name, for the search path."""
     for folder in (".venv/bin", "node_modules/.bin"):
         place = root / folder / name
         if "/" not in name and place.exists():
             return str(place)
     return name
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", os.defpath)
 
 
 def _make_caches() -> dict[str, str]:

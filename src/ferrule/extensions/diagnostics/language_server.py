@@ -25,9 +25,10 @@ from ferrule.engine.threads import run_blocking
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Capture
+from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.running_command import Execution
 
-from .checkers import COLD, find_program
+from .checkers import COLD, find_project_program
 from .findings import CheckFailed, Diagnostic, Findings, make_diagnostic
 from .server_messages import InvalidMessage, Message, MessageSplitter, dig, dig_list, encode_message
 from .server_settings import ServerEntry
@@ -152,15 +153,22 @@ class LanguageServer:
 
     async def _start(self, occasion: Occasion) -> None:
         program, *arguments = self._entry.command
+        # With variables of its own it has more than commands, whose files it must not start then.
+        rights = DeputyRights.COMMANDS
+        if self._entry.env:
+            rights = DeputyRights.OWN
+        else:
+            program = find_project_program(self._root, program)
         reader, writer = os.pipe()
         try:
             self._execution = await self._commands.launch(
-                (find_program(self._root, program), *arguments),
+                (program, *arguments),
                 occasion,
                 reader,
                 self._receive,
                 self._errors,
                 variables=self._entry.env,
+                rights=rights,
             )
         except (ToolFailed, FerruleError) as error:
             os.close(writer)

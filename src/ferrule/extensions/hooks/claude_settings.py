@@ -170,7 +170,9 @@ def _parse_group(
             parsed.not_run.append(get_text(node, "type"))
             continue
         parsed.warnings += find_hidden_programs(node)
-        if not is_foreign:
+        if is_foreign:
+            parsed.idle += find_reduced_rights(node, access)
+        else:
             parsed.warnings += find_unknown_keys(node, _KEYS, "a hook")
         try:
             parsed.hooks.append(_make_hook(node, event, choose, access))
@@ -196,6 +198,23 @@ def _make_refusal(node: Node, event: str, choose: NameChoice, error: ConfigError
         on_error="allow" if event in OBSERVING else "block",
         source=node.where,
     )
+
+
+def find_reduced_rights(node: Node, access: HookAccess) -> list[FileWarning]:
+    """Tell of a command that does not get what the file gives it, since commands can write it."""
+    command = get_text(node, "command")
+    arguments = get_texts(node, "args")
+    if not command:
+        return []
+    line = command if arguments is None else (command, *arguments)
+    why = access.commands.explain_reduced_rights(line)
+    if not why:
+        return []
+    place = get_field(node, "command") or node
+    message = (
+        f"the command gets the rights of commands, without `env` and the folder of this file: {why}"
+    )
+    return [FileWarning(place.where, message)]
 
 
 def find_hidden_programs(node: Node) -> list[FileWarning]:

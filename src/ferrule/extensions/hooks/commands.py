@@ -4,15 +4,20 @@
     exit 2     blocked; standard error is the reason
     others     broken: not found (127), not executable (126), a crash, a signal, a timeout
 
-Commands run in a sandbox of their own (`sandbox`): they see the workspace, the system and the
-programs that the person's commands need, and reach no network. They get the person's variables,
-those apart that look like secrets and are not let through, and a home of the session's own, where
-what they keep lasts as long as the session. `$FERRULE_HOOKS` is a folder with a copy of the files
-in the trusted `.ferrule/hooks` and `.harness/hooks`: as they were trusted, whatever has happened to
-the originals since. The originals are hidden from the sandbox, as no tool may touch them.
+Commands run in a sandbox of their own (`sandbox`), with a home of the session's own, where what
+they keep lasts as long as the session. Which rights they have is decided at each start
+(`sandbox.deputies`):
 
-Not protected: a hook whose program is an ordinary file of the workspace can be rewritten by whoever
-may write there, and a secret in a variable with an ordinary name is seen by hooks.
+* A command that loads nothing which commands of a model can write (`permissions.loaded_code`) has
+  rights of its own: the person's variables, those apart that look like secrets and are not let
+  through, the variables of its settings file, and `$FERRULE_HOOKS`, a folder with a copy of the
+  files in the trusted `.ferrule/hooks` and `.harness/hooks`: as they were trusted, whatever has
+  happened to the originals since. The originals are hidden, as no tool may touch them. Of the
+  folder `readable` it sees what its command line names, with what lies beside it.
+* Any other has the rights of commands: the same folders and variables.
+
+Not protected: what a trusted script starts by itself, such as the tests of the project, has the
+script's rights; a secret in a variable with an ordinary name is seen by it.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import atexit
 import json
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,14 +36,34 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import Action, NotJson, Occasion
 from ferrule.permissions.child_environment import (
     DEFAULT_PATH,
     filter_environment,
     is_secret_variable,
 )
+from ferrule.permissions.loaded_code import (
+    trust_command_line,
+    trust_environment,
+    trust_shell_text,
+)
+from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    Origin,
+    ProgramNotFound,
+    TrustedPath,
+    TrustedProgram,
+    UntrustedPath,
+    find_any_program,
+    find_program,
+    trust_path,
+    trust_search_path,
+)
 from ferrule.sandbox.backends.selection import SandboxBackend
 from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
+from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
@@ -63,11 +89,11 @@ class HookCommandRunner:
     Args:
         root: The workspace.
         files: The trusted files for `$FERRULE_HOOKS`, by path below it.
-        policy: The sandbox policy. Default: the workspace, and no network.
+        policy: The sandbox policy of commands. Default: the workspace, and no network.
         backend: The sandbox backend. Default: the best one available.
-        readable: A further folder that the hooks read, `~/.claude` for those that live there.
-        variables: Variables for the hooks, which their settings file sets.
-        passed_on: Names of variables that hooks get although they look like secrets.
+        readable: A further folder that trusted hooks read, `~/.claude` for those that live there.
+        variables: Variables for trusted hooks, which their settings file sets.
+        passed_on: Names of variables that commands get although they look like secrets.
     """
 
     def __init__(
@@ -83,7 +109,7 @@ class HookCommandRunner:
     ) -> None:
         self._root = Path(root).resolve()
         self._files = dict(files or {})
-        self._policy = policy
+        self._policy = policy or SandboxPolicy(self._root)
         self._backend = backend
         self._readable = readable
         self._variables = dict(variables or {})
@@ -92,7 +118,7 @@ class HookCommandRunner:
         self._shell = _BASH if Path(_BASH).exists() else SHELL
         self._background: set[asyncio.Task[Action]] = set()
         self._folder: Path | None = None
-        self._sandbox: Sandbox | None = None
+        self._sandboxes: list[Sandbox] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_lock = asyncio.Lock()
 
@@ -138,15 +164,19 @@ class HookCommandRunner:
         out: Capture,
         errors: Capture,
         timeout: float,
+        *,
         variables: Mapping[str, str] | None = None,
+        rights: DeputyRights = DeputyRights.EITHER,
     ) -> CommandResult:
-        """Run a command in the sandbox of hooks, in the workspace, with further `variables`.
+        """Run a command as `launch` does, and wait for it.
 
         Raises:
             ToolFailed: It cannot be started.
             FerruleError: There is no sandbox for it.
         """
-        execution = await self.launch(command, occasion, stdin, out, errors, timeout, variables)
+        execution = await self.launch(
+            command, occasion, stdin, out, errors, timeout, variables=variables, rights=rights
+        )
         try:
             return await execution.wait()
         finally:
@@ -161,25 +191,45 @@ class HookCommandRunner:
         out: OutputSink,
         errors: OutputSink,
         timeout: float | None = None,
+        *,
         variables: Mapping[str, str] | None = None,
+        rights: DeputyRights = DeputyRights.EITHER,
     ) -> Execution:
-        """Start a command as `run` does and return while it runs. `close` ends it at the latest.
+        """Start a command in the workspace, and return while it runs.
+
+        `close` ends it at the latest.
+
+        Args:
+            command: A text for the shell, or a program with its arguments.
+            occasion: What it is started for.
+            stdin: What it reads, or a descriptor to read from.
+            out: Receives its output.
+            errors: Receives what it writes on standard error.
+            timeout: Seconds after which it is ended.
+            variables: Variables that it gets besides.
+            rights: Its rights. `EITHER`: its own if all that it loads is trusted.
 
         Raises:
-            ToolFailed: It cannot be started.
+            ToolFailed: It cannot be started, or may not have its own rights, which it needs.
             FerruleError: There is no sandbox for it.
         """
-        sandbox = await self._start_sandbox()
+        start = self._choose_start(command, rights)
+        sandbox = await self._start_sandbox(start.policy)
         argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
-        program = self._shell if isinstance(command, str) else self._program(argv[0])
+        environment = {**self._environment(occasion, start), **(variables or {})}
+        if isinstance(start.program, TrustedProgram):
+            try:
+                start.program.check()
+            except UntrustedPath as error:
+                raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error
         directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return await sandbox.start(
                 Command(
                     argv,
-                    program=program,
+                    program=start.program,
                     directory=directory,
-                    environment={**self._environment(occasion), **(variables or {})},
+                    environment=environment,
                     output=out,
                     errors=errors,
                     stdin=stdin,
@@ -190,54 +240,129 @@ class HookCommandRunner:
         finally:
             os.close(directory)
 
-    def _program(self, name: str) -> str:
-        if "/" in name:
-            return name
-        path = shutil.which(name, path=os.environ.get("PATH", DEFAULT_PATH))
-        if path is None:
-            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no program `{name}`")
-        return path
+    def _choose_start(self, command: str | Sequence[str], rights: DeputyRights) -> _Start:
+        """Decide which rights a command has."""
+        if rights is DeputyRights.COMMANDS:
+            return self._make_plain_start(command)
+        try:
+            return self._make_trusted_start(command)
+        except (UntrustedPath, ProgramNotFound) as error:
+            if rights is DeputyRights.OWN:
+                message = f"{error.detail}; {error.hint}" if error.hint else error.detail
+                raise ToolFailed(ErrorType.PERMISSION_DENIED, message) from error
+            return self._make_plain_start(command)
 
-    def _environment(self, occasion: Occasion) -> Mapping[str, str]:
-        ordinary = (
-            name
-            for name in os.environ
-            if _VARIABLE.fullmatch(name) and not is_secret_variable(name)
-        )
-        variables = {
-            **self._variables,
-            "FERRULE_HOOKS": str(self._folder or ""),
+    def _make_plain_start(self, command: str | Sequence[str]) -> _Start:
+        if isinstance(command, str):
+            return _Start(self._shell, self._policy)
+        name = command[0]
+        found = name if "/" in name else find_any_program(name, _search_path())
+        if found is None:
+            raise ToolFailed(ErrorType.NOT_FOUND, f"there is no program `{name}`")
+        return _Start(found, self._policy)
+
+    def explain_reduced_rights(self, command: str | Sequence[str]) -> str:
+        """Return why a command does not get what its settings file gives it.
+
+        Empty if it does, or if the file gives nothing. Nothing is created.
+        """
+        if self._readable is None and not self._variables:
+            return ""
+        try:
+            self._find_trusted(command, self._folder or Path("/nonexistent"))
+        except (UntrustedPath, ProgramNotFound) as error:
+            return error.detail
+        return ""
+
+    def _find_trusted(self, command: str | Sequence[str], copies: Path) -> TrustedProgram:
+        writable = self._policy.command_writable
+        search_path = trust_search_path(_search_path(), writable)
+        folder = str(self._root)
+        if not isinstance(command, str):
+            return trust_command_line(command, search_path, folder, writable)
+        known = {**self._list_places(copies), "HOME": str(Path.home())}
+        trust_shell_text(command, search_path, folder, writable, known)
+        return find_program(self._shell, "", writable)
+
+    def _make_trusted_start(self, command: str | Sequence[str]) -> _Start:
+        program = self._find_trusted(command, self._make_folder())
+        writable = self._policy.command_writable
+        policy = self._policy
+        names = policy.names
+        if self._readable is not None:
+            names = names.extend(secret=(".credentials.json",))
+        shown = [str(self._make_folder()), *self._find_shown(command, writable, names)]
+        policy = replace(policy, readable=(*policy.readable, *shown), names=names)
+        return _Start(program, policy, is_trusted=True)
+
+    def _list_places(self, copies: Path) -> dict[str, str]:
+        """Return the variables that say where the workspace and the trusted files are."""
+        return {
+            "FERRULE_HOOKS": str(copies),
+            "FERRULE_PROJECT_DIR": str(self._root),
+            "CLAUDE_PROJECT_DIR": str(self._root),
+        }
+
+    def _find_shown(
+        self, command: str | Sequence[str], writable: CommandWritable, names: ProtectedNames
+    ) -> Sequence[TrustedPath]:
+        """Return the folders of the files in `readable` that a command names."""
+        if self._readable is None:
+            return ()
+        text = command if isinstance(command, str) else shlex.join(command)
+        home = str(Path.home())
+        for written in ("~/", "$HOME/", "${HOME}/"):
+            text = text.replace(written, f"{home}/")
+        shown: list[TrustedPath] = []
+        own = re.escape(str(self._readable))
+        for named in re.findall(rf"{own}/[^\s'\"|;&<>()]+", text):
+            folder = os.path.dirname(named)  # noqa: PTH120  text, as it was written
+            # Of the folder itself only the file: all else that is kept there is not the hook's.
+            place = named if folder == str(self._readable) else folder
+            below = os.path.relpath(named, self._readable)
+            if names.check(below, write=False) is None and os.path.exists(place):  # noqa: PTH110  as above
+                shown.append(trust_path(place, Origin.PERSON, writable, reason="named by a hook"))
+        return shown
+
+    def _environment(self, occasion: Occasion, start: _Start) -> Mapping[str, str]:
+        about = {
             "FERRULE_PROJECT_DIR": str(self._root),
             "CLAUDE_PROJECT_DIR": str(self._root),
             "CLAUDE_SESSION_ID": occasion.identity.session,
             "FERRULE_EVENT": occasion.event,
         }
-        return filter_environment(
-            os.environ, add=(*ordinary, *self._passed_on), overrides=variables
-        ).values
+        if not start.is_trusted:
+            return filter_environment(os.environ, add=self._passed_on, overrides=about).values
+        ordinary = (
+            name
+            for name in os.environ
+            if _VARIABLE.fullmatch(name) and not is_secret_variable(name)
+        )
+        passed = filter_environment(os.environ, add=(*ordinary, *self._passed_on)).values
+        trusted = trust_environment(passed, self._policy.command_writable)
+        return {**trusted, **self._variables, **about, **self._list_places(self._make_folder())}
 
-    def _make_policy(self, folder: Path) -> SandboxPolicy:
-        policy = self._policy or SandboxPolicy(self._root)
-        readable = [*policy.readable, str(folder)]
-        names = policy.names
-        if self._readable is not None and self._readable.is_dir():
-            readable.append(str(self._readable))
-            names = names.extend(secret=(".credentials.json",))
-        return replace(policy, readable=tuple(readable), names=names)
-
-    async def _start_sandbox(self) -> Sandbox:
+    async def _start_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # The old loop is gone, and with it what watched the sandbox's commands.
-            self._close_sandbox()
+            # The old loop is gone, and with it what watched the sandboxes' commands.
+            self._close_sandboxes()
             self._loop = loop
             self._start_lock = asyncio.Lock()
         async with self._start_lock:
-            if self._sandbox is None:
-                folder = self._folder = self._folder or self._copy_files()
-                self._sandbox = Sandbox(self._make_policy(folder), backend=self._backend)
-                atexit.register(self.close_now)
-            return self._sandbox
+            for sandbox in self._sandboxes:
+                if sandbox.policy == policy:
+                    return sandbox
+            self._sandboxes.append(Sandbox(policy, backend=self._backend))
+            atexit.register(self.close_now)
+            return self._sandboxes[-1]
+
+    def _make_folder(self) -> Path:
+        """Return the folder with the copies of the trusted files, made when it is first needed."""
+        if self._folder is None:
+            self._folder = self._copy_files()
+            atexit.register(self.close_now)
+        return self._folder
 
     def _copy_files(self) -> Path:
         # mkdtemp: a fresh name, mode 0700.
@@ -253,8 +378,9 @@ class HookCommandRunner:
         """Stop the running commands and remove the copies."""
         for task in self._background:
             task.cancel()
-        sandbox, self._sandbox = self._sandbox, None
-        if sandbox is not None:
+        sandboxes = list(self._sandboxes)
+        self._sandboxes.clear()
+        for sandbox in sandboxes:
             if self._loop is asyncio.get_running_loop():
                 await sandbox.close()
             else:
@@ -263,16 +389,29 @@ class HookCommandRunner:
 
     def close_now(self) -> None:
         """Close synchronously, after the event loop has stopped."""
-        self._close_sandbox()
+        self._close_sandboxes()
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         atexit.unregister(self.close_now)
 
-    def _close_sandbox(self) -> None:
-        sandbox, self._sandbox = self._sandbox, None
-        if sandbox is not None:
+    def _close_sandboxes(self) -> None:
+        for sandbox in self._sandboxes:
             sandbox.close_now()
+        self._sandboxes.clear()
+
+
+@frozen
+class _Start:
+    """What is started, in which sandbox, and whether all that it loads is trusted."""
+
+    program: str | TrustedProgram
+    policy: SandboxPolicy
+    is_trusted: bool = False
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", DEFAULT_PATH)
 
 
 def _failure(ended: CommandResult, error_output: str) -> str:

@@ -1,0 +1,135 @@
+"""Programs are found and started in one place: everywhere else a planted one could be taken."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+from source import PACKAGE as SOURCE
+
+from ferrule.sandbox.deputies import DEPUTIES, format_table
+
+FORBIDDEN = re.compile(
+    r"(shutil\.)?which|subprocess\.(run|call|check_call|check_output|Popen|getoutput"
+    r"|getstatusoutput)|os\.(system|popen|startfile|exec\w+|spawn\w+|posix_spawnp?)"
+    r"|asyncio\.(subprocess\.)?create_subprocess_\w+|\w+\.subprocess_(exec|shell)"
+    r"|webbrowser\.\w+|pty\.\w+|click\.(launch|edit)|runpy\.\w+|multiprocessing\.\w+"
+    r"|(\w+\.)*ProcessPoolExecutor|(importlib\.)?metadata\.(entry_points|distributions)"
+    r"|entry_points|distributions"
+)
+MODULES = {"webbrowser", "pty", "runpy", "multiprocessing", "pexpect"}
+
+EXCEPTIONS: dict[str, tuple[set[str], str]] = {
+    "sandbox/trusted_process.py": (
+        {"subprocess.Popen", "subprocess.run"},
+        "the one place that starts a program, which has to be a `TrustedProgram`",
+    ),
+    "sandbox/inside/command_start.py": ({"os.execve"}, "it is the command, behind its walls"),
+    "sandbox/inside/mediated_command.py": ({"os.execve"}, "it is the command, behind its walls"),
+    "sandbox/inside/bubblewrap_supervisor.py": (
+        {"os.execve"},
+        "bubblewrap, whose path `probes` found where commands cannot write",
+    ),
+    "sandbox/inside/supervision.py": (
+        {"os.posix_spawn"},
+        "the fork server, which gets the path of a `TrustedCommand`, or of a command where a "
+        "person chose no sandbox",
+    ),
+    "sandbox/inside/process_tree.py": ({"subprocess.run"}, "`/bin/ps`, named by its full path"),
+    "permissions/installed_code.py": (
+        {"distributions"},
+        "the one place that reads entry points, and leaves out those that commands can write",
+    ),
+}
+"""What may be called elsewhere, and why it starts nothing that commands can write."""
+
+
+def called(tree: ast.AST) -> Iterator[str]:
+    """Yield the calls that start or find a program, as they are written."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if FORBIDDEN.fullmatch(name):
+                yield name
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield imports that would let such a call have another name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in MODULES or (alias.name == "subprocess" and alias.asname):
+                    yield alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if FORBIDDEN.fullmatch(f"{node.module}.{alias.name}") or node.module in MODULES:
+                    yield f"{node.module}.{alias.name}"
+
+
+def find_starts(text: str) -> set[str]:
+    tree = ast.parse(text)
+    return {*called(tree), *imported(tree)}
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.proves("programs.one-finder")
+def test_no_file_finds_or_starts_programs_by_itself():
+    found = {
+        str(file.relative_to(SOURCE)): starts
+        for file in FILES
+        if (starts := find_starts(file.read_text("utf-8")))
+    }
+    found["permissions/installed_code.py"].discard("importlib.metadata.distributions")
+    assert found == {file: names for file, (names, _) in EXCEPTIONS.items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import shutil\nshutil.which('git')",
+        "from shutil import which\n",
+        "import subprocess\nsubprocess.run(['git'])",
+        "from subprocess import Popen\n",
+        "import subprocess as other\n",
+        "import os\nos.execvp('git', [])",
+        "import os\nos.posix_spawnp('git', [], {})",
+        "import os\nos.system('git')",
+        "import asyncio\nasyncio.create_subprocess_exec('git')",
+        "import webbrowser\n",
+        "import click\nclick.launch('https://a.example')",
+        "import os\nos.startfile('a')",
+        "from importlib.metadata import entry_points\n",
+    ],
+)
+def test_each_way_to_start_one_is_found(text: str):
+    assert find_starts(text)
+
+
+FINDERS = {"find_program", "find_installed", "find_confined"}
+
+
+def looked_for(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a finder is asked for, where they are written in the call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in FINDERS and node.args:
+            for part in ast.walk(node.args[0]):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+@pytest.mark.proves("programs.one-finder")
+def test_each_name_that_is_looked_for_is_in_the_table_of_deputies():
+    known = {name for deputy in DEPUTIES for name in deputy.programs}
+    found = {name for file in FILES for name in looked_for(ast.parse(file.read_text("utf-8")))}
+    assert {"git", "rg", "tesseract"} <= found
+    assert {name for name in found - known if not name.startswith("/")} <= {"sh", "darwin"}
+
+
+def test_the_table_in_the_documentation_is_that_of_the_code():
+    text = (SOURCE.parents[1] / "docs/security.md").read_text("utf-8")
+    between = text.partition("<!-- deputies:")[2].partition("-->")[2]
+    assert between.partition("<!-- end of deputies -->")[0].strip() == format_table()
