@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.permissions import protected_names as reserved
-from ferrule.permissions.path_denials import NamesAndDenyRules
+from ferrule.permissions.path_denials import OpenRefusals
 from ferrule.permissions.protected_names import (
     DEFAULT_NAMES,
     PROTECTED,
@@ -488,13 +488,7 @@ def test_a_walk_skips_the_check_only_of_names_that_it_would_let_pass(
 ) -> None:
     folder = "/".join(above)
     gate = PermissionGate(RuleSet.parse(), root="/work", home="/home/p", names=others)
-    ruled = NamesAndDenyRules(
-        names.reserved,
-        names.secret,
-        names.protected,
-        gate.find_refusal,
-        lists=gate.only_lists,
-    )
+    ruled = names.extend(rules=[OpenRefusals(gate.find_refusal, lists=gate.only_lists)])
     if folder and ruled.check(folder, write=False):
         return  # a walk does not enter it
     suspicious = ruled.select_suspicious(folder, inside)
@@ -553,5 +547,6 @@ def test_among_thousands_of_plain_names_none_that_may_not_be_read_is_skipped(pat
 
 def test_names_are_all_checked_where_a_deny_rule_is_about_paths() -> None:
     gate = PermissionGate(RuleSet.parse(deny=["Read(private/**)"]), root="/work", home="/home/p")
-    ruled = NamesAndDenyRules(find_refusal=gate.find_refusal, lists=gate.only_lists)
+    refusals = OpenRefusals(gate.find_refusal, lists=gate.only_lists)
+    ruled = ProtectedNames(rules=(refusals,))
     assert ruled.select_suspicious("src", ["private", "a.py"]) == ["private", "a.py"]

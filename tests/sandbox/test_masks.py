@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.path_denials import NamesAndDenyRules
+from ferrule.permissions.path_denials import OpenRefusals
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.backends.namespaces import write_covers
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
@@ -91,16 +91,13 @@ def test_reserved_and_secret_names_are_covered_at_any_depth(root: Path, make: Ma
 def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: Make) -> None:
     for name in ("notes/plan.txt", "deep/down/vault/x", "open.txt", "frozen.txt"):
         make(name)
-    names = NamesAndDenyRules(
-        reserved=("vault",),
-        find_refusal=lambda path, write: (
-            "denied by Read(notes/**)"
-            if path.startswith("notes/")
-            else "denied"
-            if write and path == "frozen.txt"
-            else ""
-        ),
-    )
+
+    def refuse(path: str, write: bool) -> str:
+        if path.startswith("notes/"):
+            return "denied by Read(notes/**)"
+        return "denied" if write and path == "frozen.txt" else ""
+
+    names = ProtectedNames(reserved=("vault",), rules=(OpenRefusals(refuse),))
     assert scanned(root, names) == {
         "notes/plan.txt": MaskKind.UNREADABLE,
         "deep/down/vault": MaskKind.EMPTY_FOLDER,

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.path_denials import PathDenials
 from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.rules import RuleSet
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view import opened_folders
@@ -92,6 +94,21 @@ def test_the_inner_of_two_folders_decides_for_what_is_in_it(base: Path) -> None:
     found = kinds(OpenedFolderScanner(policy, home=str(base / "home")).scan(), base)
     assert found["work/notes"] is MaskKind.EMPTY_FOLDER  # a name of the workspace's root
     assert found["shared/.env"] is found["work/.env"] is MaskKind.UNREADABLE
+
+
+@pytest.mark.proves("sandbox.mask.opened")
+def test_deny_rules_that_name_something_in_an_opened_folder_hold_there(base: Path) -> None:
+    rules = RuleSet.parse(deny=[f"Read(/{base}/library/src/**)", "Read(src/plain.py)"])
+    denials = PathDenials(rules.deny, str(base / "work"), str(base / "home"))
+    policy = SandboxPolicy(
+        base / "work",
+        names=ProtectedNames(rules=(denials,)),
+        readable=(str(base / "library"), str(base / "shared")),
+    )
+    found = OpenedFolderScanner(policy, home=str(base / "home")).scan()
+    assert kinds(found, base)["library/src"] is MaskKind.EMPTY_FOLDER
+    assert kinds(found, base)["work/src/plain.py"] is MaskKind.UNREADABLE
+    assert "shared/src/plain.py" not in kinds(found, base)
 
 
 @pytest.mark.proves("sandbox.mask.opened")

@@ -2,19 +2,23 @@
 
 The gate decides about a deny rule such as `Read(private/**)` if an argument names the path. A
 search, a listing or a command meets paths that no argument named: for them the rule must hold where
-files are opened. So the workspace gets names that include the rules (`NamesAndDenyRules`), and the
-sandbox of commands those of `PathDenials`.
+files are opened. So the names of the workspace (`ProtectedNames.rules`) include what the gate
+refuses (`OpenRefusals`), and those of commands the deny rules (`PathDenials`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
 
 from ferrule.core.value_class import frozen
+from ferrule.tools.definition import Tool
 
 from .command_analysis.shell_words import ANY, BRACE, UNKNOWN, could_match_name
 from .protected_names import ProtectedNames
-from .rule_matching import split_anchor
+from .rule_matching import AnalysedCall, RuleMatcher, normalise_path, split_anchor
 from .rules import PermissionRule
 
 FindRefusal = Callable[[str, bool], str]
@@ -22,48 +26,115 @@ FindRefusal = Callable[[str, bool], str]
 
 
 @frozen
-class NamesAndDenyRules(ProtectedNames):
-    """The lists of names and the deny rules for paths.
+class PathDenials:
+    """The deny rules for paths in a workspace.
 
-    `find_refusal` applies the rules. `creation_patterns` are patterns, in the language of the
-    lists, for names that the rules forbid to create. `lists` are the lists that `find_refusal` goes
-    by if it goes by nothing else; None if it may refuse any name.
+    `root` is the workspace, `home` what `~` stands for. Names begin at `folder`, by default the
+    workspace. A value: copies decide alike, in any process.
     """
 
-    find_refusal: FindRefusal = lambda path, write: ""
-    creation_patterns: tuple[str, ...] = ()
-    lists: ProtectedNames | None = None
+    rules: tuple[PermissionRule, ...]
+    root: str
+    home: str
+    folder: str = ""
+
+    @property
+    def creation_patterns(self) -> tuple[str, ...]:
+        """Patterns for names that the rules forbid to create (`make_creation_patterns`)."""
+        return () if self.folder else _cached_patterns(self.rules, self.root, self.home)
+
+    def find_refusal(self, name: str, write: bool) -> str:
+        """Return which deny rule refuses a path, relative or absolute; empty if none does."""
+        absolute = normalise_path(name, self.folder or self.root, self.home)
+        case = AnalysedCall(_NO_TOOL, "", (), named_files=((absolute, write),))
+        for matcher in _matchers(self.rules, self.root, self.home):
+            if matcher.could_match(case):
+                return f"denied by the rule `{matcher.rule.text}`"
+        return ""
 
     def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
-        if self.lists is None:
-            return names
-        suspicious = ProtectedNames.select_suspicious(self, folder, names)
-        if (self.lists.reserved, self.lists.secret) == (self.reserved, self.secret):
-            return suspicious
-        others = self.lists.select_suspicious(folder, names)
-        return list(dict.fromkeys((*suspicious, *others)))
+        """Return all of the names: a rule may be about any."""
+        return names
 
-    def check(self, name: str, *, write: bool) -> str | None:
-        # Not `super()`, which does not work in a value class.
-        return ProtectedNames.check(self, name, write=write) or self._check_rules(name, write)
-
-    def _check_rules(self, name: str, write: bool) -> str | None:
-        reason = self.find_refusal(name, write)
-        return f"is {reason}" if reason.startswith("denied") else reason or None
+    def for_commands(self) -> PathDenials | None:
+        """Return the rules about some paths only: those about all of them hide tools instead."""
+        rules = tuple(rule for rule in self.rules if rule.specifier)
+        return replace(self, rules=rules) if rules else None
 
 
 @frozen
-class PathDenials:
-    """The deny rules for paths in a workspace, without the lists of names."""
+class OpenRefusals:
+    """What a gate refuses where files are opened (`PermissionGate.find_refusal`).
 
-    find_refusal: FindRefusal
-    creation_patterns: tuple[str, ...]
+    `denials` are the part that binds commands, too. `lists` are the names that `refuses` goes by if
+    it goes by nothing else; None if it may refuse any name.
+    """
 
-    def add_to(self, names: ProtectedNames) -> ProtectedNames:
-        """Return the lists together with these rules."""
-        return NamesAndDenyRules(
-            names.reserved, names.secret, names.protected, self.find_refusal, self.creation_patterns
-        )
+    refuses: FindRefusal
+    denials: PathDenials | None = None
+    lists: ProtectedNames | None = None
+
+    @property
+    def creation_patterns(self) -> tuple[str, ...]:
+        """Patterns for names that the deny rules forbid to create."""
+        return () if self.denials is None else self.denials.creation_patterns
+
+    def find_refusal(self, name: str, write: bool) -> str:
+        """Return why the gate refuses a path; empty if it does not."""
+        return self.refuses(name, write)
+
+    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Return the names that the gate has to be asked about."""
+        return names if self.lists is None else self.lists.select_suspicious(folder, names)
+
+    def for_commands(self) -> PathDenials | None:
+        """Return the deny rules."""
+        return None if self.denials is None else self.denials.for_commands()
+
+
+@frozen
+class NamesOfFolder:
+    """The names of a wider folder, for paths that begin at `folder`, which it contains."""
+
+    folder: str
+    outer: ProtectedNames
+
+    @property
+    def creation_patterns(self) -> tuple[str, ...]:
+        """None: patterns of the wider folder would be read from this one."""
+        return ()
+
+    def find_refusal(self, name: str, write: bool) -> str:
+        """Return why the wider folder refuses a path; empty if it does not."""
+        return self.outer.check(self._whole(name), write=write) or ""
+
+    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Return the names that the wider folder has to be asked about."""
+        return self.outer.select_suspicious(self._whole(folder), names)
+
+    def for_commands(self) -> NamesOfFolder:
+        """Return what binds commands in the wider folder."""
+        return NamesOfFolder(self.folder, self.outer.for_commands())
+
+    def _whole(self, name: str) -> str:
+        return f"{self.folder}/{name}" if name else self.folder
+
+
+@lru_cache(maxsize=16)
+def _matchers(rules: tuple[PermissionRule, ...], root: str, home: str) -> tuple[RuleMatcher, ...]:
+    return tuple(RuleMatcher(rule, root, home) for rule in rules)
+
+
+@lru_cache(maxsize=16)
+def _cached_patterns(rules: tuple[PermissionRule, ...], root: str, home: str) -> tuple[str, ...]:
+    return make_creation_patterns(rules, root, home)
+
+
+def _do_nothing() -> None:
+    """Paths that no call named are judged for this tool, which has nothing to run."""
+
+
+_NO_TOOL = Tool(name="", description="", arguments=cast("Any", None), handler=_do_nothing)
 
 
 def make_creation_patterns(

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from typing import Protocol, final
 
 RESERVED = (
     "/agents",
@@ -222,13 +223,44 @@ INSTALLED = (
 """What says which code an environment holds: whoever starts Python there may load it unasked."""
 
 
+class NameRule(Protocol):
+    """What refuses further names, beside the lists: deny rules, or the names of a wider folder.
+
+    `creation_patterns` are patterns, in the language of the lists, for names that it forbids to
+    create.
+    """
+
+    @property
+    def creation_patterns(self) -> tuple[str, ...]: ...
+
+    def find_refusal(self, name: str, write: bool) -> str:
+        """Return why a name may not be read (or written); empty if it may."""
+        ...
+
+    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Return those of the names in a folder that `find_refusal` has to decide about."""
+        ...
+
+    def for_commands(self) -> NameRule | None:
+        """Return the part that also binds commands; None if nothing does."""
+        ...
+
+
+@final  # a copy that forgets what a subclass adds would open what that refuses
 @dataclass(frozen=True, slots=True)  # not `core.value_class`: the sandbox loads this file alone
 class ProtectedNames:
-    """The lists above and what settings add. Patterns are described at the top of this file."""
+    """The lists above and what settings add. Patterns are described at the top of this file.
+
+    `rules` refuse what the lists let pass.
+    """
 
     reserved: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    rules: tuple[NameRule, ...] = field(default=(), hash=False)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("ProtectedNames has no subclasses: give it `rules`")
 
     def check(self, name: str, *, write: bool) -> str | None:
         """Return why a tool may not read (or write) a name, or None if it may.
@@ -240,7 +272,25 @@ class ProtectedNames:
         Returns:
             The reason, which names the pattern that matched.
         """
-        return None if _is_plain(self, name, write) else _check(self, name, write)
+        reason = None if _is_plain(self, name, write) else _check(self, name, write)
+        if reason is not None or not self.rules:
+            return reason
+        reason = self.check_rules(name, write=write)
+        return f"is {reason}" if reason.startswith("denied") else reason or None
+
+    def check_rules(self, name: str, *, write: bool) -> str:
+        """Return why the rules, whatever the lists say, refuse a name; empty if they do not."""
+        for rule in self.rules:
+            reason = rule.find_refusal(name, write)
+            if reason:
+                return reason
+        return ""
+
+    @property
+    def creation_patterns(self) -> tuple[str, ...]:
+        """Patterns, in the language of the lists, for names that the rules forbid to create."""
+        patterns = [pattern for rule in self.rules for pattern in rule.creation_patterns]
+        return tuple(dict.fromkeys(patterns))
 
     def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
         """Return those of the names in a folder that may not be read, and perhaps a few more.
@@ -251,6 +301,14 @@ class ProtectedNames:
             folder: A path relative to the workspace; empty for the workspace itself.
             names: Names in it, each a single component.
         """
+        suspicious = self._select_by_lists(folder, names)
+        for rule in self.rules:
+            others = rule.select_suspicious(folder, names)
+            if others:
+                suspicious = list(dict.fromkeys((*suspicious, *others)))
+        return suspicious
+
+    def _select_by_lists(self, folder: str, names: Sequence[str]) -> Sequence[str]:
         known = _known_components(self.reserved, self.secret)
         is_known = not folder or known.issuperset(folder.split("/"))
         if not is_known and not _is_plain_folder(self, folder, False):
@@ -271,11 +329,25 @@ class ProtectedNames:
         reserved: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
+        rules: Iterable[NameRule] = (),
     ) -> ProtectedNames:
-        """Return these lists with further patterns."""
-        return ProtectedNames(
-            self.reserved + reserved, self.secret + secret, self.protected + protected
+        """Return these names with further patterns and rules; each is there once."""
+        return replace(
+            self,
+            reserved=tuple(dict.fromkeys((*self.reserved, *reserved))),
+            secret=tuple(dict.fromkeys((*self.secret, *secret))),
+            protected=tuple(dict.fromkeys((*self.protected, *protected))),
+            rules=(*self.rules, *(rule for rule in rules if rule not in self.rules)),
         )
+
+    def only_lists(self) -> ProtectedNames:
+        """Return the lists alone, for names that do not begin at the workspace."""
+        return replace(self, rules=())
+
+    def for_commands(self) -> ProtectedNames:
+        """Return the names that bind commands, too."""
+        bound = [rule.for_commands() for rule in self.rules]
+        return replace(self, rules=tuple(rule for rule in bound if rule is not None))
 
 
 DEFAULT_NAMES = ProtectedNames()

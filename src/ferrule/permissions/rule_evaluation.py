@@ -52,9 +52,9 @@ from .call_analysis import (
 )
 from .grant_proposals import ONCE_ONLY, GrantOffer, propose_grants
 from .grants import Grants
-from .path_denials import PathDenials, could_name, make_creation_patterns, names_something_in
+from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
-from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, normalise_path
+from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher
 from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
 from .safe_mode import SafeMode, find_violations
 
@@ -159,7 +159,11 @@ class PermissionGate:
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
-        self._path_denials = [rule for rule in self.rules.deny if rule.kind in ("read", "write")]
+        self._path_denials = PathDenials(
+            tuple(rule for rule in self.rules.deny if rule.kind in ("read", "write")),
+            self.context.root,
+            self.context.home,
+        )
         self._starts: dict[int, tuple[Tool, str, tuple[str, ...]]] = {}
         self._profiles: dict[int, _Profile] = {}
         self._matchers: dict[PermissionRule, RuleMatcher] = {}
@@ -283,7 +287,7 @@ class PermissionGate:
         """
         names = self.context.names
         # Walks come here with every name: the same answer without looking at the root.
-        is_usual = not self._path_denials and _is_below_root(path)
+        is_usual = not self._path_denials.rules and _is_below_root(path)
         if is_usual and names is not None and names.check(path, write=write) is None:
             return ""
         for reason in find_path_refusals(path, write, self.context):
@@ -292,12 +296,7 @@ class PermissionGate:
 
     def find_denied_path_rule(self, path: str, write: bool) -> str:
         """Return which deny rule for paths refuses this one; empty if none does."""
-        absolute = normalise_path(path, self.context.root, self.context.home)
-        case = AnalysedCall(_NO_TOOL, "", (), named_files=((absolute, write),))
-        for rule in self._path_denials:
-            if self._matcher(rule).could_match(case):
-                return f"denied by the rule `{rule.text}`"
-        return ""
+        return self._path_denials.find_refusal(path, write)
 
     def find_question_refusal(self, tool: Tool, values: Mapping[str, Any]) -> str:
         """Return why a handler's question is not put to a person; empty if it may be.
@@ -338,20 +337,12 @@ class PermissionGate:
     @property
     def path_denials(self) -> PathDenials | None:
         """The deny rules for paths, which also bind commands; None if there are none."""
-        rules = [
-            rule for rule in self.rules.deny if rule.kind in ("read", "write") and rule.specifier
-        ]
-        if not rules:
-            return None
-        around = self.context
-        return PathDenials(
-            self.find_denied_path_rule, make_creation_patterns(rules, around.root, around.home)
-        )
+        return self._path_denials.for_commands()
 
     @property
     def only_lists(self) -> ProtectedNames | None:
         """The lists of names, if `find_refusal` goes by nothing else below the root; else None."""
-        return None if self._path_denials else self.context.names
+        return None if self._path_denials.rules else self.context.names
 
     def find_refusal(self, path: str, write: bool) -> str:
         """Return what `find_path_refusal` returns. The form that a workspace calls."""
@@ -723,10 +714,3 @@ def describe_decision(decision: Decision) -> list[str]:
         lines.append(f"labels: {', '.join(decision.labels)}")
     lines += [f"offer {offer.choice}: `{offer.rule}`" for offer in decision.offers if offer.rule]
     return lines
-
-
-def _do_nothing(**_: object) -> None:
-    return None
-
-
-_NO_TOOL = Tool(name="", description="", arguments=cast("Any", None), handler=_do_nothing)

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Literal
 
 from ferrule.core.value_class import frozen
-from ferrule.permissions.protected_names import ProtectedNames
 
 from .command import Refusal
 from .network.allowed_hosts import InvalidHost, is_localhost, split_authority
@@ -164,7 +163,7 @@ def _holds_more(place: str, policy: SandboxPolicy, home: str, closed: tuple[str,
 def _is_protected(place: str, policy: SandboxPolicy, home: str, *, write: bool) -> bool:
     """Whether a place, or a folder that it is in, has a name that no answer opens."""
     inside = os.path.relpath(place, home) if Path(place).is_relative_to(home) else place.lstrip("/")
-    lists = ProtectedNames(policy.names.reserved, policy.names.secret, policy.names.protected)
+    lists = policy.names.only_lists()
     if lists.check(inside, write=write) is not None:
         return True
     if any(lists.check(name, write=False) is not None for name in _names_of(inside)):

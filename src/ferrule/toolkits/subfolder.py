@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.path_denials import NamesOfFolder
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
@@ -127,19 +127,6 @@ def _resolve_below(workspace: Workspace, path: str, folder: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)  # as its base
-class _NamesBelow(ProtectedNames):
-    """The protected names of a workspace, for paths that begin at one of its folders."""
-
-    folder: str = ""
-    outer: ProtectedNames = ProtectedNames()
-
-    def check(self, name: str, *, write: bool) -> str | None:
-        whole = f"{self.folder}/{name}" if name else self.folder
-        # The base class is named because `super()` does not work in a dataclass with slots.
-        return self.outer.check(whole, write=write) or ProtectedNames.check(self, name, write=write)
-
-
 def open_subfolder(workspace: Workspace, start: str) -> Workspace:
     """Return a folder as a workspace, for what works on a whole one, such as a repository.
 
@@ -152,7 +139,7 @@ def open_subfolder(workspace: Workspace, start: str) -> Workspace:
     if not name:
         return workspace
     outer = workspace.names
-    names = _NamesBelow(outer.reserved, outer.secret, outer.protected, name, outer)
+    names = outer.only_lists().extend(rules=[NamesOfFolder(name, outer)])
     expected = workspace.open_descriptor(name)
     try:
         inner = Workspace(workspace.root / name, names=names)

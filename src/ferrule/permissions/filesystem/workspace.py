@@ -33,7 +33,7 @@ from typing import BinaryIO
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import find_similar_names
-from ferrule.permissions.path_denials import NamesAndDenyRules, PathDenials
+from ferrule.permissions.path_denials import OpenRefusals, PathDenials
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 from . import atomic_write, open_beneath, paths, regular_files
@@ -90,7 +90,6 @@ class Workspace:
         self._linked = linked
         self._name_count = HardLinkCheck(self._tree, names, WALK_LIMIT)
         self._commit = threading.Lock()
-        self._denials: PathDenials | None = None
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:
@@ -114,25 +113,14 @@ class Workspace:
             lists: The lists of names that `find_refusal` goes by, if it goes by nothing else: then
                 it is not asked about every name of a walk.
         """
-        names = self.names
-        ruled = NamesAndDenyRules(
-            names.reserved, names.secret, names.protected, find_refusal, lists=lists
-        )
-        workspace = Workspace(
-            self.root, names=ruled, linked=self._linked, open_folder=self._open_folder
-        )
-        workspace._denials = denials
-        return workspace
+        names = self.names.extend(rules=[OpenRefusals(find_refusal, denials, lists)])
+        return Workspace(self.root, names=names, linked=self._linked, open_folder=self._open_folder)
 
     def names_for_commands(self, also: ProtectedNames = DEFAULT_NAMES) -> ProtectedNames:
         """Return the names to hide from commands: the lists, those of `also`, and deny rules."""
-        own = self.names
-        lists = ProtectedNames(
-            tuple(dict.fromkeys((*own.reserved, *also.reserved))),
-            tuple(dict.fromkeys((*own.secret, *also.secret))),
-            tuple(dict.fromkeys((*own.protected, *also.protected))),
+        return self.names.for_commands().extend(
+            reserved=also.reserved, secret=also.secret, protected=also.protected, rules=also.rules
         )
-        return lists if self._denials is None else self._denials.add_to(lists)
 
     # Names
 

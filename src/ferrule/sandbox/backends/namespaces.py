@@ -22,7 +22,6 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.permissions.path_denials import NamesAndDenyRules
 from ferrule.sandbox.command import Command, CommandResult, Refusal
 from ferrule.sandbox.inside.kernel import cgroup_limits
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
@@ -146,7 +145,6 @@ class NamespaceBackend:
         found_groups = find_groups(self.policy.limits, Path(places.base).name)
         self._groups = found_groups.groups
         names = self.policy.names
-        created = names.creation_patterns if isinstance(names, NamesAndDenyRules) else ()
         session = SandboxRecord(
             user_namespace=probe().user_namespaces,
             view_folder=places.view,
@@ -154,7 +152,7 @@ class NamespaceBackend:
             command_steps=list(command_steps(found)),
             limits=process_limits(self.policy, found_groups.limited),
             groups=list(found_groups.groups),
-            names=((*names.reserved, *created), names.secret, names.protected),
+            names=((*names.reserved, *names.creation_patterns), names.secret, names.protected),
             roots=(str(self.policy.root), *self.policy.writable),
             landlock_rules=landlock_rules(self.policy, found) if probe().landlock_abi else (),
             restrict_late=self.policy.preview,

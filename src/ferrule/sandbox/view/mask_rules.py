@@ -30,7 +30,6 @@ import stat
 from enum import StrEnum
 
 from ferrule.core.value_class import frozen
-from ferrule.permissions.path_denials import NamesAndDenyRules
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.inside.mediator.name_rules import REDIRECTING_NAMES
 
@@ -144,7 +143,7 @@ def _is_secret(reason: str) -> bool:
 
 def _has_deny_rule(name: str, names: ProtectedNames) -> bool:
     """Return whether a deny rule of the person's names it too."""
-    return isinstance(names, NamesAndDenyRules) and bool(names.find_refusal(name, False))
+    return bool(names.check_rules(name, write=False))
 
 
 def _is_listed_secret(name: str, names: ProtectedNames) -> bool:
@@ -161,7 +160,7 @@ def _protected_cover(name: str, what: FileType, names: ProtectedNames) -> MaskRe
         return None if what is FileType.FOLDER else MaskRequirement(MaskKind.READ_ONLY)
     if last in _LEADING_BASENAMES and _has_reason(_LEADING_NAMES, name, "reserved", write=False):
         return MaskRequirement(MaskKind.READ_ONLY)
-    if isinstance(names, NamesAndDenyRules) and names.find_refusal(name, True):
+    if names.check_rules(name, write=True):
         return MaskRequirement(MaskKind.READ_ONLY)
     if names.protected and _has_reason(
         ProtectedNames(reserved=names.protected), name, "reserved", write=False

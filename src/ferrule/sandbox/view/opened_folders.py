@@ -11,7 +11,7 @@ another, the inner one decides for what is in it. What differs for further folde
 * in a folder of packages that is only read, lists that speak of a root mean none: a package called
   `agents` is no settings;
 * what may be read but not written needs no mask where nothing can be written;
-* a person's deny rules speak of the workspace and are not asked.
+* of a person's deny rules only those hold that name something in the folder.
 
 A single file that a person opened by its name is one that they want to be seen.
 """
@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import PurePath
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.path_denials import PathDenials, names_something_in
 from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.sandbox.policy import SandboxPolicy
 
@@ -109,7 +111,7 @@ def _make_scanner(path: str, policy: SandboxPolicy, home: str | None) -> MaskSca
     packages = path not in policy.writable and not PACKAGES.isdisjoint(PurePath(path).parts)
     return MaskScanner(
         path,
-        ProtectedNames(policy.names.reserved, policy.names.secret, policy.names.protected),
+        _names_in(path, policy.names),
         home=home,
         is_package_folder=True,
         name_prefix="site-packages" if packages else "",
@@ -117,6 +119,20 @@ def _make_scanner(path: str, policy: SandboxPolicy, home: str | None) -> MaskSca
             _folders_inside(path, (str(policy.root), *policy.readable, *policy.writable))
         ),
     )
+
+
+def _names_in(path: str, names: ProtectedNames) -> ProtectedNames:
+    """Return the lists, and the deny rules for paths of a folder outside the workspace."""
+    lists = names.only_lists()
+    for rule in names.rules:
+        if not isinstance(rule, PathDenials):
+            continue
+        about_it = [
+            one for one in rule.rules if names_something_in(one, path, rule.root, rule.home)
+        ]
+        if about_it:
+            lists = lists.extend(rules=[replace(rule, rules=tuple(about_it), folder=path)])
+    return lists
 
 
 def _folders_inside(path: str, others: Collection[str]) -> Iterator[str]:

@@ -36,9 +36,7 @@ class OrdinaryNames:
         first = {row.split("/")[0] for row in rows} - {"site-packages"}
         # A list of the person's may hold a row that begins with any word: then nothing is certain.
         self._is_usable = (
-            type(names) is ProtectedNames
-            and not names.protected
-            and all(p[0] == "." for p in first)
+            not names.rules and not names.protected and all(p[0] == "." for p in first)
         )
         self._ordinary_components: set[str] = set()
         self._last_folder = ("", True)
