@@ -146,7 +146,8 @@ def test_nothing_of_a_clone_takes_effect_before_a_persons_yes(
     )
     assert marks(clone) == set()
     assert not (clone / "new.txt").exists()
-    assert "is not trusted and has no effect; `ferrule trust` shows it" in ran.err
+    effect = "is not trusted and only what restricts has an effect (`limits.max_turns`)"
+    assert f"{effect}; `ferrule trust` shows it" in ran.err
     listed = tools(ferrule)
     assert not {"bundled", "main_tool", "other"} & listed.keys()
     assert not any(source.startswith("file ") for source in listed.values())
@@ -235,9 +236,10 @@ def test_after_a_change_it_stops_shows_a_diff_and_asks_again(
     ferrule("trust", "--yes")
     change(clone)
     ran = working()
-    assert "was changed since you trusted it and has no effect" in ran.err
+    assert "was changed since you trusted it and only what restricts has an effect" in ran.err
     assert "one\n" in results(ran)["read_file"]["data"]
-    assert marks(clone) == set()
+    # Of the hooks those that guard calls run, as they were trusted.
+    assert marks(clone) <= {"mark-PreToolUse", "mark-PostToolUse"}
     assert not (clone / "new.txt").exists()
     asked = ferrule("trust", stdin=b"y\n")
     assert asked.code == 7
@@ -303,8 +305,46 @@ def test_a_real_model_in_an_untrusted_clone_gets_none_of_it(ferrule: Any, clone:
     ran = ferrule(
         "run", "--json", "-m", "local:smollm2", "--allow", "Read", "Read the file note.txt."
     )
-    assert "has no effect; `ferrule trust` shows it" in ran.err
+    assert "is not trusted" in ran.err
     found = results(ran)
     assert "theirs" not in ran.out
     assert marks(clone) == set()
     assert found["read_file"]["success"]
+
+
+COVERED = ("harness.md", "lib/tools.py", ".mcp.json", ".ferrule/ferrule.yaml", ".harness/x.md")
+
+
+@pytest.mark.proves("trust.covered-is-unwritable")
+@pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "untrusted"])
+def test_neither_tools_nor_commands_can_change_what_trust_covers(
+    trusted: bool, ferrule: Any, folder: Path, script: Any, a_call: Any
+) -> None:
+    for name in COVERED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}" if name.endswith(".json") else "# x\n")
+    (folder / ".ferrule/ferrule.yaml").write_text("tools: {python: [lib/tools.py]}\n")
+    if trusted:
+        assert ferrule("trust", "--yes").code == 0
+    before = {name: (folder / name).read_bytes() for name in COVERED}
+    steps: list[Any] = []
+    for name in COVERED:
+        steps += [
+            a_call("write_file", path=name, content="evil", overwrite=True),
+            a_call("delete_path", path=name),
+            a_call("move_path", source=name, destination="gone"),
+            a_call("run_command", command=f"echo evil >> {name}"),
+            a_call("run_command", command=["sh", "-c", f"rm -f {name}; mv x {name}; :> {name}"]),
+        ]
+    steps += [
+        a_call("run_command", command=f"mv lib old; mkdir lib; echo evil > {COVERED[1]}"),
+        {"say": "done"},
+    ]
+    yes = [
+        word
+        for name in ("write_file", "delete_path", "move_path", "run_command")
+        for word in ("--yes-to", name)
+    ]
+    ferrule("run", "-m", script(*steps), "--max-turns", "40", *yes, "go")
+    assert {name: (folder / name).read_bytes() for name in COVERED} == before
+    assert TrustStore().state(folder) == ("trusted" if trusted else "untrusted")

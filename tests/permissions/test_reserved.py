@@ -277,7 +277,7 @@ ORDINARY = [
     "myagents",
     "ferrule/x",
     "ferrule.py",
-    "harness.md",
+    "docs/harness.md",
     ".harnessed",
     "a..b.txt",
     "..a",

@@ -394,19 +394,20 @@ def test_a_provider_is_where_the_person_says(case: Case) -> None:
 
 @pytest.mark.proves("trust.inert")
 def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) -> None:
-    case.project("limits: {max_turns: 1}\nnonsense: true\n", trusted=False)
+    case.project("model: evil:x\ntools: {packs: [git]}\n", trusted=False)
     settings = case.load()
-    assert settings.limits == Limits(max_turns=200)
-    assert len(settings.notices) == 1 and "is not trusted" in settings.notices[0]
+    assert (settings.model, settings["tools.packs"]) == ("", ())
+    assert len(settings.notices) == 1
+    assert "is not trusted and has no effect" in settings.notices[0]
 
 
 @pytest.mark.proves("trust.change-asks-again")
 def test_a_trusted_repository_that_changed_does_nothing_again(case: Case) -> None:
-    case.project("limits: {max_turns: 2}\n")
-    assert case.load().limits.max_turns == 2
-    case.project("limits: {max_turns: 3}\n", trusted=False)
+    case.project("tools: {packs: [git]}\n")
+    assert case.load()["tools.packs"] == ("git",)
+    case.project("tools: {packs: [typed]}\n", trusted=False)
     settings = case.load()
-    assert settings.limits.max_turns == 200 and "was changed since" in settings.notices[0]
+    assert settings["tools.packs"] == () and "was changed since" in settings.notices[0]
 
 
 FORBIDDEN = {

@@ -145,7 +145,7 @@ def test_a_difference_spells_control_characters_out(work: Path) -> None:
 
 
 def test_a_large_or_binary_file_is_named_without_text(work: Path) -> None:
-    (work / ".ferrule/big").write_text("x" * (module.MAX_KEPT_TEXT + 1))
+    (work / ".ferrule/big").write_text("x" * (module.MAX_SHOWN_TEXT + 1))
     (work / ".ferrule/binary").write_bytes(b"\xff\xfe")
     shown = {change.name: change.diff for change in TrustStore().diff(work)}
     assert shown[".ferrule/big"] == shown[".ferrule/binary"] == ""

@@ -12,7 +12,6 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import suggest_names
 from ferrule.extensions.skills.loading import LoadedSkills, load_skills
 from ferrule.extensions.skills.tool import FoundSkill, render_skill
-from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
@@ -84,9 +83,7 @@ def check(workspace: str | None) -> int:
 
 def _load(workspace: str | None, *, as_trusted: bool = False) -> LoadedSkills:
     settings = load_settings(workspace=workspace)
-    names = DEFAULT_NAMES.extend(
-        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
-    )
+    names = settings.names
     repository = settings.repository
     if as_trusted and repository.state != "absent":
         # Safe: checking only reads the files, nothing in them takes effect.

@@ -161,3 +161,8 @@ def _trust_notices(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:
     for kind, files in (("hooks", hooks.inert), ("agents", agents.inert)):
         if files:
             yield f"{kind} of this folder have no effect until you trust it: {', '.join(files)}"
+    if hooks.guards:
+        yield (
+            "hooks of this folder as you trusted it last can still refuse calls: "
+            f"{', '.join(hooks.guards)}"
+        )

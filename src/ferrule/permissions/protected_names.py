@@ -159,7 +159,8 @@ PROTECTED = (
     ".lefthook.yml",
     ".overcommit.yml",
     "lefthook.yml",
-    # Settings of editors and agents that start servers, tasks or hooks.
+    # Settings of editors and agents that start servers, tasks or hooks; the first are our own.
+    "/harness.md",
     ".mcp.json",
     ".vscode",
     ".idea",

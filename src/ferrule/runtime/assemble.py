@@ -28,7 +28,7 @@ from ferrule.models.client import ModelOptions, ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.grants import Grants
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.policy import SandboxPolicy
@@ -271,9 +271,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         settings["tools.profile"], settings.model if needs_model else asked_for
     )
     for_model = settings.for_model(settings.model)
-    names = DEFAULT_NAMES.extend(
-        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
-    )
+    names = settings.names
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
@@ -594,7 +592,7 @@ def _load_extensions(
     own = paths.config()
     in_repository = any(
         name != PROJECT_FILE or any(word in data for word in _ARTIFACTS)
-        for name, data in repository.files.items()
+        for name, data in (*repository.files.items(), *repository.kept.items())
     )
     python = settings["tools.python"]
     claude = paths.claude() if settings["hooks.claude"] else None

@@ -40,7 +40,7 @@ from ferrule.engine.agent_reload import continue_catalog, is_same_tool
 from ferrule.engine.session import Session
 from ferrule.extensions.front_matter import InvalidFile
 from ferrule.extensions.instructions import FILE_NAME
-from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
+from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
@@ -163,12 +163,7 @@ class HotReloader:
             return None
         before = self._assembly
         own = self._watched.hash_files()
-        if (
-            own == self._own
-            and not _in_force(before.settings.repository)
-            and not _in_force(changed.repository)
-        ):
-            # It is not trusted: it had no effect before and has none now.
+        if own == self._own and _is_without_effect(before.settings.repository, changed.repository):
             self._seen = changed.repository
             before.notice(
                 "the configuration of this folder changed; it is not trusted and has no effect"
@@ -310,6 +305,14 @@ def _left_out(assembly: Assembly) -> tuple[InvalidFile, ...]:
 def _callable_tools(catalog: Catalog) -> dict[str, Tool]:
     """Return the tools that a model or a person can call, by name; not those for scripts only."""
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
+
+
+def _is_without_effect(before: ConfigurationSnapshot, now: ConfigurationSnapshot) -> bool:
+    """Whether a change of a repository that is not trusted changes none of its restrictions."""
+    if _in_force(before) or _in_force(now):
+        return False
+    settings = (before.files.get(PROJECT_FILE), now.files.get(PROJECT_FILE))
+    return settings[0] == settings[1] and before.kept == now.kept
 
 
 def _in_force(seen: ConfigurationSnapshot) -> bool:

@@ -18,7 +18,6 @@ from ferrule.connectors.mcp.configuration import LoadedServers, read_server
 from ferrule.connectors.mcp.definitions import Manifest
 from ferrule.connectors.mcp.server_client import ServerClient
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
@@ -110,10 +109,7 @@ def server_ground(settings: Settings, confine: SandboxPolicy | None = None) -> L
         settings: The settings in force.
         confine: The sandbox policy of commands; by default that of the settings.
     """
-    extended = DEFAULT_NAMES.extend(
-        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
-    )
-    policy = confine or make_sandbox_policy(settings, names=extended)
+    policy = confine or make_sandbox_policy(settings, names=settings.names)
     return LaunchSettings(
         policy.root,
         protected_names=policy.names,

@@ -1,4 +1,8 @@
-r"""Trust: a repository's own configuration has no effect until a person trusts it as it is.
+r"""Trust: a repository's own configuration loosens nothing until a person trusts it as it is.
+
+What only restricts (`settings.restrictions`) holds without trust. Where trust was lost, because
+something changed, the restrictions and guards of the version that was trusted last hold, too: its
+files are kept outside the workspace (`ConfigurationSnapshot.kept`).
 
 Covered is everything in `.ferrule/` and `.harness/`, the files `harness.md`, `ferrule.yaml`,
 `ferrule.yml` and `.mcp.json` at the root of the workspace, and every Python file in it that its
@@ -19,6 +23,7 @@ trust file that is damaged, newer, or writable by others is an error, and nothin
 
 from __future__ import annotations
 
+import base64
 import difflib
 import fcntl
 import hashlib
@@ -26,10 +31,11 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -55,29 +61,40 @@ _CLAUDE_HOOKS = ".claude/hooks"
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
-MAX_KEPT_TEXT = 64 * 1024
-"""Bytes of one file that are kept to show a difference; of all files 32 times as many."""
+MAX_SHOWN_TEXT = 64 * 1024
+"""Characters of a file up to which a difference is shown."""
 
 TrustState = Literal["absent", "untrusted", "changed", "trusted"]
 _VERSION = 1
+_LINK = "link to "
 
 
 @frozen
 class ConfigurationSnapshot:
-    """A repository's configuration, read once. `files` contains its regular files by name."""
+    """A repository's configuration, read once. `files` contains its regular files by name.
+
+    `kept` are the files as they were trusted last; empty unless the state is `changed`.
+    """
 
     workspace: str
     state: TrustState
     digest: str
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     links: dict[str, str] = field(default_factory=dict[str, str])
+    kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def named_files(self) -> tuple[str, ...]:
+        """The files in ordinary places that trust covers because the configuration names them."""
+        named = [find_python_files(one.get(PROJECT_FILE, b"")) for one in (self.files, self.kept)]
+        return tuple(dict.fromkeys(chain.from_iterable(named)))
 
 
 @frozen
 class ConfigurationChange:
     """A file that differs from what was trusted.
 
-    `diff` is a unified diff, empty if no text was kept.
+    `diff` is a unified diff, empty if it is no text or a long one.
     """
 
     name: str
@@ -103,14 +120,17 @@ class TrustStore:
         """
         root = os.path.realpath(workspace)
         files, links = _scan(root)
-        if not files and not links:
-            return ConfigurationSnapshot(root, "absent", "")
-        digest = _digest(files, links)
         known = self._load().get(root)
-        state: TrustState = "untrusted"
-        if known is not None:
-            state = "trusted" if known["digest"] == digest else "changed"
-        return ConfigurationSnapshot(root, state, digest, files, links)
+        if known is None:
+            state: TrustState = "untrusted" if files or links else "absent"
+            digest = _digest(files, links) if files or links else ""
+            return ConfigurationSnapshot(root, state, digest, files, links)
+        digest = _digest(files, links)
+        if known["digest"] == digest:
+            return ConfigurationSnapshot(root, "trusted", digest, files, links)
+        # Also if all of it is gone: what restricted a run must not end with that.
+        kept = self._kept_files(root, known.get("files", {}))
+        return ConfigurationSnapshot(root, "changed", digest, files, links, kept)
 
     def state(self, workspace: str | Path) -> TrustState:
         """Return the state: `absent` (no configuration), `untrusted`, `changed` or `trusted`."""
@@ -125,7 +145,10 @@ class TrustStore:
             ConfigError: There is no configuration, or it changed since it was shown.
         """
         seen = self.read(workspace)
-        if seen.state == "absent":
+        if not seen.files and not seen.links:
+            if seen.state == "changed":
+                self.revoke(workspace)  # there is nothing left to trust
+                return self.read(workspace)
             raise ConfigError(
                 f"`{seen.workspace}` has no configuration of its own", code="trust_absent"
             )
@@ -142,7 +165,7 @@ class TrustStore:
                 "at": int(self._now() * 1000),
                 "files": _hashes(seen),
             }
-            paths.write_private(self._texts(seen.workspace), json.dumps(_texts_to_keep(seen)))
+            paths.write_private(self._texts(seen.workspace), json.dumps(_encode(seen.files)))
             self._store(known)
         return ConfigurationSnapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)
 
@@ -171,11 +194,10 @@ class TrustStore:
         known = self._load().get(seen.workspace, {})
         before = cast(dict[str, str], known.get("files", {}))
         after = _hashes(seen)
-        texts = self._kept_texts(seen.workspace) if before else {}
         names = sorted(
             name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
         )
-        return [_change(name, before, after, texts.get(name), seen) for name in names]
+        return [_change(name, before, after, seen) for name in names]
 
     # ---- the file
 
@@ -229,12 +251,27 @@ class TrustStore:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         return self._file.with_name(self._file.name + ".d") / f"{name}.json"
 
-    def _kept_texts(self, root: str) -> dict[str, str]:
+    def _kept_files(self, root: str, hashes: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the files as they were trusted, checked by their hashes."""
+        expected = {name: one for name, one in hashes.items() if not one.startswith(_LINK)}
+        file = self._texts(root)
         try:
-            return cast(dict[str, str], parse_json(self._texts(root).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            # Only the comparison needs them: without them a change is named but not shown.
-            return {}
+            kept = _decode_all(cast(dict[str, str], parse_json(file.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise self._unusable_copy(file, root) from error
+        if {name: hashlib.sha256(data).hexdigest() for name, data in kept.items()} != expected:
+            raise self._unusable_copy(file, root)
+        return kept
+
+    def _unusable_copy(self, file: Path, root: str) -> ConfigError:
+        return ConfigError(
+            f"`{file}`, the configuration of `{root}` as you trusted it, cannot be read",
+            code="trust_file",
+            hint=(
+                "what it restricts would be lost: `ferrule trust --revoke`, then `ferrule trust`, "
+                "to look at it anew"
+            ),
+        )
 
 
 # ---- reading a repository
@@ -381,18 +418,15 @@ def _digest(files: dict[str, bytes], links: dict[str, str]) -> str:
 
 def _hashes(seen: ConfigurationSnapshot) -> dict[str, str]:
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in seen.files.items()}
-    return hashes | {name: f"link to {target}" for name, target in seen.links.items()}
+    return hashes | {name: f"{_LINK}{target}" for name, target in seen.links.items()}
 
 
-def _texts_to_keep(seen: ConfigurationSnapshot) -> dict[str, str]:
-    kept: dict[str, str] = {}
-    left = 32 * MAX_KEPT_TEXT
-    for name, data in sorted(seen.files.items()):
-        text = _decode(data)
-        if text is not None and len(data) <= min(MAX_KEPT_TEXT, left):
-            kept[name] = text
-            left -= len(data)
-    return kept
+def _encode(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: base64.b64encode(data).decode("ascii") for name, data in files.items()}
+
+
+def _decode_all(kept: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: base64.b64decode(text, validate=True) for name, text in kept.items()}
 
 
 def _decode(data: bytes) -> str | None:
@@ -406,11 +440,10 @@ def _change(
     name: str,
     before: dict[str, str],
     after: dict[str, str],
-    kept: str | None,
     seen: ConfigurationSnapshot,
 ) -> ConfigurationChange:
     what: Literal["added", "removed", "changed"] = "changed"
-    old = kept
+    old = _decode(seen.kept[name]) if name in seen.kept else None
     new: str | None = ""
     if name not in before:
         what = "added"
@@ -421,7 +454,7 @@ def _change(
         new = f"link to {seen.links[name]}\n"
     elif name in seen.files:
         new = _decode(seen.files[name])
-    if old is None or new is None or len(new) > MAX_KEPT_TEXT:
+    if old is None or new is None or max(len(old), len(new)) > MAX_SHOWN_TEXT:
         return ConfigurationChange(escape_for_approval(name), what, "")
     lines = difflib.unified_diff(
         _exact_lines(old),

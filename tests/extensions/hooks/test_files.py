@@ -5,6 +5,7 @@ nothing until trusted.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,40 @@ async def test_a_script_has_no_way_to_the_outside(tmp_path: Path) -> None:
 async def test_a_repositorys_hooks_do_nothing_until_they_are_trusted_as_they_stand(
     state: str, tmp_path: Path
 ) -> None:
-    put(tmp_path, hooks__disk_dot_md=SCRIPT, hooks_dot_json='{"hooks": {"Nonsense": 1}}')
+    starts = SCRIPT.replace("tool.pre", "turn.start").replace('when: name == "echo"\n', "")
+    put(tmp_path, hooks__disk_dot_md=starts)
     if state == "changed":
         TrustStore().trust(tmp_path)
-        put(tmp_path, hooks__disk_dot_md=SCRIPT + "\nmore")
+    put(tmp_path, hooks__disk_dot_md=SCRIPT, hooks_dot_json='{"hooks": {"Nonsense": 1}}')
     found = loaded(tmp_path, trust=False)
     assert found.hooks == ()
     assert found.inert == (".ferrule/hooks.json", ".ferrule/hooks/disk.md")
+
+
+@pytest.mark.proves("trust.restrictions-kept")
+@pytest.mark.parametrize("change", ["weaker", "gone", "all gone"])
+async def test_hooks_that_were_trusted_guard_calls_after_trust_was_lost_and_do_no_more(
+    change: str, tmp_path: Path
+) -> None:
+    command = 'sh "$FERRULE_HOOKS/guard.sh"'
+    table = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": command}]}]}}
+    put(tmp_path, hooks__disk_dot_md=SCRIPT, hooks_dot_json=json.dumps(table))
+    put(tmp_path, hooks__guard_dot_sh="grep -q secret && { echo no secrets >&2; exit 2; }; exit 0")
+    TrustStore().trust(tmp_path)
+    if change == "weaker":
+        put(tmp_path, hooks__guard_dot_sh="exit 0", hooks__disk_dot_md="---\n---\n")
+    else:
+        shutil.rmtree(tmp_path / (".ferrule" if change == "all gone" else ".ferrule/hooks"))
+    found = loaded(tmp_path, trust=False)
+    try:
+        assert len(found.guards) == 2
+        assert "no rm" in await said(found.hooks, "rm")
+        assert "no secrets" in await said(found.hooks, "secret")
+        assert await said(found.hooks, "hello") == "hello"
+        # It would have changed the call, which is more than to restrict it.
+        assert "no longer trusted" in await said(found.hooks, "loud")
+    finally:
+        await found.close()
 
 
 @pytest.mark.proves("hook.file-errors")

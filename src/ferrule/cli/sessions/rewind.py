@@ -12,7 +12,6 @@ from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.events import RunFinished, SessionOpened
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
@@ -119,9 +118,7 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
 def _open_workspace(folder: str) -> Workspace:
     """Open a folder with the protected names and denied paths of the person's settings."""
     settings = load_settings(workspace=folder)
-    names = DEFAULT_NAMES.extend(
-        reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
-    )
+    names = settings.names
     workspace = Workspace(folder, names=names)
     gate = PermissionGate(settings.rules, root=workspace.root, names=names)
     return workspace.restrict(gate.find_refusal)

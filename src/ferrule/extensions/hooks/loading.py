@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.hooks.events import EventHook
+from ferrule.engine.hooks.answers import read_answer
+from ferrule.engine.hooks.events import Action, EventHook, Occasion, block
 from ferrule.extensions.front_matter import FileWarning, get_field, get_text, parse_document
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.bundles import (
@@ -64,7 +65,8 @@ _CLAUDE_FILE = "settings.json"
 class LoadedHooks:
     """The loaded hooks, for an Agent. Close it together with the agent.
 
-    `inert` names the repository's hook files that have no effect because nobody trusts them.
+    `inert` names the repository's hook files that have no effect because nobody trusts them,
+    `guards` the hooks of the version that was trusted last, which still restrict.
     """
 
     hooks: tuple[EventHook, ...]
@@ -73,6 +75,7 @@ class LoadedHooks:
     idle: tuple[str, ...] = ()
     """What has no effect in files that were written for another program: to be said once."""
     commands: tuple[HookCommandRunner, ...] = ()
+    guards: tuple[str, ...] = ()
 
     async def close(self) -> None:
         """Release the resources of commands."""
@@ -108,11 +111,7 @@ def load_hooks(
         ConfigError: Files are invalid. It lists all problems, each with its place.
     """
     is_trusted = snapshot.state == "trusted"
-    repository_files = {
-        name: data
-        for name, data in snapshot.files.items()
-        if _kind_of(name) and (claude_folder is not None or name not in CLAUDE_SETTINGS)
-    }
+    repository_files = _select_hook_files(snapshot.files, claude_folder)
     inert: tuple[str, ...] = ()
     if not is_trusted:
         contains_hooks = _hook_detector(repository_files)
@@ -142,8 +141,14 @@ def load_hooks(
         return _load(reading, files, commands, messages, shown_below)
 
     parts: list[LoadedHooks] = []
+    restricted: list[LoadedHooks] = []
     if repository_files and is_trusted:
         parts.append(load(repository_files, _hook_folder(snapshot.files)))
+    kept_files = _select_hook_files(snapshot.kept, claude_folder)
+    if kept_files:
+        guards = load(kept_files, _hook_folder(snapshot.kept))
+        restricted.append(replace(guards, hooks=tuple(_keep_guards(guards.hooks))))
+    parts += restricted
     if settings_folder is not None:
         own_files = _own_files(settings_folder)
         shown = f"{settings_folder}/"
@@ -155,12 +160,50 @@ def load_hooks(
         hooks=tuple(chain.from_iterable(part.hooks for part in parts)),
         warnings=tuple(chain.from_iterable(part.warnings for part in parts)),
         inert=inert,
+        guards=tuple(hook.name for part in restricted for hook in part.hooks),
         idle=tuple(chain.from_iterable(part.idle for part in parts)),
         commands=tuple(chain.from_iterable(part.commands for part in parts)),
     )
     if len(loaded.hooks) > MAX_HOOKS:
         raise ConfigError(f"{len(loaded.hooks)} hooks, the bound is {MAX_HOOKS}")
     return loaded
+
+
+def _select_hook_files(files: Mapping[str, bytes], claude_folder: Path | None) -> dict[str, bytes]:
+    return {
+        name: data
+        for name, data in files.items()
+        if _kind_of(name) and (claude_folder is not None or name not in CLAUDE_SETTINGS)
+    }
+
+
+_GUARDED = ("tool.pre", "tool.post", "delegation.pre")
+"""Events on which hooks of a folder that is no longer trusted still run: they guard calls."""
+
+
+def _keep_guards(hooks: Iterable[EventHook]) -> Iterator[EventHook]:
+    """Yield hooks that refuse what these refuse of calls and their results, and do no more."""
+    for hook in hooks:
+        events = tuple(event for event in hook.events if event in _GUARDED)
+        if events:
+            yield replace(hook, events=events, run=_only_restrict(hook))
+
+
+def _only_restrict(hook: EventHook) -> Callable[[Occasion], Awaitable[Action]]:
+    """Return what runs a hook and lets its answer only restrict.
+
+    A result may be changed, as that may be how a secret is kept from the model. A call that it
+    would change or have another agent do is refused: as it is, the hook does not want it.
+    """
+
+    async def run(occasion: Occasion) -> Action:
+        action = read_answer(await hook.run(occasion), occasion.payload)
+        is_other = action.verdict == "delegate" or action.payload is not None
+        if is_other and occasion.event != "tool.post":
+            return block("it would change the call, and this folder is no longer trusted")
+        return Action(action.verdict, action.reason, action.payload, stop=action.stop)
+
+    return run
 
 
 def _load(

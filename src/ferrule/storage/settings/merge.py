@@ -13,6 +13,7 @@ from ferrule.core.vocabulary import RuleLayer
 from ferrule.permissions.rules import PermissionRule, RuleList, parse_rule
 
 from .mistakes import Mistakes
+from .restrictions import NARROWER_CHOICES, restricts
 from .table import BY_KEY, FOLDER_SETTINGS, GLOBAL_KEYS, MAP_SETTINGS, SETTINGS, Setting
 from .values import Entries, Entry
 
@@ -69,12 +70,54 @@ class MergedSettings:
             entry = entries[key]
             setting = find_setting(key)
             if key.startswith("permissions."):
-                self._add_rules(layer, key, entry, root)
+                self._add_rules(layer, key, entry, root, self.mistakes)
             if layer == "project":
                 with self.mistakes.collect():
                     self._add_from_project(key, setting, entry)
             else:
                 self._set(layer, key, setting, entry.value, entry.where)
+
+    def add_restrictions(self, entries: Entries) -> list[str]:
+        """Add what only restricts from the settings of a repository that nobody trusts.
+
+        Mistakes in it are notices: it must not keep anybody from working.
+
+        Returns:
+            The keys that now hold a restriction of it.
+        """
+        mistakes = Mistakes()
+        held: list[str] = []
+        for key in sorted(filter(restricts, entries), key=lambda key: key not in BY_KEY):
+            if key.startswith("permissions.") and key != "permissions.reads":
+                known = self.rules
+                self.rules = []
+                self._add_rules("project", key, entries[key], "", mistakes)
+                new = [rule for rule in self.rules if rule not in known]
+                self.rules = [*known, *new]
+                is_narrower = bool(new)
+            else:
+                is_narrower = self._restrict(key, entries[key])
+            if is_narrower:
+                held.append(key)
+        self.notices += map(str, mistakes.errors)
+        return held
+
+    def _restrict(self, key: str, entry: Entry) -> bool:
+        """Set a value as far as it is narrower. Return whether it is."""
+        setting = find_setting(key)
+        current = self._current(key)
+        choices = NARROWER_CHOICES.get(key)
+        if choices is not None:
+            value = entry.value if entry.value in choices.get(current, ()) else current
+        else:
+            value, _ = _tighten(setting, current, entry.value)
+        if setting.project == "extend":
+            value = tuple(dict.fromkeys((*current, *value)))
+        if value == current:
+            return False
+        self.values[key] = value
+        self.origins[key] = Origin("project", entry.where)
+        return True
 
     def open_folder(self, root: Path) -> None:
         """Add what the person opened for the commands of one workspace to what is open for all."""
@@ -103,21 +146,28 @@ class MergedSettings:
             raise _build_refusal(
                 entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
             )
-        current = self.values.get(key)
-        if current is None and key not in BY_KEY:
-            same = GLOBAL_KEYS.get(key.rpartition(".")[2])
-            current = self.values[same] if same else None
+        current = self._current(key)
         value, problem = _tighten(setting, current, entry.value)
         if problem:
             self.notices.append(f"{entry.where}: `{key}`: {problem}")
         if value != current or not problem:
             self._set("project", key, setting, value, entry.where)
 
-    def _add_rules(self, layer: LayerName, key: str, entry: Entry, root: str) -> None:
+    def _current(self, key: str) -> Any:
+        """Return the value in force; for a model without its own, that of all models."""
+        current = self.values.get(key)
+        if current is None and key not in BY_KEY:
+            same = GLOBAL_KEYS.get(key.rpartition(".")[2])
+            current = self.values[same] if same else None
+        return current
+
+    def _add_rules(
+        self, layer: LayerName, key: str, entry: Entry, root: str, mistakes: Mistakes
+    ) -> None:
         name = cast(RuleList, key.rpartition(".")[2])
         places = entry.parts or (entry.where,) * len(entry.value)
         for text, where in zip(entry.value, places, strict=True):
-            with self.mistakes.collect():
+            with mistakes.collect():
                 self.rules.append(_parse_rule(text, where, name, _RULES[layer], root))
 
 

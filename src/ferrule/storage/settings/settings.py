@@ -3,8 +3,9 @@
     default  <  <config>/ferrule.yaml  <  <workspace>/.ferrule/ferrule.yaml  <  FERRULE_…  <  flags
 
 The file in the workspace is used only as it was trusted (`storage.trust`), and only for what the
-table allows a repository to set. Lists that extend (rules, reserved names) collect the items of all
-layers.
+table allows a repository to set. What only restricts (`restrictions`) holds without trust, and from
+the version that was trusted last where trust was lost. Lists that extend (rules, reserved names)
+collect the items of all layers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits, default_turns
 from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
 from ferrule.storage.store_urls import is_url, refuse_password
@@ -145,6 +147,18 @@ class Settings:
             raise unknown_setting_error("settings", key)
         return self.values[key]
 
+    @property
+    def names(self) -> ProtectedNames:
+        """The protected names: the lists of the person and of the repository, and what is trusted.
+
+        What trust covers could otherwise be changed by a command, which would end it.
+        """
+        return DEFAULT_NAMES.extend(
+            reserved=self["reserved.extend"],
+            secret=self["secrets.extend"],
+            protected=tuple(f"/{name}" for name in self.repository.named_files),
+        )
+
     def origin(self, key: str) -> Origin:
         """Return where the value of a key comes from."""
         return self.origins.get(ALIASES.get(key, key), Origin())
@@ -193,13 +207,17 @@ class Settings:
 
     def _choose(self, model: str, key: str) -> Any:
         """Choose between a model's entry and the setting for all models."""
-        entry = next((one for one in _entries_for(model, key) if one in self.values), "")
+        entries = [one for one in _entries_for(model, key) if one in self.values]
+        entry = entries[0] if entries else ""
         same = GLOBAL_KEYS.get(key, "")
         if not entry:
             return self[same] if same else None
         if not same or _strength(self.origin(same)) <= _strength(self.origin(entry)):
+            if self.origin(entry).layer == "project" and _only_tightens(entry):
+                # The person's own entry may have the shorter name.
+                return min(self.values[one] for one in entries)
             return self.values[entry]
-        if self.origin(same).layer == "project" and find_setting(same).project in ("lower", "off"):
+        if self.origin(same).layer == "project" and _only_tightens(same):
             return min(self[same], self.values[entry])
         return self[same]
 
@@ -231,6 +249,10 @@ def _entries_for(name: str, key: str) -> tuple[str, ...]:
     if not without_provider:
         return (f"models.{name}.{key}",)
     return (f"models.{name}.{key}", f"models.{without_provider}.{key}")
+
+
+def _only_tightens(key: str) -> bool:
+    return find_setting(key).project in ("lower", "off")
 
 
 def _strength(origin: Origin) -> int:
@@ -376,12 +398,7 @@ def check_python_names(entry: Entry | None) -> None:
 
 def _read_project(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSettings) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
-        state = "is not trusted"
-        if snapshot.state == "changed":
-            state = "was changed since you trusted it"
-        merged.notices.append(
-            f"the configuration in `{root}` {state} and has no effect; `ferrule trust` shows it"
-        )
+        _add_restrictions(root, snapshot, merged)
     if snapshot.state != "trusted" or PROJECT_FILE not in snapshot.files:
         return {}
     # The very bytes whose hash was trusted: the file is not read a second time.
@@ -390,3 +407,27 @@ def _read_project(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSet
     with merged.mistakes.collect():
         check_python_names(entries.get("tools.python"))
     return entries
+
+
+def _add_restrictions(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSettings) -> None:
+    """Add what only restricts, from the version that was trusted last and from that of now."""
+    held: dict[str, None] = {}
+    for files, version in ((snapshot.kept, " (as you trusted it)"), (snapshot.files, "")):
+        if PROJECT_FILE not in files:
+            continue
+        mistakes = Mistakes()
+        with mistakes.collect():
+            tree = parse_yaml(files[PROJECT_FILE], f"{root / PROJECT_FILE}{version}")
+            held |= dict.fromkeys(merged.add_restrictions(read_tree(tree, mistakes)))
+        merged.notices += [f"{error} (the rest holds)" for error in mistakes.errors[:_MOST_NAMED]]
+    state = "was changed since you trusted it" if snapshot.state == "changed" else "is not trusted"
+    effect = "and has no effect"
+    if held:
+        effect = f"and only what restricts has an effect ({', '.join(f'`{key}`' for key in held)})"
+    merged.notices.append(
+        f"the configuration in `{root}` {state} {effect}; `ferrule trust` shows it"
+    )
+
+
+_MOST_NAMED = 5
+"""How many mistakes in settings that nobody trusts are named."""
