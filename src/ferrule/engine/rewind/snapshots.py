@@ -130,7 +130,7 @@ class CommandSnapshots:
                     context.on_close(self.close)
                 try:
                     await run_blocking(self._take)
-                except (_TooLarge, OSError) as error:
+                except (_TooLarge, OSError, ToolFailed) as error:
                     self._refuse(context, str(error))
                     return False
             self._running += 1
@@ -141,7 +141,7 @@ class CommandSnapshots:
             self._running -= 1
             try:
                 before, after = await run_blocking(lambda: self._compare(keep))
-            except (_TooLarge, OSError) as error:
+            except (_TooLarge, OSError, ToolFailed) as error:
                 self._refuse(context, str(error))
                 return
         kept = dict(list(before.items())[:MAX_CHANGES])

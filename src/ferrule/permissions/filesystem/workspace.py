@@ -241,8 +241,10 @@ class Workspace:
         """Return the names in a folder, sorted, with stats that follow no link. For comparisons.
 
         Unlike `entries` it holds names on the lists too: nothing of it is to be shown. A folder
-        that cannot be listed is empty.
+        that cannot be listed is empty, and so is one whose path is too long to be named.
         """
+        if len(path) > paths.MAX_PATH_LENGTH:
+            return []
         try:
             found = self._tree.list_folder(_split(self.name(path)))
         except OSError:
