@@ -54,7 +54,7 @@ from .grant_proposals import ONCE_ONLY, GrantOffer, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
-from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher
+from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, find_unspelled_words
 from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
 from .safe_mode import SafeMode, find_violations
 
@@ -226,7 +226,8 @@ class PermissionGate:
         _, folder, unless = self._starts.get(id(tool.handler), (tool, "", ()))
         return "" if any(values.get(name) for name in unless) else folder
 
-    def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
+    def locate(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
+        """Return what a call is judged by: the workspace, and where its commands start."""
         start = self.find_start(tool, values)
         return replace(self.context, start=start) if start else self.context
 
@@ -239,7 +240,7 @@ class PermissionGate:
 
     def _analyse(self, tool: Tool, values: Mapping[str, Any]) -> AnalysedCall:
         """Analyse a call; where it would be outside, with the folders that confinement gives."""
-        around = self._around(tool, values)
+        around = self.locate(tool, values)
         case = analyse_call(tool, values, around)
         if "outside_workspace" not in case.labels:
             return case
@@ -585,8 +586,21 @@ class PermissionGate:
         if self.rules.allow and any(need.kind == "command" for need in case.needs):
             for need, rule in self._covering_rules(case, profile):
                 if rule is None:
-                    return self._ask(case, f"{reason} and no rule allows {self._describe(need)}")
+                    why = self._explain_uncovered(need, profile)
+                    return self._ask(case, f"{reason} and {why}")
         return self._ask(case, reason)
+
+    def _explain_uncovered(self, need: RequiredAccess, profile: _Profile) -> str:
+        """Say that no rule allows a need, and which of its words would have to be in a rule."""
+        why = f"no rule allows {self._describe(need)}"
+        if need.part is None:
+            return why
+        for rule in (*self.grants.rules, *(matcher.rule for matcher in profile.allow)):
+            words = find_unspelled_words(rule.specifier or "", need.part)
+            if words and rule.kind in ("command", ""):
+                named = ", ".join(f"`{word}`" for word in words)
+                return f"{why}: `{rule.text}` covers {named} only if it spells it out"
+        return why
 
     def _describe(self, need: RequiredAccess) -> str:
         if need.kind != "write":

@@ -12,6 +12,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -254,6 +255,14 @@ def covers_part(specifier: str, part: CommandPart) -> bool:
         if pattern.fullmatch(text):
             return True
     return False
+
+
+def find_unspelled_words(specifier: str, part: CommandPart) -> tuple[str, ...]:
+    """Return the words for which alone a specifier does not cover a simple command."""
+    if not has_wildcard(specifier) or not covers_part(specifier, replace(part, hazards=())):
+        return ()
+    spelled_out = _words_before_wildcard(specifier)
+    return tuple(word for word in part.hazards if word and word not in spelled_out)
 
 
 def _covers_exactly(text: str, part: CommandPart) -> bool:

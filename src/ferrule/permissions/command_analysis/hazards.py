@@ -29,7 +29,7 @@ from .started_programs import find_started
 
 _RESPONSE_FILE = compile_lazily("@")
 _COMPILER = compile_lazily(
-    r"@|-wrapper|--?specs|-fplugin|-B|-o|-iplugindir|-fuse-ld|-dump|-fdump|-save-temps|-aux-info"
+    r"@|-wrapper|--?specs|-fplugin|-B|-iplugindir|-fuse-ld|-dump|-fdump|-save-temps|-aux-info"
     r"|-M[FD]|-MMD|-Wl,|-Wa,|-Wp,|-X|-T|-fprofile|-load|--config|--?gcc-toolchain|--ld-path"
     r"|-resource-dir|-working-directory|--?serialize-diag|-ftime-trace|-foptimization-record"
 )
@@ -46,8 +46,8 @@ _WORDS = {
         word_set("pytest py.test mypy nm objdump size strings ar ld tsc"), _RESPONSE_FILE
     ),
     **dict.fromkeys(word_set("cc gcc g++ c++ clang clang++"), _COMPILER),
-    "rustc": compile_lazily(r"@|-C|--codegen|-Z|-o|--out-dir|--emit|--sysroot|-L|-l|--extern"),
-    "javac": compile_lazily(r"@|-+processor|-d|-s|-h|-J|-Xplugin|-proc|-agent"),
+    "rustc": compile_lazily(r"@|-C|--codegen|-Z|--emit|--sysroot|-L|-l|--extern"),
+    "javac": compile_lazily(r"@|-+processor|-J|-Xplugin|-proc|-agent"),
     **dict.fromkeys(("mvn", "mvnw"), _MAVEN),
     **dict.fromkeys(("gradle", "gradlew"), _GRADLE),
     "cargo": compile_lazily(r"--logfile"),  # of test programs, behind `--`
@@ -62,6 +62,22 @@ _WORDS = {
 """Beginnings of words that do more, of programs with too many options to list, or with options in
 files (`@file`).
 """
+
+_OUTPUTS = {
+    **dict.fromkeys(word_set("cc gcc g++ c++ clang clang++"), word_set("-o --output")),
+    "rustc": word_set("-o --out-dir"),
+    "javac": word_set("-d -s -h"),
+}
+"""Options of such programs whose value is what they are there to write."""
+
+
+def find_outputs(program: str, rest: Sequence[str]) -> set[int]:
+    """Return the positions of the words that name what a compiler writes."""
+    options = _OUTPUTS.get(plain_name(program), frozenset())
+    found = {index + 1 for index, word in enumerate(rest) if word in options}
+    attached = tuple(option if len(option) == 2 else f"{option}=" for option in options)
+    return found.union(index for index, word in enumerate(rest) if word.startswith(attached))
+
 
 _EXACT = {"test": word_set("-v -R"), "[": word_set("-v -R")}
 
@@ -159,8 +175,14 @@ def _make_hazards(rest: Sequence[str]) -> Iterator[str]:
     for word in rest:
         name, equals, value = word.partition("=")
         plain = re.fullmatch(r"[\w.,+\-]*", value) and re.fullmatch(r"\w+", name)
-        if equals and not word.startswith("-") and (not plain or _MAKE_PROGRAMS.fullmatch(name)):
+        runs = _MAKE_PROGRAMS.fullmatch(name) and not _is_compiler(name, value)
+        if equals and not word.startswith("-") and (not plain or runs):
             yield word
+
+
+def _is_compiler(variable: str, value: str) -> bool:
+    """Return whether a variable names a usual program of its kind, as `CC=clang-17`."""
+    return variable in _COMPILER_VARIABLES and _COMPILERS.fullmatch(value) is not None
 
 
 def _curl_hazards(rest: Sequence[str]) -> Iterator[str]:
@@ -171,6 +193,11 @@ def _pnpm_hazards(rest: Sequence[str]) -> Iterator[str]:
     yield from (word for word in rest if word.startswith("--config."))
 
 
+_COMPILER_VARIABLES = word_set("CC CXX CPP LD AR AS")
+_COMPILERS = compile_lazily(
+    r"((x86_64|i686|aarch64|arm|armv7l|riscv64)(-linux|-w64)?(-gnu|-musl|-gnueabihf|-mingw32)-)?"
+    r"(gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|lld|gold|mold|as|ar|gcc-ar|llvm-ar)(-\d+(\.\d+)*)?"
+)
 _MAKE_PROGRAMS = compile_lazily(
     r"SHELL|MAKE\w*|\w*FLAGS|CC|CXX|CPP|LD|AR|AS"
     r"|[A-Z]*_?(SHELL|CMD|COMMAND|PROG|PROGRAM|PYTHON|PATH)"

@@ -174,6 +174,8 @@ def _explain_option(program: str, verb: str, option: Option) -> tuple[bool, Role
     names = set(option.names)
     if not known.writes.isdisjoint(names):
         return True, "written"
+    if not known.produces.isdisjoint(names):
+        return False, "written"
     runs = not known.runs.isdisjoint(names)
     named_text = not known.text.isdisjoint(names)
     # Docker calls every value `string` or `list`, paths too.

@@ -38,11 +38,13 @@ _AWK = describe_program(
     instead="--file --source --exec",
     mixed=False,
 )
+_NO_VERSION = r"\A(?!\d+(\.\d+){0,2}\Z)"
+"""Anything but a number of a version (`3.12`): it may name a program."""
 _GO = (
     "-exec -toolexec -overlay -modfile -vettool -C -pkgdir -gccgoflags -ldflags -gcflags "
     "-asmflags -compiler"
 )
-_GO_FILES = "-o -outputdir -cpuprofile -memprofile -blockprofile -mutexprofile -trace -coverprofile"
+_GO_FILES = "-outputdir -cpuprofile -memprofile -blockprofile -mutexprofile -trace -coverprofile"
 _GO_TEXT = (
     "-run -bench -tags -cpu -list -fuzz -vet -mod -coverpkg -buildmode -shuffle -covermode -f -skip"
 )
@@ -258,17 +260,19 @@ def all_programs() -> dict[str, ProgramArguments]:
             text="--select --ignore --extend-select",
         ),
         "uv": describe_program(
-            "--directory --project --config-file --python --index-url --extra-index-url "
+            "--directory --project --config-file --index-url --extra-index-url "
             "--index --default-index --find-links"
             " --with --with-editable --with-requirements --env-file --target --prefix "
             "--cache-dir --allow-insecure-host"
             " --script --gui-script --module",
             "--output-file",
             words="publish self tool",
+            valued=(("--python -p", _NO_VERSION),),
         ),
         "go": describe_program(
             _GO,
             _GO_FILES,
+            produces="-o",
             text=_GO_TEXT,
             style="single",
             words="generate run get install tool env work clean bug telemetry",
@@ -430,7 +434,7 @@ _GIT_SHORT = {
     "pull": "-f -s",
 }
 _GIT_WORDS = {
-    "stash": "clear drop pop branch store create",
+    "stash": "clear drop branch store create",
     "reflog": "expire delete drop",
     "remote": "add set-url remove rm rename set-branches set-head prune update",
     "worktree": "remove move repair unlock prune",

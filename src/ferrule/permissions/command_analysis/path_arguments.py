@@ -18,6 +18,7 @@ from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import RESERVED, SECRET, ProtectedNames
 
+from .hazards import find_outputs
 from .judged_arguments import JudgedArgument, judge_arguments
 from .program_facts import (
     GIT_HARMLESS,
@@ -193,9 +194,10 @@ def _roles(part: CommandPart, program: str, rest: Sequence[str]) -> Iterator[tup
     for piece in judged:
         if piece.sure:
             known.update((piece.index, piece.value_index))
+    outputs = find_outputs(program, rest)
     for index, word in enumerate(rest):
         if index not in known:
-            yield word, "any"
+            yield word, "written" if index in outputs else "any"
     for piece in judged:
         if piece.sure and piece.value:
             is_code = piece.role == "text" and program in INTERPRETERS and piece.operand

@@ -40,6 +40,10 @@ class ProgramArguments:
     """Options that run, load, delete or send something."""
     writes: frozenset[str] = frozenset()
     """Options whose value is a file that is written."""
+    produces: frozenset[str] = frozenset()
+    """Options whose value is the file or folder that the program is there to write: `go build -o`.
+    It is judged as one that is written, and is within what a rule for the program allows.
+    """
     words: frozenset[str] = frozenset()
     """Operands that do more than usual: `clear` of `git stash clear`."""
     text: frozenset[str] = frozenset()
@@ -69,13 +73,14 @@ class ProgramArguments:
     @property
     def with_value(self) -> frozenset[str]:
         """Options that certainly take a value."""
-        return frozenset(name for names, _ in self.valued for name in names.split())
+        return self.produces.union(name for names, _ in self.valued for name in names.split())
 
 
 def describe_program(  # noqa: PLR0913  one argument for each field of a record
     runs: str = "",
     writes: str = "",
     *,
+    produces: str = "",
     words: str = "",
     text: str = "",
     operands: tuple[Role, ...] = ("any",),
@@ -92,6 +97,7 @@ def describe_program(  # noqa: PLR0913  one argument for each field of a record
     return ProgramArguments(
         word_set(runs),
         word_set(writes),
+        word_set(produces),
         word_set(words),
         word_set(text),
         operands,
