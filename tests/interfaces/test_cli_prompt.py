@@ -12,13 +12,15 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ferrule.cli import permission_prompt
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.terminal import (
     BOTTOM,
@@ -28,6 +30,7 @@ from ferrule.cli.terminal import (
     count_columns,
     encode_json,
     escape_invisible,
+    wrap_frame,
     wrap_lines,
 )
 from ferrule.core.calls import ToolCall
@@ -197,19 +200,104 @@ async def test_what_is_not_offered_cannot_be_chosen() -> None:
 
 
 @pytest.mark.proves("cli.prompt-shortens-openly")
-async def test_a_long_question_is_shortened_openly_and_shown_whole_when_asked(
+async def test_a_long_question_is_shown_in_pages_or_whole_when_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     preview = "\n".join(f"+line {n}" for n in range(200))
     arguments = json.dumps({"path": "x" * 2000})
-    await answered("1", preview=preview, arguments=arguments)
-    short = capsys.readouterr().err
-    assert (
-        "… 140 more lines of what would happen; `v` shows all" in short and "+line 199" not in short
+    read = Reading(["1"] * 9, capsys)
+    await asked(request(preview=preview, arguments=arguments), read)
+    assert "more lines of what would happen, to see before a yes counts" in read.pages[0]
+    assert "Enter shows the next, `v` all" in read.pages[0] and "+line 199" not in read.pages[0]
+    assert "+line 199" in read.pages[-1] and len(read.pages) == 4
+    read = Reading(["v", "1"], capsys)
+    assert (await asked(request(preview=preview, arguments=arguments), read)).choice == "once"
+    assert "+line 0" in read.pages[1] and "+line 199" in read.pages[1]
+
+
+class Reading:
+    """Types one line after the other; `pages` has what was drawn before each."""
+
+    def __init__(self, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        self.lines = iter(lines)
+        self.pages: list[str] = []
+        self._capsys = capsys
+        capsys.readouterr()
+
+    async def __call__(self, prompt: str) -> str:
+        self.pages.append(self._capsys.readouterr().err)
+        line = next(self.lines, None)
+        if line is None:
+            raise EOFError
+        return line
+
+    @property
+    def rows(self) -> list[str]:
+        rows = [row for row in "".join(self.pages).split("\n") if row[:1] == SIDE]
+        return [row.removeprefix(SIDE).removeprefix(" ").rstrip() for row in rows]
+
+
+async def asked(request: ApprovalRequest, read: Reading) -> ApprovalAnswer:
+    return await TerminalApprover(Terminal(), read, user="ada").ask(request)
+
+
+@tool(side_effect="execute", risk="high")
+def execute(command: str) -> str:
+    """Run it."""
+    return command
+
+
+def is_within(expected: list[str], rows: list[str]) -> bool:
+    """Whether all of some rows were drawn, in their order."""
+    left = iter(rows)
+    return all(row in left for row in expected)
+
+
+COMMANDS = st.lists(
+    st.one_of(st.just(""), st.text(st.characters(codec="ascii", exclude_categories=["C"]))),
+    max_size=120,
+).map("\n".join)
+
+
+@pytest.mark.proves("cli.prompt-shows-all-that-runs")
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    command=COMMANDS,
+    height=st.integers(10, 60),
+    key=st.sampled_from(["1", "2", "3", "once", "s", "r"]),
+    typed=st.lists(st.sampled_from(["", "x", "7"]), max_size=3),
+)
+async def test_no_key_runs_a_command_of_which_a_part_was_on_no_screen(
+    command: str,
+    height: int,
+    key: str,
+    typed: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = replace(
+        request(preview=command, arguments=json.dumps({"command": command})), tool=execute
     )
-    assert "more characters of arguments; `v` shows all" in short
-    await answered("v", "1", preview=preview, arguments=arguments)
-    assert "+line 199" in capsys.readouterr().err
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(permission_prompt, "count_screen_rows", lambda: height)
+        read = Reading([*typed, *[key] * 2000], capsys)
+        answer = await asked(made, read)
+    if answer.choice == "deny":
+        return
+    lines = command.rstrip("\n").split("\n") if command else []
+    expected = [row.rstrip() for row, _ in wrap_frame([(f"  {line}", "") for line in lines])]
+    assert is_within(expected, read.rows)
+    if height > 22:
+        # What one key can run has not left the screen.
+        assert all(page.count("\n") <= height for page in read.pages[1:])
+
+
+async def test_a_no_needs_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+    preview = "\n".join(map(str, range(500)))
+    for typed in ("4", "no, never"):
+        read = Reading([typed], capsys)
+        assert (await asked(request(preview=preview), read)).choice == "deny"
 
 
 @pytest.mark.proves("cli.prompt-cannot-be-imitated")

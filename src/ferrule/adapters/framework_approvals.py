@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.tools.catalog import Catalog
@@ -118,7 +119,7 @@ class FrameworkApprover:
                 "with a rule, or give the agent an approver"
             )
         if attempt.approved is False:
-            return self._deny(f"denied by the person at {self._framework}")
+            return self._deny(f"denied by the person at {self._framework}", "person")
         if attempt.approved and request.digest in self.asked[attempt.key]:
             return ApprovalAnswer("once", by=self._framework)
         attempt.pending = PendingApproval(
@@ -134,5 +135,5 @@ class FrameworkApprover:
         )
         return self._deny(WAITING)
 
-    def _deny(self, note: str) -> ApprovalAnswer:
-        return ApprovalAnswer("deny", by=self._framework, note=note)
+    def _deny(self, note: str, refused_by: Refuser = "nobody") -> ApprovalAnswer:
+        return ApprovalAnswer("deny", by=self._framework, note=note, refused_by=refused_by)

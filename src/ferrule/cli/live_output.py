@@ -116,7 +116,7 @@ class LiveOutput:
             self._draw_lines(describe_change(call.arguments))
 
     def _draw_approval(self, item: PersonAnswered) -> None:
-        if item.by == "no-terminal":
+        if item.refused_by == "nobody":
             self._terminal.write_message(f"! {item.note}", style="yellow")
         elif item.choice == "deny":
             self._terminal.write_progress(f"  ✗ {item.note or 'denied'}", style="red")

@@ -5,9 +5,11 @@
     3 remember  saved in the person's own settings; shows the grant
     4 deny      any other text is a reason that the model reads
 
-Only grants that would have satisfied the gate are offered, in its order (`2`, then `2b`, `2c`), and
-the grant given is the one that was shown. End of input denies. No other output can draw the frame
-of the question (`terminal.visible`), and keys typed before it appeared do not answer it.
+What does not fit is shown page by page, and a yes counts once all of it was shown: a call must not
+run what nobody saw. Only grants that would have satisfied the gate are offered, in its order (`2`,
+then `2b`, `2c`), and the grant given is the one that was shown. End of input denies. No other
+output can draw the frame of the question (`terminal.visible`), and keys typed before it appeared do
+not answer it.
 """
 
 from __future__ import annotations
@@ -18,15 +20,21 @@ from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import ApprovalChoice
 from ferrule.permissions.approval_text import encode_arguments, list_unshown_arguments
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.tools.definition import SideEffect
 
-from .terminal import BOTTOM, SIDE, TOP, Terminal
+from .terminal import BOTTOM, SIDE, TOP, Terminal, count_screen_rows, wrap_frame
 
 ReadLine = Callable[[str], Awaitable[str]]
 """Shows a prompt and reads a line; raises EOFError at the end of input."""
 
-PREVIEW_LINES = 60
-ARGUMENT_CHARACTERS = 600
-"""How much is shown at first; `v` shows all of it."""
+Page = list[tuple[str, str]]
+"""Rows of the screen, with their styles."""
+
+PAGE_ROWS = 60
+"""Rows that are shown at a time; of what runs no more than fit on the screen."""
+_FRAME_ROWS = 12
+"""Rows of the screen that the head and the answers take."""
+_FEWEST_ROWS = 8
 
 _NUMBERS: dict[ApprovalChoice, str] = {"once": "1", "session": "2", "remember": "3"}
 _DESCRIPTIONS: dict[ApprovalChoice, str] = {
@@ -73,15 +81,20 @@ class TerminalApprover:
         """Show the request and read lines until one of them is an answer."""
         offered = answer_keys(request)
         with self._terminal.hold_output():
-            self._show(request, offered, full=False)
+            unseen = self._begin(request, offered)
             while True:
                 try:
                     typed = (await self._read(f"{BOTTOM} allow? [1-4] ")).strip()
                 except EOFError:
-                    return ApprovalAnswer("deny", by=self._user, note="denied: no answer was given")
+                    note = "denied: no answer was given"
+                    return ApprovalAnswer("deny", by=self._user, note=note, refused_by="nobody")
+                answer = self._parse_answer(typed, offered)
                 if typed == "v":
-                    self._show(request, offered, full=True)
-                elif answer := self._parse_answer(typed, offered):
+                    self._show_all(request, offered)
+                    unseen = []
+                elif unseen and (not typed or (answer is not None and answer.choice != "deny")):
+                    unseen = self._show_next(unseen, offered, request)
+                elif answer:
                     return answer
                 else:
                     choices = ", ".join(key.typed for key in offered)
@@ -109,38 +122,78 @@ class TerminalApprover:
             return None
         return ApprovalAnswer("deny", by=self._user, note=f"denied by a person: {typed}")
 
-    def _show(self, request: ApprovalRequest, offered: list[AnswerKey], *, full: bool) -> None:
+    def _begin(self, request: ApprovalRequest, offered: list[AnswerKey]) -> list[Page]:
+        """Show the question with the first page of what would happen. Return the other pages."""
+        self._show_head(request)
+        first, *others = _split_pages(request)
+        self._terminal.draw_rows(SIDE, first)
+        self._show_answers(offered, request, others)
+        return others
+
+    def _show_next(
+        self, pages: list[Page], offered: list[AnswerKey], request: ApprovalRequest
+    ) -> list[Page]:
+        """Show the next page; a yes counts once there is none. Return those after it."""
+        first, *others = pages
+        self._terminal.draw_rows(SIDE, first)
+        self._show_answers(offered, request, others)
+        return others
+
+    def _show_all(self, request: ApprovalRequest, offered: list[AnswerKey]) -> None:
+        """Show the question with everything that it is about, all arguments included."""
+        self._show_head(request)
+        self._terminal.draw_frame(SIDE, _body(request, full=True))
+        self._show_answers(offered, request, [])
+
+    def _show_head(self, request: ApprovalRequest) -> None:
         labels = f" · {', '.join(request.labels)}" if request.labels else ""
         head = f"permission: {request.tool.full_name} · risk {request.risk.upper()}{labels}"
         self._terminal.draw_frame(TOP, [(head, "bold yellow")])
-        self._terminal.draw_frame(SIDE, _body(request, full=full))
+
+    def _show_answers(
+        self, offered: list[AnswerKey], request: ApprovalRequest, unseen: list[Page]
+    ) -> None:
+        if unseen:
+            left = sum(map(len, unseen))
+            what = f"… {left} more lines of what would happen, to see before a yes counts"
+            step = "Enter shows the next, `v` all"
+            self._terminal.draw_frame(SIDE, [(f"{what}; {step}", "bold")])
         self._terminal.draw_frame(SIDE, _answers(offered, request))
+
+
+def _split_pages(request: ApprovalRequest) -> list[Page]:
+    """Split what a request shows into pages, of which the first stands above the answers.
+
+    A page of what runs fits on the screen with the frame around it: nothing that one key would run
+    has left it.
+    """
+    rows = wrap_frame(_body(request, full=False))
+    size = PAGE_ROWS
+    if _runs_something(request):
+        size = max(_FEWEST_ROWS, min(size, count_screen_rows() - _FRAME_ROWS))
+    return [rows[start : start + size] for start in range(0, len(rows), size)] or [[]]
+
+
+def _runs_something(request: ApprovalRequest) -> bool:
+    touches = request.tool.touches.values()
+    return request.tool.side_effect is SideEffect.EXECUTE or any(
+        touch.kind == "command" for touch in touches
+    )
 
 
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
     # The preview shows what would happen: what it says is not said twice.
     arguments = encode_arguments(request) if full else list_unshown_arguments(request)
-    cut = 0 if full else max(0, len(arguments) - ARGUMENT_CHARACTERS)
-    shown = arguments[: len(arguments) - cut]
-    if shown:
-        yield f"arguments: {shown}", ""
-    if cut:
-        yield f"… {cut} more characters of arguments; `v` shows all", "bold"
+    if arguments:
+        yield f"arguments: {arguments}", ""
     yield f"why it asks: {request.reason}", ""
     if request.preview_error:
         yield request.preview_error, "bold"
     if not request.preview:
         return
     yield "", ""
-    lines = request.preview.rstrip("\n").split("\n")
-    total = len(lines)
-    if not full:
-        lines = lines[:PREVIEW_LINES]
-    for line in lines:
+    for line in request.preview.rstrip("\n").split("\n"):
         yield f"  {line}", _DIFF_STYLES.get(line[:1], "")
-    left_out = total - len(lines)
-    if left_out:
-        yield f"… {left_out} more lines of what would happen; `v` shows all", "bold"
 
 
 def _describe_grant(rule: str, request: ApprovalRequest) -> str:

@@ -109,6 +109,24 @@ def count_columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def wrap_frame(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return lines of a question as rows of the screen, with nothing in them that is not drawn."""
+    width = _columns() - 3
+    rows: list[tuple[str, str]] = []
+    for text, style in lines:
+        visible = invisible_characters.escape_for_approval(text.translate(_LIGHT))
+        rows += [(row, style) for row in wrap_lines(visible, width)]
+    return rows
+
+
+def count_screen_rows() -> int:
+    """Return the height of the terminal on standard error, 24 if it has none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).lines or 24
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().lines
+
+
 def wrap_lines(text: str, width: int) -> list[str]:
     """Wrap text into lines of at most `width` columns, so that the terminal need not do it."""
     wrapped: list[str] = []
@@ -204,12 +222,12 @@ class Terminal:
 
     def draw_frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
         """Draw part of a question. Each line of the (text, style) pairs begins with `mark`."""
-        width = _columns() - 3
-        for text, style in lines:
-            for row in wrap_lines(
-                invisible_characters.escape_for_approval(text.translate(_LIGHT)), width
-            ):
-                self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n", is_frame=True)
+        self.draw_rows(mark, wrap_frame(lines))
+
+    def draw_rows(self, mark: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Draw rows of `wrap_frame`."""
+        for row, style in rows:
+            self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n", is_frame=True)
 
     def _put(self, write: Callable[[], None]) -> None:
         if self._held is None:

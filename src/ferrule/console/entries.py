@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.media import MediaReference
+from ferrule.core.refusals import name_answerer
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.engine.event_bus.events import Place
 
@@ -126,7 +127,7 @@ class Card(Entry):
     def by(self) -> str:
         """Who decided: a person, a rule with its layer, or the gate itself."""
         if self.answer is not None:
-            return self.answer.by or "a person"
+            return name_answerer(self.answer.by, self.answer.refused_by)
         evaluated = self.evaluated
         if evaluated is None or evaluated.verdict == "ask":
             return ""

@@ -55,6 +55,7 @@ class CallSlot:
     Attributes:
         direct: The call belongs to no turn, so its result does not enter the history.
         approved: A person said yes to it.
+        shown: The digest of what they were shown.
         started: Its start was announced and it has not been answered.
         unneeded: Enough other calls of its turn succeeded (`join_policy`).
     """
@@ -64,6 +65,7 @@ class CallSlot:
     state: CallState = CallState.IDLE
     evaluation: CallEvaluated | None = None
     approved: bool = False
+    shown: str = ""
     started: bool = False
     unneeded: bool = False
     result: ToolResult | None = None
@@ -143,7 +145,7 @@ def recover_calls(slots: Iterable[CallSlot], event: Recovered) -> list[Command]:
         elif slot.unneeded:
             commands.append(StopCall(slot.call, "enough calls of its answer had succeeded"))
         elif slot.approved and slot.evaluation:
-            commands.append(RunCall(slot.call, slot.evaluation))
+            commands.append(RunCall(slot.call, slot.evaluation, slot.shown))
         else:
             slot.state = CallState.EVALUATING
             slot.evaluation = None

@@ -49,11 +49,12 @@ class RunCall:
     """Run an allowed call. Announced by `CallStarted`, answered by `ToolAnswered`.
 
     If a hook changes the arguments into something that needs approval, the answer is another
-    `CallEvaluated`.
+    `CallEvaluated`. So it is if what a person was `shown`, by its digest, has changed meanwhile.
     """
 
     call: ToolCall
     evaluation: CallEvaluated
+    shown: str = ""
 
 
 @frozen

@@ -52,6 +52,7 @@ from .vocabulary import (
     LimitName,
     PermissionMode,
     ProviderToolKind,
+    Refuser,
     ResultForm,
     Risk,
     RuleLayer,
@@ -326,7 +327,8 @@ class PersonAnswered:
     """A person's answer to an approval request: `once`, `session`, `remember` or `deny`.
 
     `grant` is the rule that was granted. `by` says who answered: a user name, `no-terminal` (nobody
-    could be asked) or `--yes-to`.
+    could be asked) or `--yes-to`. `shown` is the digest of what the person was shown
+    (`engine.shown_state`); empty if nothing of it can change. `refused_by` says who refused.
     """
 
     kind: ClassVar[str] = "person.answered"
@@ -336,6 +338,8 @@ class PersonAnswered:
     grant: str = ""
     by: str = ""
     note: str = ""
+    shown: str = ""
+    refused_by: Refuser | Literal[""] = ""
 
 
 @frozen

@@ -326,7 +326,8 @@ class Machine:
             return self._deny(slot, event.note or "approved for other arguments")
         slot.state = CallState.EXECUTING
         slot.approved = True
-        return [RunCall(slot.call, slot.evaluation), *self._advance()]
+        slot.shown = event.shown
+        return [RunCall(slot.call, slot.evaluation, slot.shown), *self._advance()]
 
     def _deny(self, slot: CallSlot, reason: str) -> list[Command]:
         """Complete a call as denied, then go on with the turn."""

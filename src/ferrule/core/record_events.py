@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 from .value_class import frozen
-from .vocabulary import ApprovalChoice, SearchSide
+from .vocabulary import ApprovalChoice, Refuser, SearchSide
 
 
 @frozen
@@ -55,6 +55,7 @@ class ConsentAnswered:
     grant: str = ""
     by: str = ""
     note: str = ""
+    refused_by: Refuser | Literal[""] = ""
 
 
 @frozen

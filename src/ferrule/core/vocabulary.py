@@ -47,6 +47,11 @@ GateVerdict = Literal["allow", "ask", "deny"]
 CallVerdict = Literal["allow", "ask", "refuse"]
 """What an evaluated call may do. A call is refused by the gate, or because it makes no sense."""
 
+Refuser = Literal["person", "nobody", "rule", "mode", "hook", "sandbox", "gate", "error"]
+"""Who refused a call. `nobody`: no person was there to ask; `error`: asking failed; `gate`: a
+built-in refusal.
+"""
+
 ApprovalChoice = Literal["once", "session", "remember", "deny"]
 """A person's answer to an approval request."""
 

@@ -10,12 +10,14 @@ from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
 from .dispatcher import PreparedCall
 from .session_log import SessionLog
+from .shown_state import digest_files, digest_shown
 
 
 class AskingSession(Protocol):
@@ -48,7 +50,8 @@ class CurrentApprover:
         """
         refusal = self.session.gate.find_question_refusal(request.tool, request.values)
         if refusal:
-            answer = ApprovalAnswer("deny", by="gate", note=refusal)
+            refuser: Refuser = "mode" if self.session.gate.mode == "dontAsk" else "rule"
+            answer = ApprovalAnswer("deny", by="gate", note=refusal, refused_by=refuser)
         else:
             answer = await self.session.approver.ask(request)
         event = ConsentAnswered(
@@ -60,6 +63,7 @@ class CurrentApprover:
             answer.grant,
             answer.by,
             answer.note,
+            answer.refuser,
         )
         self.session.log.record(event)
         if answer.choice in ("session", "remember"):
@@ -91,9 +95,13 @@ async def request_approval(
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     if now.verdict == "deny":
         # An earlier command has changed the folder in which this one would start.
-        return PersonAnswered(call_id, "deny", digest, now.rule, by="gate", note=now.reason)
+        refuser: Refuser = "rule" if now.rule else "gate"
+        return PersonAnswered(
+            call_id, "deny", digest, now.rule, by="gate", note=now.reason, refused_by=refuser
+        )
     try:
-        answer = await approver.ask(await build_request(prepared, context))
+        request, shown = await _build_with_digest(prepared, context, gate)
+        answer = await approver.ask(request)
         gate.apply_answer(tool, answer.choice, answer.grant, offers=decision.offers)
     except asyncio.CancelledError:
         why = ended(call_id)
@@ -105,9 +113,47 @@ async def request_approval(
         if not isinstance(error, FerruleError):
             message = f"{type(error).__name__}: {message}"
         return PersonAnswered(
-            call_id, "deny", digest, by="error", note=f"nobody could be asked: {message}"
+            call_id,
+            "deny",
+            digest,
+            by="error",
+            note=f"nobody could be asked: {message}",
+            refused_by="error",
         )
-    return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
+    return PersonAnswered(
+        call_id,
+        answer.choice,
+        digest,
+        answer.grant,
+        answer.by,
+        answer.note,
+        shown,
+        answer.refuser,
+    )
+
+
+async def has_changed(
+    shown: str, prepared: PreparedCall, context: Context, gate: PermissionGate
+) -> bool:
+    """Whether a person would now be shown something else than when they approved a call."""
+    if not shown:
+        return False
+    _, now = await _build_with_digest(prepared, context, gate)
+    return now != shown
+
+
+async def _build_with_digest(
+    prepared: PreparedCall, context: Context, gate: PermissionGate
+) -> tuple[ApprovalRequest, str]:
+    """Return a request, and the digest of what it shows.
+
+    Files are looked at before the preview is made: one that changes meanwhile is seen before the
+    call runs.
+    """
+    assert prepared.tool is not None and prepared.values is not None
+    files = await digest_files(prepared.tool, prepared.values, gate)
+    request = await build_request(prepared, context)
+    return request, digest_shown(request, files)
 
 
 async def build_request(

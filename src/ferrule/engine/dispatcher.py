@@ -64,6 +64,8 @@ class PreparedCall:
     """Why a hook requires a person's approval, whatever the rules allow."""
     start: str = ""
     """The folder, relative to the workspace, in which the gate took its command to start."""
+    changes: int = 0
+    """How often what a person was shown had changed when the approved call was about to run."""
 
 
 @frozen
@@ -327,7 +329,7 @@ class Dispatcher:
         if asked and prepared.values is not None:
             current = digest_arguments(tool.full_name, prepared.values)
             if current != approved:
-                return _require_approval(prepared, current, asked)
+                return require_approval(prepared, current, asked)
         return prepared, answered
 
     async def _invoke_with_copies(
@@ -641,7 +643,7 @@ def _may_run(changed: PreparedCall, before: PreparedCall) -> bool:
     return is_same or changed.evaluation.verdict == "allow"
 
 
-def _require_approval(prepared: PreparedCall, bound_to: str, why: str) -> PreparedCall:
+def require_approval(prepared: PreparedCall, bound_to: str, why: str) -> PreparedCall:
     """Turn a call into one that needs a person's approval of exactly these arguments.
 
     It offers no grants: no answer covers the next call.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.commands import (
     AskModel,
     CheckOutput,
@@ -48,13 +48,13 @@ from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
-from .approval_requests import CurrentApprover, request_approval
+from .approval_requests import CurrentApprover, has_changed, request_approval
 from .budgets import Budgets
 from .cleanup import Cleanup
 from .context.options import ContextOptions, WindowSurroundings
 from .context.window import ContextWindow
 from .direct_calls import DirectCalls
-from .dispatcher import Dispatcher, PreparedCall
+from .dispatcher import Dispatcher, PreparedCall, require_approval
 from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
@@ -72,6 +72,9 @@ MAX_CONTINUATIONS = 3
 
 CheckAgain = Callable[[str], Awaitable[events.OutputChecked]]
 """Checks another text in place of a model's answer, as that one was checked."""
+
+_MOST_CHANGES = 3
+"""How often a person is asked again about a call because what they were shown had changed."""
 
 
 class DriverExtension:
@@ -603,11 +606,14 @@ class Driver:
             # the settings are others after a restart.
             self._prepared[call.id] = prepared
             return self.feed(prepared.evaluation)
+        context = self._context(call, prepared)
+        if await has_changed(command.shown, prepared, context, self.dispatcher.gate):
+            return self._ask_again(prepared)
         try:
             if prepared.evaluation.is_announced:
                 self.feed(events.CallStarted(call.id, digest))
                 await self.log.flush_together()
-            outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
+            outcome = await self.dispatcher.execute(prepared, context)
         except asyncio.CancelledError:
             why = self._going.take_reason(call.id)
             commands = self.feed(
@@ -621,6 +627,19 @@ class Driver:
             return self.feed(outcome.evaluation)
         self._prepared.pop(call.id, None)
         return self.feed(events.ToolAnswered(outcome))
+
+    def _ask_again(self, prepared: PreparedCall) -> list[Command]:
+        """Have a person asked again, as what they were shown has changed since."""
+        call = prepared.call
+        if prepared.changes >= _MOST_CHANGES:
+            why = "not run: what it is about changed each time before it could run; try again later"
+            error = ToolResult.error(call, ErrorType.PERMISSION_DENIED, why)
+            return self.feed(events.ToolAnswered(error))
+        why = "what was shown has changed since it was approved; nothing has run"
+        again = require_approval(prepared, prepared.evaluation.digest, why)
+        again = replace(again, changes=prepared.changes + 1)
+        self._prepared[call.id] = again
+        return self.feed(again.evaluation)
 
     async def _ask_person(self, command: RequestApproval) -> list[Command]:
         """Ask a person to approve a call, and feed the answer."""

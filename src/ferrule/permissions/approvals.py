@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, is_dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
-from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.core.vocabulary import ApprovalChoice, Refuser
 from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
 from .grant_proposals import GrantOffer
@@ -62,12 +62,21 @@ class ApprovalRequest:
 
 @frozen
 class ApprovalAnswer:
-    """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why."""
+    """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why.
+
+    `refused_by` is who said no; other than `person` where nobody was asked.
+    """
 
     choice: ApprovalChoice
     grant: str = ""
     by: str = ""
     note: str = ""
+    refused_by: Refuser = "person"
+
+    @property
+    def refuser(self) -> Refuser | Literal[""]:
+        """Who said no; empty for a yes."""
+        return self.refused_by if self.choice == "deny" else ""
 
 
 class Approver(Protocol):
@@ -129,7 +138,7 @@ class DenyingApprover:
             f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
             "`permissions=Permissions(approver=...)` in a program"
         )
-        return ApprovalAnswer("deny", by="no-terminal", note=note)
+        return ApprovalAnswer("deny", by="no-terminal", note=note, refused_by="nobody")
 
 
 class AllowlistApprover:

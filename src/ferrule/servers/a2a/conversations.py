@@ -117,7 +117,10 @@ class Task:
         """Implement `Approver.ask`."""
         if request.risk == "critical" or request.has_unknown_outcome:
             return ApprovalAnswer(
-                "deny", by="a2a", note="this wants a person where the agent runs, not a message"
+                "deny",
+                by="a2a",
+                note="this wants a person where the agent runs, not a message",
+                refused_by="nobody",
             )
         asked = self._question = asyncio.get_running_loop().create_future()
         self.updates.put_nowait(TaskUpdate("question", _question_text(request)))
@@ -126,7 +129,10 @@ class Task:
                 return await asked
         except TimeoutError:
             return ApprovalAnswer(
-                "deny", by="a2a", note=f"nobody answered within {ANSWER_SECONDS:g} s"
+                "deny",
+                by="a2a",
+                note=f"nobody answered within {ANSWER_SECONDS:g} s",
+                refused_by="nobody",
             )
         finally:
             self._question = None

@@ -143,7 +143,8 @@ class EditorApprover:
         chosen = outcome.get("optionId")
         option = next((one for one in options if one.id == chosen), None)
         if option is None:
-            return ApprovalAnswer("deny", by=self._user, note="no answer was given")
+            note = "no answer was given"
+            return ApprovalAnswer("deny", by=self._user, note=note, refused_by="nobody")
         if option.id == REJECT_ALWAYS:
             self._refused.add(request.digest)
         note = "denied by a person" if option.choice == "deny" else ""

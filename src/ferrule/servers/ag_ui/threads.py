@@ -151,7 +151,7 @@ class Thread:
         """Implement `Approver.ask`."""
         if request.risk == "critical" and not self._who.operator:
             note = "a call of critical risk needs an operator of this server"
-            return ApprovalAnswer("deny", by=BY, note=note)
+            return ApprovalAnswer("deny", by=BY, note=note, refused_by="nobody")
         early = self._early_answers.pop(interrupt_id(request), None)
         if early is not None:
             return read_answer(request, early, self._who.user)
@@ -163,7 +163,7 @@ class Thread:
                 return await asked.answered
         except TimeoutError:
             note = f"nobody answered within {ANSWER_SECONDS:g} s"
-            return ApprovalAnswer("deny", by=BY, note=note)
+            return ApprovalAnswer("deny", by=BY, note=note, refused_by="nobody")
         finally:
             del self.questions[asked.id]
 

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
@@ -79,11 +80,11 @@ async def ask_client(asked: ClientRequest, digest: str, asking: Question) -> App
     content: dict[str, Any] = answer.get("content") or {}
     if answer.get("action") == "accept" and content.get("run") is True:
         return ApprovalAnswer("once", by=BY)
-    return _deny("denied by the person at the client")
+    return _deny("denied by the person at the client", "person")
 
 
-def _deny(note: str) -> ApprovalAnswer:
-    return ApprovalAnswer("deny", by=BY, note=note)
+def _deny(note: str, refused_by: Refuser = "nobody") -> ApprovalAnswer:
+    return ApprovalAnswer("deny", by=BY, note=note, refused_by=refused_by)
 
 
 def _next_step(request: ApprovalRequest) -> str:

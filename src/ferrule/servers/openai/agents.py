@@ -70,7 +70,7 @@ class UnattendedApprover:
         )
         reason = f"this needs a person's approval ({request.reason})"
         note = f"{reason}, and no one can be asked here; {step}"
-        return ApprovalAnswer("deny", by="openai-endpoint", note=note)
+        return ApprovalAnswer("deny", by="openai-endpoint", note=note, refused_by="nobody")
 
 
 class AgentRunner:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from ferrule.core.call_states import CallSlot, assign_call_ids
 from ferrule.core.calls import CallOutcome, ToolCall, ToolResult, encode_json
@@ -43,6 +43,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 
 SCHEMA = "ferrule.audit.v1"
 """The version of `AuditedCall.as_record`.
@@ -90,7 +91,7 @@ class ApprovalAnswer:
     `scope` is how far the approval reaches: this call (`once`), the `session`, all future calls
     (`remember`), or `deny`. `grant` is the rule that was created. `bound` says that the answer was
     about these very arguments. `question` is "" for the gate's own question, else what the tool
-    asked while it worked.
+    asked while it worked. `refused_by` is who refused; empty for a yes and in older journals.
     """
 
     event: int
@@ -102,6 +103,7 @@ class ApprovalAnswer:
     digest: str
     bound: bool
     question: str = ""
+    refused_by: Refuser | Literal[""] = ""
 
 
 @frozen
@@ -363,6 +365,7 @@ def _build_approval_answer(
         event.grant,
         event.digest,
         bound,
+        refused_by=event.refused_by,
     )
 
 
@@ -377,6 +380,7 @@ def _tool_answer(record: JournalRecord, event: ConsentAnswered, draft: _Draft) -
         event.digest,
         bound=event.call_id == draft.call.id,
         question=event.question,
+        refused_by=event.refused_by,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ferrule.core.refusals import name_answerer
 from ferrule.storage.export.transcripts import format_time
 
 from .audit import ApprovalAnswer, AuditedCall, Confinement, GateDecision, HookAction
@@ -82,7 +83,7 @@ def _verdict(call: AuditedCall) -> str:
     if by == "person":
         last = [answer for answer in call.answers if not answer.question][-1]
         decided = "refused" if last.scope == "deny" else "allowed"
-        return f"{decided} by {last.by or 'a person'}"
+        return f"{decided} by {name_answerer(last.by, last.refused_by)}"
     return "asked about, and not answered"
 
 
@@ -115,7 +116,7 @@ def _paths(paths: tuple[str, ...]) -> str:
 
 def _answer(answer: ApprovalAnswer, cap: int) -> Iterator[str]:
     scope = _SCOPE.get(answer.scope, answer.scope)
-    by = answer.by or "a person"
+    by = name_answerer(answer.by, answer.refused_by)
     yield f"  answer     {scope}, by {by}, {format_time(answer.time)} (event {answer.event})"
     if answer.question:
         yield f"             to what the tool asked: {_cut(answer.question, cap)}"

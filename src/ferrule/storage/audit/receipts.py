@@ -94,6 +94,7 @@ def _approval(call_id: str, answer: ApprovalAnswer) -> dict[str, Any]:
         "time": answer.time,
         "scope": answer.scope,
         "by": answer.by,
+        "refused_by": answer.refused_by,
         "grant": answer.grant,
         "digest": answer.digest,
         "bound": answer.bound,

@@ -38,6 +38,7 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.notices import PERSON_SOURCE
+from ferrule.core.refusals import describe_denial, name_answerer
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
 from ferrule.tools.context import ANSWER_TOPIC
@@ -220,10 +221,10 @@ class StepReader:
         found = self._open.get(event.call_id)
         if found is None:
             return
-        found.decision = f"{event.by or 'a person'}: {event.choice}"
+        found.decision = f"{name_answerer(event.by, event.refused_by)}: {event.choice}"
         if event.choice == "deny":
             # No other event may follow for this call: its result is the person's answer.
-            reason = f"not run: {event.note or 'denied by a person'}"
+            reason = f"not run: {describe_denial(event.by, event.refused_by, event.note)}"
             found.denied = ToolResult.error(found.call, ErrorType.PERMISSION_DENIED, reason)
 
     def _on_evaluated(self, event: CallEvaluated) -> list[Step]:

@@ -33,6 +33,7 @@ from ferrule.core.events import (
     RunFinished,
     ToolAnswered,
 )
+from ferrule.core.refusals import name_answerer
 from ferrule.core.value_class import frozen
 
 MAX_MESSAGE = 200
@@ -149,7 +150,7 @@ class CallReader:
         call = self._open.pop(event.call_id, None)
         if call is None:
             return []
-        message = f"{event.by or 'a person'} said no"
+        message = f"denied by {name_answerer(event.by, event.refused_by)}"
         if event.note:
             message += f": {event.note}"
         return [

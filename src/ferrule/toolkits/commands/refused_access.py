@@ -243,7 +243,7 @@ class SessionOpenings:
         answer: ApprovalAnswer = await approver.ask(request)
         if answer.choice == "deny":
             self._declined.add(opening)
-            if answer.by == "no-terminal":
+            if answer.refuser == "nobody":
                 return None
         if answer.choice in ("session", "remember"):
             self._opened.append(opening)
