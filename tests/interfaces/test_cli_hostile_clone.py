@@ -312,7 +312,14 @@ def test_a_real_model_in_an_untrusted_clone_gets_none_of_it(ferrule: Any, clone:
     assert found["read_file"]["success"]
 
 
-COVERED = ("harness.md", "lib/tools.py", ".mcp.json", ".ferrule/ferrule.yaml", ".harness/x.md")
+COVERED = (
+    "harness.md",
+    "lib/tools.py",
+    "ci/guard.sh",
+    ".mcp.json",
+    ".ferrule/ferrule.yaml",
+    ".harness/x.md",
+)
 
 
 @pytest.mark.proves("trust.covered-is-unwritable")
@@ -324,6 +331,9 @@ def test_neither_tools_nor_commands_can_change_what_trust_covers(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}" if name.endswith(".json") else "# x\n")
     (folder / ".ferrule/ferrule.yaml").write_text("tools: {python: [lib/tools.py]}\n")
+    hook = {"type": "command", "command": "sh ci/guard.sh"}
+    table = {"hooks": {"PreToolUse": [{"hooks": [hook]}]}}
+    (folder / ".ferrule/hooks.json").write_text(json.dumps(table))
     if trusted:
         assert ferrule("trust", "--yes").code == 0
     before = {name: (folder / name).read_bytes() for name in COVERED}

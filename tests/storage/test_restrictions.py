@@ -144,7 +144,7 @@ def test_what_was_trusted_last_restricts_after_trust_was_lost(change: Any, tmp_p
     assert (found.limits.max_turns, found["tools.denied"]) == (4, ("fetch",))
     assert "was changed since you trusted it" in found.notices[-1]
     assert TrustStore().revoke(root)
-    assert load(root).limits.max_turns == (4 if change is CHANGES["a new file"] else 10)
+    assert load(root).limits.max_turns == (4 if change is CHANGES["a new file"] else 200)
 
 
 @pytest.mark.proves("trust.restrictions-kept")
@@ -157,7 +157,7 @@ def test_nothing_is_trusted_any_more_once_all_is_gone_and_a_person_agrees(tmp_pa
     seen = store.read(root)
     assert seen.state == "changed" and [one.what for one in store.diff(root)] == ["removed"]
     assert store.trust(root, digest=seen.digest).state == "absent"
-    assert load(root).limits.max_turns == 10
+    assert load(root).limits.max_turns == 200
 
 
 @pytest.mark.proves("trust.restrictions-kept")

@@ -271,7 +271,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         settings["tools.profile"], settings.model if needs_model else asked_for
     )
     for_model = settings.for_model(settings.model)
-    names = settings.names
+    names = settings.names.extend(protected=_find_own_hook_programs(settings))
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
@@ -613,6 +613,21 @@ def _load_extensions(
         register=settings["tools.register"],
         python=PythonSources(python, settings.origin("tools.python").where),
     )
+
+
+def _find_own_hook_programs(settings: Settings) -> tuple[str, ...]:
+    """Return patterns for the programs of the workspace that the person's own hooks start.
+
+    A command could otherwise replace one, and the hook would run it with what hooks may read.
+    """
+    own = paths.config()
+    claude = paths.claude() if settings["hooks.claude"] else None
+    if not (any((own / name).exists() for name in _OWN[1:]) or _has_claude_hooks(claude)):
+        return ()
+    from ferrule.extensions.hooks.loading import find_own_programs
+
+    programs = find_own_programs(own, claude)
+    return tuple(f"/{name}" for name in programs if (Path(settings.workspace) / name).is_file())
 
 
 def _has_claude_hooks(folder: Path | None) -> bool:

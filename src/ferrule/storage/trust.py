@@ -5,9 +5,10 @@ something changed, the restrictions and guards of the version that was trusted l
 files are kept outside the workspace (`ConfigurationSnapshot.kept`).
 
 Covered is everything in `.ferrule/` and `.harness/`, the files `harness.md`, `ferrule.yaml`,
-`ferrule.yml` and `.mcp.json` at the root of the workspace, and every Python file in it that its
-settings name (`tools.python`). Not covered are `AGENTS.md` and other instructions, which are text
-for the model and give no power. The digest is
+`ferrule.yml` and `.mcp.json` at the root of the workspace, every Python file in it that its
+settings name (`tools.python`), and every program that its hooks name (`sh tools/guard.sh`). Not
+covered are `AGENTS.md` and other instructions, which are text for the model and give no power. The
+digest is
 
     SHA-256 over, per entry sorted by name:   name \0 kind \0 length in decimal \0 bytes
 
@@ -29,9 +30,12 @@ import fcntl
 import hashlib
 import json
 import os
+import posixpath
+import re
+import shlex
 import stat
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
@@ -46,7 +50,7 @@ from ferrule.core.value_class import frozen
 
 from . import paths
 from .settings.values import read_tree
-from .settings.yaml_tree import parse_yaml
+from .settings.yaml_tree import Node, parse_yaml
 
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
@@ -86,8 +90,14 @@ class ConfigurationSnapshot:
     @property
     def named_files(self) -> tuple[str, ...]:
         """The files in ordinary places that trust covers because the configuration names them."""
-        named = [find_python_files(one.get(PROJECT_FILE, b"")) for one in (self.files, self.kept)]
-        return tuple(dict.fromkeys(chain.from_iterable(named)))
+        python = [find_python_files(one.get(PROJECT_FILE, b"")) for one in (self.files, self.kept)]
+        programs = [
+            name
+            for files in (self.files, self.kept)
+            for name in find_hook_programs(files)
+            if name in files
+        ]
+        return tuple(dict.fromkeys(chain(*python, programs)))
 
 
 @frozen
@@ -291,6 +301,9 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
         for name in find_python_files(files.get(PROJECT_FILE, b"")):
             if name not in files:
                 _read_below(base, name, files, links)
+        for name in find_hook_programs(files):
+            if name not in files:
+                _read_below(base, name, files, links, only_files=True)
     except OSError as error:
         raise ConfigError(
             f"cannot read the configuration in `{root}`: {error.strerror}", code="trust_read"
@@ -316,10 +329,73 @@ def find_python_files(settings: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if is_python_file(name)))
 
 
+def find_hook_programs(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the programs and scripts of the workspace that the hooks in some files start.
+
+    As far as the text of their commands says: `sh tools/guard.sh`, `./guard`. What such a program
+    starts in turn is not found.
+    """
+    found: dict[str, None] = {}
+    for name, data in files.items():
+        if b"command" in data and name.endswith((".json", ".yaml", ".yml", ".md")):
+            try:
+                commands = tuple(_find_commands(_read_front(name, data)))
+            except ConfigError:
+                continue  # whoever loads it says so, and loads nothing of it
+            for command in commands:
+                found |= dict.fromkeys(find_named_programs(command))
+    return tuple(found)
+
+
+def _read_front(name: str, data: bytes) -> Node:
+    if name.endswith(".md"):
+        _, _, rest = data.partition(b"---\n")
+        data = rest.partition(b"\n---")[0]
+    return parse_yaml(data, name)
+
+
+def _find_commands(node: Node) -> Iterator[str]:
+    """Yield the commands of hooks: what is below `hooks`, or all of a hook's own file."""
+    for name, (_, value) in (node.pairs or {}).items():
+        if name == "command" and isinstance(value.value, str):
+            yield value.value
+        elif name == "command" and value.items is not None:
+            yield shlex.join(str(item.value) for item in value.items)
+        elif name not in _OTHER_PROGRAMS:
+            yield from _find_commands(value)
+    for item in node.items or ():
+        yield from _find_commands(item)
+
+
+_OTHER_PROGRAMS = ("mcpServers", "mcp_servers", "tools", "statusLine")
+"""Members of files whose `command` is no hook's."""
+_HERE = re.compile(r"\"?\$\{?(?:CLAUDE_PROJECT_DIR|FERRULE_PROJECT_DIR)\}?\"?")
+
+
+@lru_cache(maxsize=64)
+def find_named_programs(command: str) -> tuple[str, ...]:
+    """Return the programs and scripts of the workspace that a command line names by a path."""
+    from ferrule.permissions.command_analysis.analysis import analyse_command
+    from ferrule.permissions.command_analysis.named_scripts import find_scripts
+
+    analysis = analyse_command(_HERE.sub(".", command))
+    found: dict[str, None] = {}
+    for part in analysis.parts:
+        # The others are what an interpreter hands to its script.
+        likely = (name for name in find_scripts(part) if "/" in name or "." in name)
+        name = posixpath.normpath(next(likely, ""))
+        if _is_plain_name(name):
+            found[name] = None
+    return tuple(found)
+
+
+def _is_plain_name(name: str) -> bool:
+    return not {"", ".", "..", "~"} & set(name.split("/")) and "\0" not in name
+
+
 def is_python_file(name: str) -> bool:
     """Return whether an entry of `tools.python` plainly names a file below the folder."""
-    parts = name.split("/")
-    return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
+    return name.endswith(".py") and _is_plain_name(name)
 
 
 def _read_claude_hooks(base: int, files: dict[str, bytes], links: dict[str, str]) -> None:
@@ -335,10 +411,17 @@ def _read_claude_hooks(base: int, files: dict[str, bytes], links: dict[str, str]
         _read_below(base, _CLAUDE_HOOKS, files, links)
 
 
-def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:
+def _read_below(
+    base: int,
+    path: str,
+    files: dict[str, bytes],
+    links: dict[str, str],
+    *,
+    only_files: bool = False,
+) -> None:
     """Read a file in folders of the workspace, each opened below the one before.
 
-    A link on the way is recorded and not followed.
+    A link on the way is recorded and not followed. With `only_files` a folder is left out.
     """
     *folders, name = path.split("/")
     opened: list[int] = []
@@ -352,6 +435,8 @@ def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, 
                 folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=base
             )
             opened.append(base)
+        if only_files and stat.S_ISDIR(os.stat(name, dir_fd=base, follow_symlinks=False).st_mode):
+            return
         _read(base, name, path, files, links, 0)
     except (FileNotFoundError, NotADirectoryError):
         # It is missing: whoever wants to load it says so. Once it exists, the digest changes.

@@ -17,7 +17,7 @@ from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import TrustStore
+from ferrule.storage.trust import TrustStore, find_named_programs
 
 SCRIPT = """\
 ---
@@ -146,6 +146,45 @@ async def test_hooks_that_were_trusted_guard_calls_after_trust_was_lost_and_do_n
         assert "no longer trusted" in await said(found.hooks, "loud")
     finally:
         await found.close()
+
+
+@pytest.mark.proves("trust.restrictions-kept")
+async def test_a_guard_whose_program_is_another_one_refuses_and_is_not_started(
+    tmp_path: Path,
+) -> None:
+    table = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "sh ci/g.sh"}]}]}}
+    put(tmp_path, hooks_dot_json=json.dumps(table))
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci/g.sh").write_text("exit 0\n")
+    seen = TrustStore().trust(tmp_path)
+    assert seen.named_files == ("ci/g.sh",) and seen.files["ci/g.sh"] == b"exit 0\n"
+    (tmp_path / "ci/g.sh").write_text("echo ran > proof.txt\n")
+    assert TrustStore().state(tmp_path) == "changed"
+    found = loaded(tmp_path, trust=False)
+    try:
+        assert "not the program that was trusted" in await said(found.hooks, "hello")
+    finally:
+        await found.close()
+    assert not (tmp_path / "proof.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "programs"),
+    [
+        ("sh tools/guard.sh", ("tools/guard.sh",)),
+        ("./guard --strict", ("guard",)),
+        ('"$CLAUDE_PROJECT_DIR"/tools/guard.sh', ("tools/guard.sh",)),
+        ("python3 ${FERRULE_PROJECT_DIR}/ci/x.py src/a.py", ("ci/x.py",)),
+        ("cd . && bash -e ci/a.sh; ci/b", ("ci/a.sh", "ci/b")),
+        ("timeout 5 node check.js", ("check.js",)),
+        ("/usr/bin/true", ()),
+        ("sh ../outside.sh", ()),
+        ("npm run lint", ()),
+        ('sh "$FERRULE_HOOKS/guard.sh"', ()),
+    ],
+)
+def test_the_programs_that_a_hook_names_are_found(command: str, programs: tuple[str, ...]) -> None:
+    assert find_named_programs(command) == programs
 
 
 @pytest.mark.proves("hook.file-errors")

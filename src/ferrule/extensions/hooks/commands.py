@@ -67,6 +67,7 @@ from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.storage.trust import find_named_programs
 
 from .claude_contract import HookQuestion
 
@@ -94,6 +95,8 @@ class HookCommandRunner:
         readable: A further folder that trusted hooks read, `~/.claude` for those that live there.
         variables: Variables for trusted hooks, which their settings file sets.
         passed_on: Names of variables that commands get although they look like secrets.
+        other_programs: Programs of the workspace that are not those that were trusted; a command
+            that names one is not started.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class HookCommandRunner:
         readable: Path | None = None,
         variables: Mapping[str, str] | None = None,
         passed_on: Sequence[str] = (),
+        other_programs: Sequence[str] = (),
     ) -> None:
         self._root = Path(root).resolve()
         self._files = dict(files or {})
@@ -114,6 +118,7 @@ class HookCommandRunner:
         self._readable = readable
         self._variables = dict(variables or {})
         self._passed_on = tuple(passed_on)
+        self._other_programs = frozenset(other_programs)
         # People write hooks for bash; where there is none, the plain shell has to do.
         self._shell = _BASH if Path(_BASH).exists() else SHELL
         self._background: set[asyncio.Task[Action]] = set()
@@ -213,6 +218,8 @@ class HookCommandRunner:
             ToolFailed: It cannot be started, or may not have its own rights, which it needs.
             FerruleError: There is no sandbox for it.
         """
+        if self._other_programs:
+            self._check_programs(command)
         start = self._choose_start(command, rights)
         sandbox = await self._start_sandbox(start.policy)
         argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
@@ -239,6 +246,16 @@ class HookCommandRunner:
             )
         finally:
             os.close(directory)
+
+    def _check_programs(self, command: str | Sequence[str]) -> None:
+        line = command if isinstance(command, str) else shlex.join(command)
+        for name in find_named_programs(line):
+            if name in self._other_programs:
+                raise ToolFailed(
+                    ErrorType.PERMISSION_DENIED,
+                    f"`{name}` is not the program that was trusted; `ferrule trust` shows the "
+                    "difference",
+                )
 
     def _choose_start(self, command: str | Sequence[str], rights: DeputyRights) -> _Start:
         """Decide which rights a command has."""

@@ -46,7 +46,11 @@ from ferrule.extensions.tool_files.bundles import (
 )
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
-from ferrule.storage.trust import CLAUDE_SETTINGS, ConfigurationSnapshot
+from ferrule.storage.trust import (
+    CLAUDE_SETTINGS,
+    ConfigurationSnapshot,
+    find_hook_programs,
+)
 
 from .claude_settings import HookAccess, parse_hook_settings
 from .commands import HookCommandRunner
@@ -128,6 +132,7 @@ def load_hooks(
         copies: dict[str, bytes],
         folder: Path | None = None,
         shown_below: str = "",
+        other_programs: Sequence[str] = (),
     ) -> LoadedHooks:
         commands = HookCommandRunner(
             snapshot.workspace,
@@ -136,6 +141,7 @@ def load_hooks(
             readable=folder,
             variables=_variables(files),
             passed_on=passed_on,
+            other_programs=other_programs,
         )
         reading = _Reading(HookAccess(commands, tuple(hosts)), pool)
         return _load(reading, files, commands, messages, shown_below)
@@ -146,7 +152,12 @@ def load_hooks(
         parts.append(load(repository_files, _hook_folder(snapshot.files)))
     kept_files = _select_hook_files(snapshot.kept, claude_folder)
     if kept_files:
-        guards = load(kept_files, _hook_folder(snapshot.kept))
+        changed = [
+            name
+            for name in find_hook_programs(snapshot.kept)
+            if snapshot.files.get(name) != snapshot.kept.get(name)
+        ]
+        guards = load(kept_files, _hook_folder(snapshot.kept), other_programs=changed)
         restricted.append(replace(guards, hooks=tuple(_keep_guards(guards.hooks))))
     parts += restricted
     if settings_folder is not None:
@@ -410,6 +421,11 @@ def _own_files(folder: Path) -> dict[str, bytes]:
             )
         files[path.relative_to(folder).as_posix()] = path.read_bytes()
     return files
+
+
+def find_own_programs(settings_folder: Path, claude_folder: Path | None) -> tuple[str, ...]:
+    """Return the programs of a workspace that the person's own hooks start by a path in it."""
+    return find_hook_programs({**_own_files(settings_folder), **_claude_files(claude_folder)})
 
 
 def _claude_files(folder: Path | None) -> dict[str, bytes]:

@@ -3,7 +3,8 @@
 `project` says what a trusted repository may do with a setting: set it (`free`), not touch it
 (`never`), only `lower` a number, only turn it `off` or `on`, only `narrow` a list to fewer names or
 `widen` it by more, or `extend` a list that collects the names of all layers. What a repository may
-only tighten can still be set freely by the person in the environment or with a flag.
+only tighten can still be set freely by the person in the environment or with a flag. What of it
+holds without trust is in `restrictions`.
 
 Layers, from weak to strong: default, user file, project file, environment, flags.
 """
@@ -20,6 +21,8 @@ from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
 from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
 from ferrule.storage.artifacts.store import MIN_THRESHOLD, THRESHOLD
+
+from .restrictions import restricts
 
 SettingKind = Literal[
     "text",
@@ -1183,20 +1186,25 @@ def format_reference() -> str:
         ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
         ("Per workspace: `folders: {/path: {…}}`", FOLDER_SETTINGS),
     ]
-    parts = [f"## {title}\n\n{_table(rows)}" for title, rows in tables]
+    parts = [
+        f"## {title}\n\n{_table(rows, 'models.*.' if rows is MODEL_SETTINGS else '')}"
+        for title, rows in tables
+    ]
     in_models = {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
     aliases = [f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | in_models).items()]
     head = "## Other names\n\n| in a file | means |\n|---|---|\n"
     return "\n".join([*parts, head + "".join(aliases)])
 
 
-def _table(rows: tuple[Setting, ...]) -> str:
+def _table(rows: tuple[Setting, ...], prefix: str) -> str:
     lines = ["| key | value | default | in a repository | |", "|---|---|---|---|---|"]
     for row in rows:
         text = " ".join(part for part in (row.short, row.long) if part)
-        lines.append(
-            f"| `{row.key}` | {_value(row)} | {_default(row)} | {_PROJECT[row.project]} | {text} |"
-        )
+        right = _PROJECT[row.project]
+        if restricts(prefix + row.key):
+            is_choice = row.project == "free"
+            right += "; without trust only to narrow it" if is_choice else ", also without trust"
+        lines.append(f"| `{row.key}` | {_value(row)} | {_default(row)} | {right} | {text} |")
     return "\n".join(lines) + "\n"
 
 
