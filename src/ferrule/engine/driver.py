@@ -607,8 +607,10 @@ class Driver:
             self._prepared[call.id] = prepared
             return self.feed(prepared.evaluation)
         context = self._context(call, prepared)
-        if await has_changed(command.shown, prepared, context, self.dispatcher.gate):
-            return self._ask_again(prepared)
+        if command.shown:
+            again = await self._look_again(command, prepared, context)
+            if again is not None:
+                return again
         try:
             if prepared.evaluation.is_announced:
                 self.feed(events.CallStarted(call.id, digest))
@@ -627,6 +629,22 @@ class Driver:
             return self.feed(outcome.evaluation)
         self._prepared.pop(call.id, None)
         return self.feed(events.ToolAnswered(outcome))
+
+    async def _look_again(
+        self, command: RunCall, prepared: PreparedCall, context: Context
+    ) -> list[Command] | None:
+        """Return what is to be done if an approved call must not run now; None if it may."""
+        try:
+            if await has_changed(command.shown, prepared, context, self.dispatcher.gate):
+                return self._ask_again(prepared)
+        except asyncio.CancelledError:
+            why = self._going.take_reason(command.call.id)
+            result = build_cancelled_result(command.call, why or "stopped")
+            commands = self.feed(events.ToolAnswered(result))
+            if why is None:
+                raise
+            return commands
+        return None
 
     def _ask_again(self, prepared: PreparedCall) -> list[Command]:
         """Have a person asked again, as what they were shown has changed since."""
