@@ -137,11 +137,16 @@ def test_hooks_are_kept_from_what_commands_are_kept_from(tmp_path: Path) -> None
     policy = SandboxPolicy(tmp_path, NAMES["deny rules"])
     for readable in (None, home):
         runner = HookCommandRunner(tmp_path, policy=policy, readable=readable)
-        made = runner._make_policy(tmp_path)  # pyright: ignore[reportPrivateUsage]
-        for path in PATHS:
-            refused = policy.names.check(path, write=False)
-            assert refused is None or made.names.check(path, write=False) == refused
-        assert made.names.creation_patterns == policy.names.creation_patterns
+        starts = (
+            runner._make_plain_start("true"),  # pyright: ignore[reportPrivateUsage]
+            runner._make_trusted_start("true"),  # pyright: ignore[reportPrivateUsage]
+        )
+        for made in (start.policy for start in starts):
+            for path in PATHS:
+                refused = policy.names.check(path, write=False)
+                assert refused is None or made.names.check(path, write=False) == refused
+            assert made.names.creation_patterns == policy.names.creation_patterns
+        runner.close_now()
 
 
 @pytest.mark.proves("permissions.copies")
