@@ -72,6 +72,7 @@ from .session import (
     run_in_new_loop,
 )
 from .session_builder import build_session
+from .stopping import require_asyncio
 from .type_variables import DepsT, OutputT
 from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
@@ -232,6 +233,7 @@ class Agent(Generic[DepsT, OutputT]):
         self.hooks = tuple(hooks)
         self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
+        self.stop_seconds = host.stop_seconds
         self.bus = host.bus
         self.context = ContextOptions.parse(context)
         self.output = create_agent_output(output_type, output_mode, output_retries)
@@ -613,6 +615,7 @@ class Agent(Generic[DepsT, OutputT]):
         The message is text, or a list of texts, `Image`, `Audio` and `Document`. Raises as
         `Session.run`; `deps` and `history` are as in `session`.
         """
+        require_asyncio()
         session = self.session(deps=deps, history=history)
         try:
             return await session.run(text, **options)
@@ -654,6 +657,7 @@ class Agent(Generic[DepsT, OutputT]):
         **options: Unpack[RunOptions],
     ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
         """`run`, event by event as it happens; see `Session.stream`."""
+        require_asyncio()
         session = self.session(deps=deps, history=history)
         try:
             async for item in session.stream(text, **options):

@@ -5,6 +5,7 @@ Each group is a value with defaults that work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ferrule.tools import search as tool_ranking
 
 from . import delegation
 from .clock import Clock
+from .stopping import STOP_SECONDS
 
 
 @frozen
@@ -112,9 +114,18 @@ class Host:
         bus: Where others see what happens in the sessions (`engine.event_bus.bus`).
         clock: The time that retries and timeouts use.
         interruptible: Give each call its own task, so that a person can stop one of them.
+        stop_seconds: How long a handler that was stopped may take to end. One that does not is left
+            behind, and the outcome of its call is unknown.
     """
 
     connect: Callable[[str], ModelClient] = create_model_client
     bus: event_bus.Bus | None = None
     clock: Clock | None = None
     interruptible: bool = False
+    stop_seconds: float = STOP_SECONDS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stop_seconds < math.inf:
+            raise ConfigError(
+                f"stop_seconds = {self.stop_seconds!r}", hint="give a number of seconds, 0 or more"
+            )

@@ -33,6 +33,7 @@ from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool
 
 from .result_bounds import bound_text
+from .stopping import STOP_SECONDS, Stop, enter_no_stop, leave_behind
 
 MAX_RUNNING = 16
 MAX_FINISHED = 200
@@ -48,6 +49,10 @@ _LOST = (
     "what came of it is not known: the process that ran it has ended, or it was long ago; "
     "what it did until then stands, "
     "so check before doing it again"
+)
+_LEFT = (
+    f"it did not let itself be stopped within {STOP_SECONDS:g} s and was left behind; it may still "
+    "be running: outcome unknown"
 )
 
 
@@ -116,7 +121,12 @@ class BackgroundTasks:
         task_id = f"task_{chance}{self._checksum(chance)}"
         kept = self._tasks[task_id] = _Task(name, of_run)
         self._note(TOPIC, f"{task_id} (`{name}`) started")
-        kept.task = asyncio.create_task(self._work(task_id, kept, work, tell))
+        # A task ends with its session or its run, and not with the call that began it.
+        token = enter_no_stop()
+        try:
+            kept.task = asyncio.create_task(self._work(task_id, kept, work, tell))
+        finally:
+            Stop.leave(token)
         self._drop_old()
         return task_id
 
@@ -227,8 +237,11 @@ class BackgroundTasks:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(kept.task.cancel)
         if running:
-            await asyncio.wait(running)
+            await asyncio.wait(running, timeout=STOP_SECONDS)
         for task_id, kept in some.items():
+            if kept.task in running and not kept.task.done():
+                leave_behind(kept.task)
+                self._on_end(task_id, kept, "cancelled", ErrorType.CANCELLED, _LEFT)
             # Cancelled before its first step: it could not say so itself.
             if kept.status == "running":
                 self._on_end(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")

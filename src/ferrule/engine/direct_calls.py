@@ -15,6 +15,8 @@ from ferrule.core.commands import Command
 from ferrule.core.events import Cancelled, DirectCall, Event
 from ferrule.core.machine import Machine
 
+from .stopping import Stop, check_stop
+
 
 class DirectCalls:
     """The direct calls of one session, and the callers that wait for them."""
@@ -34,10 +36,14 @@ class DirectCalls:
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | str, by: str) -> ToolResult:
         """Make a call and wait for its result. If cancelled, the call is settled first."""
+        # A handler that was stopped makes no more calls.
+        check_stop()
         text = arguments if isinstance(arguments, str) else encode_json(dict(arguments))
         call = ToolCall(f"direct_{token_hex(16)}", tool, text)
         # Another loop may answer it: its approval request can be queued behind another one.
         answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
+        stop = Stop(of_current_task=True)
+        token = stop.enter()
         try:
             await self._drive(self._feed(DirectCall(call, by)))
             return await answered
@@ -46,6 +52,8 @@ class DirectCalls:
             await self._settle(Cancelled("stopped", call.id))
             raise
         finally:
+            stop.leave(token)
+            stop.close()
             del self.waiting[call.id]
 
     def deliver_results(self) -> None:

@@ -41,6 +41,7 @@ from .artifacts.large_results import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
 from .result_bounds import Bounded, bound_text
+from .stopping import STOP_SECONDS, check_stop, get_stop
 from .threads import run_blocking
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class Dispatcher:
             # Hooks see a result before it is kept, and up to this size it is not cut for them.
             self._handler_cap = artifact_intake.hook_limit
         self._clock = clock or SystemClock()
+        self.stop_seconds = STOP_SECONDS
+        """How long a stopped handler may take to end."""
 
     @property
     def hooks(self) -> tuple[Hook, ...]:
@@ -281,6 +284,8 @@ class Dispatcher:
             if not isinstance(passed, tuple):
                 return passed
             prepared, answered = passed
+            # A hook may have swallowed that the call was stopped.
+            check_stop()
         started = self._clock.monotonic()
         if answered is not None:
             result = await self._answer_by_hook(answered, call, started)
@@ -425,6 +430,8 @@ class Dispatcher:
             # Nobody stopped this call: something the handler waited for was cancelled. That is a
             # failure of the handler.
             return self._fail(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
+        except timeouts_and_retries.HandlerExited as error:
+            return self._fail_by_error(call, error.__cause__ or error, started)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
             return self._fail_by_error(call, error, started)
         return ToolResult(
@@ -449,7 +456,7 @@ class Dispatcher:
         notes = prepared.notes
         media: tuple[MediaReference, ...] = ()
         value = await timeouts_and_retries.run_with_policy(
-            tool, _attempt(tool, values, context), self._clock, context
+            tool, _attempt(tool, values, context), self._clock, context, self.stop_seconds
         )
         if isinstance(value, Launch):
             value = self._launch(tool, value, prepared.call, context)
@@ -589,9 +596,22 @@ class Dispatcher:
             notes=(*kept.notes, note),
         )
 
-    def build_stopped_result(self, prepared: PreparedCall, why: str = "") -> ToolResult:
-        """Build the result of a call whose handler was cancelled: what is known of its effect."""
+    def build_stopped_result(
+        self, prepared: PreparedCall, why: str = "", *, was_left: bool = False
+    ) -> ToolResult:
+        """Build the result of a call whose handler was cancelled: what is known of its effect.
+
+        Args:
+            prepared: The call.
+            why: Why it was stopped, if that was about this call.
+            was_left: The handler did not end and may still be running.
+        """
         what = f"stopped: {why}" if why else "stopped"
+        if was_left:
+            left = timeouts_and_retries.describe_left_behind(self.stop_seconds)
+            return self._fail(
+                prepared.call, ErrorType.CANCELLED, f"`{prepared.call.tool}` {left} ({what})"
+            )
         if prepared.tool is None or not prepared.tool.is_repeatable:
             what += " while it ran" if not why else "; it ran"
             what += ": outcome unknown; check what it did before doing it again"
@@ -719,18 +739,32 @@ def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
 def _attempt(
     tool: Tool, values: Mapping[str, Any], context: Context
 ) -> Callable[[], Awaitable[Any]]:
-    """Return a function that runs the handler once; in a thread if it blocks."""
+    """Return a function that starts the handler once: a coroutine, or in a thread if it blocks."""
     handler = tool.handler
     given = {**values, tool.context_parameter: context} if tool.context_parameter else values
     if tool.is_async:
-        return lambda: handler(**given)
-    return lambda: _run_in_thread(handler, given)
+        return lambda: _contain_exit(handler(**given))
+    return lambda: _start_in_thread(handler, given)
 
 
-async def _run_in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """Run a blocking handler in a thread."""
-    value = await run_blocking(lambda: handler(**values))
-    return await value if asyncio.iscoroutine(value) else value
+async def _contain_exit(work: Awaitable[Any]) -> Any:
+    """Await a handler. A `SystemExit` in a task would end the event loop, and not just the call."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise timeouts_and_retries.HandlerExited from error
+
+
+def _start_in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> asyncio.Future[Any]:
+    """Start a blocking handler in a thread, unless it was stopped before a thread was free."""
+    stop = get_stop()
+
+    def work() -> Any:
+        if stop is not None and stop.is_requested:
+            raise timeouts_and_retries.NotStarted
+        return handler(**values)
+
+    return run_blocking(work)
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:

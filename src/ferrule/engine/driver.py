@@ -7,7 +7,8 @@ the journal remembers. Its own promises:
   model, a question, an effect. Events with nothing of that between them share one write. A call
   that only reads follows from events that may still be unwritten: after a crash the model is asked
   again, and nothing was changed.
-* A cancelled run settles first: running handlers are stopped and answered, then the rest.
+* A cancelled run settles first: running handlers are stopped and answered, then the rest. A stop is
+  looked at before each command (`stopping`); what does not end in time is left behind.
 * Every command is answered with events, also if carrying it out fails.
 """
 
@@ -21,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
@@ -37,7 +38,7 @@ from ferrule.core.commands import (
     RunCall,
     StopCall,
 )
-from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.errors import ConfigError, ProviderError, RunCancelled
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.machine import Machine
@@ -59,12 +60,24 @@ from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
 from .session_log import SessionLog
+from .stopping import (
+    LEFT_BEHIND,
+    RUN_SECONDS,
+    STOPPED,
+    RunStop,
+    Stop,
+    check_stop,
+    get_stop,
+    require_asyncio,
+)
 from .usable_tools import UsableTools
 
 if TYPE_CHECKING:
     from ferrule.core.output import OutputRequest
 
     from .output.output_check import OutputCheck
+
+T = TypeVar("T")
 
 MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
@@ -205,12 +218,14 @@ class SessionHost:
         interruptible: Give each call its own task, so that `stop_call` works; without it a lone
             call runs in place, which is faster.
         unclosed: Where sessions with open cleanups are listed (`Cleanup`).
+        stop_seconds: How long a stopped handler may take to end (`stopping`).
     """
 
     approver: Approver
     resources: Mapping[type, object]
     interruptible: bool
     unclosed: set[Cleanup]
+    stop_seconds: float
 
 
 class Inbox:
@@ -279,6 +294,9 @@ class Driver:
         self._model = model
         self._exchange: Exchange | None = None
         self._interruptible = host.interruptible
+        self._stop_seconds = dispatcher.stop_seconds = host.stop_seconds
+        self._stop: RunStop | None = None
+        """What stops the run that is under way."""
         self._prepared: dict[str, PreparedCall] = {}
         self._going = RunningCalls()
         self._direct = DirectCalls(machine, self.feed, self._drive, self._settle)
@@ -341,6 +359,9 @@ class Driver:
 
         Extensions may continue the run, at most `MAX_CONTINUATIONS` times.
         """
+        return await self._supervise(partial(self._work, started, run))
+
+    async def _work(self, started: events.RunStarted, run: str) -> FinishRun:
         await self.start()
         for extension in reversed(self.extensions):
             extension.before_run(started)
@@ -375,6 +396,9 @@ class Driver:
 
     async def resume(self, reason: str) -> FinishRun | None:
         """Finish a run that another process left open; None if there was nothing to do."""
+        return await self._supervise(partial(self._work_on, reason))
+
+    async def _work_on(self, reason: str) -> FinishRun | None:
         for extension in reversed(self.extensions):
             extension.before_resume()
         await self.start()
@@ -389,6 +413,7 @@ class Driver:
         self, tool: str, arguments: Mapping[str, Any] | str, *, by: str = "person"
     ) -> ToolResult:
         """Run one tool without a model (`DirectCalls`)."""
+        require_asyncio()
         await self.start()
         self.log.write_batch.active_runs += 1
         try:
@@ -414,37 +439,107 @@ class Driver:
 
     # ---- the loop
 
+    @property
+    def has_run(self) -> bool:
+        """Whether a run has begun that has not returned, hooks before and after it included."""
+        return self._stop is not None
+
+    def cancel(self) -> bool:
+        """Stop the run that is under way, from any thread. Return False if there is none."""
+        stop = self._stop
+        if stop is None or isinstance(stop.event, events.Cancelled):
+            return False
+        stop.request(events.Cancelled(STOPPED))
+        return True
+
+    async def _supervise(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | FinishRun:
+        """Carry out a run in a task of its own, and return what it ends with.
+
+        A run that is stopped is settled before this raises; one that does not end in time is left
+        behind: it goes on for nobody, and can neither ask nor call any more.
+
+        Raises:
+            RunCancelled: `cancel` stopped it.
+        """
+        stop = self._stop = RunStop(self._stop_seconds + RUN_SECONDS)
+        try:
+            task = await stop.run(work())
+        finally:
+            if self._stop is stop:
+                self._stop = None
+        try:
+            finish = await self._abandon(stop.event) if stop.was_left else task.result()
+        except asyncio.CancelledError:
+            if stop.was_caller_cancelled or stop.event is None:
+                raise
+            raise RunCancelled(STOPPED) from None
+        if stop.was_caller_cancelled:
+            raise asyncio.CancelledError
+        return finish
+
+    async def _abandon(self, event: events.Cancelled | events.LimitHit | None) -> FinishRun:
+        """Settle a run whose work did not end in time."""
+        assert event is not None
+        self.log.notice(
+            LEFT_BEHIND,
+            f"a part of the run did not end within {self._stop_seconds + RUN_SECONDS:g} s after it "
+            "was stopped and was left behind; it may still be running",
+        )
+        finish = await self._settle(event)
+        if self.is_running:
+            await self._end_run()
+        if finish is None or isinstance(event, events.Cancelled):
+            raise asyncio.CancelledError
+        return finish
+
     async def _finish_run(self, commands: list[Command]) -> FinishRun:
         """Carry out a run within its time limit. A cancelled run is settled before this raises."""
+        stop = self._stop
+        assert stop is not None
         seconds = self.machine.limits.max_seconds
         self.is_running = True
         self.log.write_batch.active_runs += 1
-        bound = asyncio.timeout(seconds and seconds - self.elapsed)
+        timer: asyncio.TimerHandle | None = None
+        if seconds is not None:
+            timer = asyncio.get_running_loop().call_later(
+                seconds - self.elapsed, stop.request, events.LimitHit("max_seconds", seconds)
+            )
         try:
-            async with bound:
-                finish = await self._drive(commands)
+            finish = await self._drive(commands)
             await self.log.flush_together()
         except asyncio.CancelledError:
-            await self._settle(events.Cancelled("stopped by a person or the caller"))
-            raise
-        except TimeoutError:
-            if seconds is None or not bound.expired():
+            if stop.was_left:
                 raise
-            finish = await self._settle(events.LimitHit("max_seconds", seconds))
+            if not isinstance(stop.event, events.LimitHit):
+                await self._settle(events.Cancelled(STOPPED))
+                raise
+            finish = await self._settle(stop.event)
+            stop.clear()
         finally:
-            self.is_running = False
-            self.log.write_batch.active_runs -= 1
-            for extension in self.extensions:
-                await extension.after_run()
+            if timer is not None:
+                timer.cancel()
+            if not stop.was_left:
+                await self._end_run()
         return finish or FinishRun(
             "failed", code="internal", detail="the run ended without an answer"
         )
 
+    async def _end_run(self) -> None:
+        self.is_running = False
+        self.log.write_batch.active_runs -= 1
+        for extension in self.extensions:
+            await extension.after_run()
+
     async def _drive(self, commands: Iterable[Command]) -> FinishRun | None:
         """Carry out commands, and those that follow from them, until none is left.
 
-        A command that is alone is carried out in place; of several, each gets a task.
+        A command that is alone is carried out in place; of several, each gets a task. Once the work
+        is stopped, no more are begun.
+
+        Raises:
+            CancelledError: It was stopped, even if what was stopped has swallowed that.
         """
+        stop = get_stop()
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: FinishRun | None = None
@@ -459,6 +554,8 @@ class Driver:
                         todo.extend(self.feed(prepared.evaluation))
                     elif isinstance(command, FinishRun):
                         finish = self._finish(command)
+                    elif self._is_stopped(stop):
+                        todo.clear()
                     elif todo or tasks or self._interruptible:
                         tasks.add(self._spawn(command))
                     else:
@@ -468,11 +565,18 @@ class Driver:
                     for task in done:
                         todo.extend(task.result())
         finally:
-            if tasks:
-                await cancel_all(tasks)
+            await cancel_all(tasks)
         if finish is None:
+            check_stop()
             await self.log.flush_together()
         return finish
+
+    def _is_stopped(self, stop: Stop | None) -> bool:
+        """Whether nothing more may be begun: this work was stopped, or the run."""
+        run = self._stop
+        if run is not None and run.is_requested:
+            return True
+        return stop is not None and (stop.is_requested or stop.covers(asyncio.current_task()))
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
         """Carry out a command in a task of its own."""
@@ -542,6 +646,7 @@ class Driver:
         sink = self.log if self.log.is_watched else None
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema
+        check_stop()
         answer = await exchange.ask(history, tools=command.tools, schema=schema, sink=sink)
         if exchange.notices:
             self.log.add_notices(exchange.notices)
@@ -558,6 +663,7 @@ class Driver:
         check = self._find_output_check(request)
         if check.output.has_effects:
             await self.log.flush_together()
+        check_stop()
         context = self.build_run_context(self.log.identity)
         checked = await check.run(command.text, context)
         if check.repairs and not checked.problems:
@@ -618,9 +724,12 @@ class Driver:
             outcome = await self.dispatcher.execute(prepared, context)
         except asyncio.CancelledError:
             why = self._going.take_reason(call.id)
-            commands = self.feed(
-                events.ToolAnswered(self.dispatcher.build_stopped_result(prepared, why or ""))
+            if context.was_left:
+                self.log.notice(LEFT_BEHIND, f"`{call.tool}` was stopped and did not end")
+            stopped = self.dispatcher.build_stopped_result(
+                prepared, why or "", was_left=context.was_left
             )
+            commands = self.feed(events.ToolAnswered(stopped))
             if why is None:
                 raise
             return commands

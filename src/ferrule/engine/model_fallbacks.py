@@ -27,6 +27,8 @@ from ferrule.core.messages import Message, UserMessage
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ModelClient, Sink
 
+from .stopping import check_stop
+
 ErrorClass = Literal["busy", "unreachable", "account", "model", "window", "broken"]
 """What kind of failure lets another model be asked."""
 
@@ -162,6 +164,7 @@ class ModelFallbackExchange:
             try:
                 exchange = await self._open_active()
                 try:
+                    check_stop()
                     answer = await exchange.ask(history, tools=tools, schema=schema, sink=seen)
                 finally:
                     self.notices += exchange.notices

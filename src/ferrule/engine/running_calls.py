@@ -48,4 +48,6 @@ async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel all tasks, and wait until they are done."""
     for task in tasks:
         task.cancel()
+    if not tasks:
+        return
     await asyncio.gather(*tasks, return_exceptions=True)

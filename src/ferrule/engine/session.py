@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
@@ -56,6 +58,7 @@ from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
 from .run_inputs import UNSET, RunInstructions, check_deps
+from .stopping import require_asyncio
 from .type_variables import OutputT
 
 if TYPE_CHECKING:
@@ -197,8 +200,6 @@ class Session(Generic[OutputT]):
         self.recorded_instructions: str | None = None
         """What a recorded run was told: the functions are not asked then."""
         self._has_deps = False
-        self._running: asyncio.Task[Any] | None = None
-        self._cancelled = False
 
     # ---- work
 
@@ -224,6 +225,7 @@ class Session(Generic[OutputT]):
             ProviderError: The model gave no answer.
             RunCancelled: Somebody cancelled it.
         """
+        require_asyncio()
         self._require_idle()
         self.set_deps(deps)
         limits = self.limits.for_model(self.model)
@@ -254,7 +256,7 @@ class Session(Generic[OutputT]):
             # Another run may have begun while the functions were asked.
             self._require_idle()
             started = replace(started, instructions=said)
-        return self._build_result(await self._cancellable(self.driver.run(started, run)))
+        return self._build_result(await self.driver.run(started, run))
 
     async def resume(
         self, reason: str = "the process that ran this ended"
@@ -265,7 +267,7 @@ class Session(Generic[OutputT]):
         """
         self.set_deps(UNSET)
         self.driver.budgets = self._make_budgets(self.driver.machine.limits)
-        finish = await self._cancellable(self.driver.resume(reason))
+        finish = await self.driver.resume(reason)
         return None if finish is None else self._build_result(finish)
 
     async def stream(
@@ -355,16 +357,13 @@ class Session(Generic[OutputT]):
     def cancel(self) -> bool:
         """Cancel the run that is under way; `run` raises RunCancelled once it is settled.
 
-        Called from the session's event loop.
+        It may be called from any thread. A handler that does not end when it is stopped is left
+        behind after `Host.stop_seconds`, and its outcome called unknown.
 
         Returns:
             Whether a run was under way.
         """
-        if self._running is None or self._cancelled:
-            return False
-        self._cancelled = True
-        self._running.cancel()
-        return True
+        return self.driver.cancel()
 
     def stop_call(self, call_id: str = "") -> bool:
         """Stop one running call, by default the newest; the run goes on.
@@ -717,7 +716,7 @@ class Session(Generic[OutputT]):
 
     def _require_idle(self) -> None:
         """Refuse to begin a run while another one is under way."""
-        if self.driver.is_running:
+        if self.driver.has_run:
             # One run at a time: a second one would end the first one's answer, or its own.
             raise ConfigError(
                 f"session `{self.id}` is busy: a run is under way",
@@ -768,19 +767,6 @@ class Session(Generic[OutputT]):
         from .output.output_stream import OutputStream
 
         return OutputStream(check)
-
-    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that `cancel` may cancel, which then raises RunCancelled."""
-        self._running = task = asyncio.current_task()
-        self._cancelled = False
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not self._cancelled or task is None or task.uncancel():
-                raise
-            raise RunCancelled("stopped by a person or the caller") from None
-        finally:
-            self._running = None
 
     def _make_budgets(self, limits: Limits) -> Budgets:
         driver = self.driver
@@ -837,22 +823,61 @@ class Session(Generic[OutputT]):
 
 
 def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run for a caller without an event loop; inside one, in a thread of its own."""
+    """Run for a caller without an event loop; inside one, in a thread of its own.
+
+    What interrupts the caller stops the work, and reaches the caller once that has ended.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work())
-    outcome: list[T | BaseException] = []
+    return _RunInThread(work).wait()
 
-    def target() -> None:
+
+class _RunInThread(Generic[T]):
+    """Work on an event loop in a thread of its own, with the caller's context variables."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._outcome: list[T | BaseException] = []
+        self._is_interrupted = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[T] | None = None
+        context = contextvars.copy_context()
+        # A daemon: a second interrupt ends the program also if the work does not end.
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="ferrule-run-sync", daemon=True
+        )
+
+    def wait(self) -> T:
+        """Return what the work returns. Raises what it raises, and what interrupts the caller."""
+        self._thread.start()
         try:
-            outcome.append(asyncio.run(work()))
-        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
-            outcome.append(error)
+            self._thread.join()
+        except BaseException:  # Ctrl-C, or what a handler of another signal raises
+            self._interrupt()
+            self._thread.join()
+            raise
+        outcome = self._outcome[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
-    thread = threading.Thread(target=target, name="ferrule-run-sync")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    def _run(self) -> None:
+        try:
+            self._outcome.append(asyncio.run(self._begin()))
+        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
+            self._outcome.append(error)
+
+    async def _begin(self) -> T:
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        if self._is_interrupted:
+            raise asyncio.CancelledError
+        return await self._work()
+
+    def _interrupt(self) -> None:
+        self._is_interrupted = True
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # it has ended meanwhile
+                self._loop.call_soon_threadsafe(self._task.cancel)

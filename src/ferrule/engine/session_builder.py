@@ -64,6 +64,7 @@ class SessionSource(Protocol):
     user: str
     clock: Clock
     interruptible: bool
+    stop_seconds: float
     unclosed: set[Cleanup]
     write_batch: WriteBatch | None
     indexes: tool_search.Indexes | None
@@ -137,7 +138,9 @@ def build_session(
         dispatcher,
         SessionLog(agent.journal, identity, agent.write_batch),
         _AgentModel(agent, system, machine, agent.context),
-        SessionHost(agent.approver, resources, agent.interruptible, agent.unclosed),
+        SessionHost(
+            agent.approver, resources, agent.interruptible, agent.unclosed, agent.stop_seconds
+        ),
         extensions,
     )
     driver.other_models = tuple(other.name for other in agent.connection.others)

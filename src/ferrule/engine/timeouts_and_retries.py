@@ -13,7 +13,9 @@ longer than `backoff_max`; it does not count towards the time of an attempt. Whe
 the result's data holds their number and the class of the last failure (`attempts`, `last_class`),
 and the journal holds a notice `policy_exhausted`.
 
-An attempt that timed out in a thread cannot be stopped: the thread goes on and the message says so.
+An attempt runs in a task of its own, or in a thread. One that is over its time or was stopped has
+some seconds to end (`stopping`); one that does not is left behind, and the message says so. A
+thread cannot be stopped: a handler in one looks at `Context.is_stopped`.
 """
 
 from __future__ import annotations
@@ -25,11 +27,22 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.events import Cancelled
 from ferrule.models.http.retry import parse_retry_after, random_fraction
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .clock import Clock
+from .stopping import (
+    LEFT_BEHIND,
+    STOP_SECONDS,
+    STOPPED,
+    Stop,
+    check_stop,
+    end_within,
+    get_stop,
+    leave_behind,
+)
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds per attempt if a tool sets no timeout: a handler may compute or wait for its calls."""
@@ -37,11 +50,24 @@ EXHAUSTED = "policy_exhausted"
 """The topic of the notice in the journal."""
 
 
+class NotStarted(Exception):
+    """A blocking handler was stopped before a thread was free for it."""
+
+
+class HandlerExited(Exception):
+    """A handler in a task called `sys.exit`, which would have ended the event loop."""
+
+
 async def run_with_policy(
-    tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, context: Context
+    tool: Tool,
+    attempt: Callable[[], Awaitable[Any]],
+    clock: Clock,
+    context: Context,
+    stop_seconds: float = STOP_SECONDS,
 ) -> Any:
     """Run a handler under its tool's policy and return its value.
 
+    `attempt` starts the handler: a coroutine runs in a task, a future is what a thread does.
     Retries are shown to the person by `context.progress`, exhaustion is journaled by
     `context.note`.
 
@@ -54,13 +80,21 @@ async def run_with_policy(
     seconds = attempt_timeout(tool)
     while True:
         number += 1
+        check_stop()
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 context.timeouts.add(limit)
-                return await attempt()
+                return await _run_attempt(attempt, limit, context, stop_seconds)
         except Exception as error:
+            if context.was_left:
+                context.note(
+                    LEFT_BEHIND, f"`{tool.full_name}` {describe_left_behind(stop_seconds)}"
+                )
             failure = _classify(tool, error, clock, seconds if limit.expired() else None)
+            if context.was_left and isinstance(error, TimeoutError):
+                said = f"no answer within {seconds:g} s; it {describe_left_behind(stop_seconds)}"
+                failure = ToolFailed(ErrorType.TIMEOUT, f"`{tool.name}`: {said}", kind="")
             if failure is None:
                 raise
         if not policy.should_retry(failure.kind):
@@ -73,6 +107,61 @@ async def run_with_policy(
             f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s"
         )
         await clock.sleep(wait)
+
+
+async def _run_attempt(
+    attempt: Callable[[], Awaitable[Any]],
+    limit: asyncio.Timeout,
+    context: Context,
+    stop_seconds: float,
+) -> Any:
+    """Run a handler once. If this is cancelled, the handler is stopped and waited for.
+
+    A handler that swallows its cancellation and returns has returned: its value is what counts. A
+    thread is waited for only if the run is stopped: what it does would come after the run's end.
+    """
+    run = get_stop()
+    stop = Stop()
+    context.is_stopped = lambda: stop.is_requested
+    token = stop.enter()
+    try:
+        work: asyncio.Future[Any] = asyncio.ensure_future(attempt())
+    finally:
+        stop.leave(token)
+    waiter = asyncio.get_running_loop().create_future()
+    work.add_done_callback(lambda _: waiter.done() or waiter.set_result(None))
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        stop.request(Cancelled(STOPPED))
+        if isinstance(work, asyncio.Task) or run is None or not run.is_requested:
+            work.cancel()
+        if not await end_within(work, stop_seconds):
+            context.was_left = True
+            if isinstance(work, asyncio.Task):
+                leave_behind(work)
+            else:
+                work.cancel()
+            raise
+        if work.cancelled():
+            raise
+    finally:
+        stop.close()
+    try:
+        value = work.result()
+    except NotStarted:
+        raise asyncio.CancelledError from None
+    if asyncio.iscoroutine(value) and not isinstance(work, asyncio.Task):
+        return await _run_attempt(lambda: value, limit, context, stop_seconds)
+    return value
+
+
+def describe_left_behind(seconds: float) -> str:
+    """Return what is known of a handler that did not end when it was stopped."""
+    return (
+        f"did not let itself be stopped within {seconds:g} s and was left behind; it may still be "
+        "running: outcome unknown; check what it did before doing it again"
+    )
 
 
 def attempt_timeout(tool: Tool) -> float | None:

@@ -67,6 +67,9 @@ class Context(Generic[DepsT]):
         find_sent_result: Returns the text of an earlier call's result as the model is sent it now.
             Empty if it is not, after compaction for example, or if this call is not the model's
             own.
+        is_stopped: Tells whether the call was stopped or is over its time. A blocking handler that
+            takes long looks at it and returns: nothing can stop its thread.
+        was_left: Whether the handler did not end when it was stopped. Set by the engine.
         deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
             gave none.
     """
@@ -85,6 +88,8 @@ class Context(Generic[DepsT]):
     launched: bool = False
     find_sent_result: Callable[[str], str] = lambda call_id: ""
     timeouts: PausableTimeouts = field(default_factory=PausableTimeouts)
+    is_stopped: Callable[[], bool] = lambda: False
+    was_left: bool = False
     deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
     def resource(self, kind: type[T]) -> T:

@@ -22,6 +22,7 @@ from ferrule.core.vocabulary import CompactionReason
 from ferrule.engine.budgets import Budgets
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.session_log import SessionLog
+from ferrule.engine.stopping import check_stop
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import Exchange
 from ferrule.storage.artifacts.store import Scope
@@ -224,6 +225,7 @@ class Compactor:
         if driver.dispatcher.artifact_intake is not None:
             driver.dispatcher.artifact_intake.checked_messages = planned.cut
         exchange = await self._open()
+        check_stop()
         words = max(60, room // 2)
         answer = await exchange.ask(
             [*asked, UserMessage(SUMMARY_REQUEST.format(words=words))], tools=False
