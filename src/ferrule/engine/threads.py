@@ -18,6 +18,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from ferrule.core.forking import make_lock, watch_forks
+
 T = TypeVar("T")
 MAX_THREADS = 128
 """Maximum number of threads; further calls wait for one."""
@@ -83,7 +85,8 @@ class Threads:
         self._most = most
         self._patience = patience
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = make_lock()
+        watch_forks(self)
         self._threads = 0
         self._unfinished = 0
         self._answers: _LoopResults | None = None
@@ -112,6 +115,13 @@ class Threads:
         if waits:
             answers.wait(self._patience)
         return future
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: its parent's threads and jobs are not here."""
+        self._jobs = SimpleQueue()
+        self._threads = 0
+        self._unfinished = 0
+        self._answers = None
 
     def _work(self) -> None:
         """Do one job after another; the body of a thread."""

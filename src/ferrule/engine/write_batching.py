@@ -24,6 +24,7 @@ from typing import Protocol
 
 from ferrule.core.errors import FerruleError, JournalError
 from ferrule.core.events import Event
+from ferrule.core.forking import make_lock, make_rlock
 from ferrule.core.identity import Identity
 from ferrule.storage.journal.protocols import BatchJournal, Journal, RemoteJournal
 
@@ -67,7 +68,7 @@ class WriteBatch(threading.local):
         self, journal: Journal, lock: AbstractContextManager[object] | None = None
     ) -> None:
         self.journal = journal
-        self.lock = lock or threading.RLock()
+        self.lock = lock or make_rlock()
         self.is_remote = isinstance(journal, RemoteJournal)
         self.active_runs = 0
         self._shared: BatchJournal | None = journal if isinstance(journal, BatchJournal) else None
@@ -81,7 +82,7 @@ class WriteBatch(threading.local):
         with _LOCK:
             found = _BATCHES.get(id(journal))
             if found is None:
-                found = _BATCHES[id(journal)] = WriteBatch(journal, threading.RLock())
+                found = _BATCHES[id(journal)] = WriteBatch(journal, make_rlock())
             return found
 
     async def write(self, log: Writer) -> None:
@@ -133,7 +134,7 @@ class WriteBatch(threading.local):
                 log.is_recorded = True
 
 
-_LOCK = threading.Lock()
+_LOCK = make_lock()
 _BATCHES: weakref.WeakValueDictionary[int, WriteBatch] = weakref.WeakValueDictionary()
 """By the identity of the journal, which lives as long as its batch does."""
 

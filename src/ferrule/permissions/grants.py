@@ -15,13 +15,13 @@ import fcntl
 import json
 import os
 import stat
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.forking import make_lock
 
 from .rules import PermissionRule, parse_rule
 
@@ -39,7 +39,7 @@ class Grants:
         """What could not be used of the file, for people."""
         self._session: dict[str, PermissionRule] = {}
         self._remembered: dict[str, PermissionRule] = {}
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     @classmethod
     def load(cls, file: Path) -> Grants:

@@ -13,12 +13,12 @@ import os
 import socket
 import subprocess
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.forking import make_lock
 from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
 from ferrule.permissions.provenance import UntrustedPath, find_interpreter
 
@@ -37,7 +37,7 @@ class _Server:
     """The running server, if there is one: its socket and its process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         self.socket: socket.socket | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.owner_pid = 0

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.forking import make_lock
 from ferrule.core.identity import Identity
 from ferrule.permissions.provenance import UntrustedPath
 
@@ -271,7 +271,7 @@ class UnconfinedSandbox:
 
 
 _unconfined: list[UnconfinedSandbox] = []
-_lock = threading.Lock()
+_lock = make_lock()
 
 
 def unconfined_sandbox() -> UnconfinedSandbox:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.forking import make_lock
 
 from .decorator import tool_from_function
 from .define import define_tool
@@ -54,7 +54,7 @@ class Catalog:
     """
 
     def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._tools: dict[str, Tool] = {}
         self.version = 0
         """Counts changes; whatever was derived from the tools is valid while this is the same."""

@@ -27,12 +27,12 @@ quick. A redactor that raises withholds the payload; a tap that raises is remove
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.forking import make_lock
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock, SystemClock
 from ferrule.permissions.redaction import Redactor
@@ -86,7 +86,7 @@ class Bus:
         self.redactor: EventRedactor = redactor or Redactor.for_environment(os.environ)
         self.clock = clock or SystemClock()
         self._journal = journal
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._ring = Ring(ring, ring_bytes)
         self._readers: dict[Key, tuple[weakref.ref[Subscription], ...]] = {}
         self._feeds: weakref.WeakValueDictionary[SessionKey, Feed] = weakref.WeakValueDictionary()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from secrets import token_hex
 from typing import Protocol
 
 from ferrule.core.events import Cancelled, LimitHit, ModelAnswered, ModelFailed, RunFinished
+from ferrule.core.forking import make_rlock
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock
 from ferrule.engine.live_events import ArgumentsDelta, Progress, ReasoningDelta, TextDelta
@@ -75,7 +75,7 @@ class Feed:
         self._bus = bus
         self._identity = identity
         self._written = recorded
-        self._lock = threading.RLock()
+        self._lock = make_rlock()
         self._text = {kind: PieceRedactor(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
         self._arguments: dict[int, ArgumentsRedactor] = {}
         """Of the calls that the model is writing, by their numbers in the answer."""

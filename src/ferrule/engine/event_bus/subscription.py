@@ -13,13 +13,13 @@ run, or with `take_nowait`.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
+from ferrule.core.forking import make_lock
 from ferrule.engine.threads import run_blocking
 
 from .event_selection import Kinds, Scope
@@ -62,7 +62,7 @@ class Subscription:
         self._patience = patience
         self._now = now
         self._on_close = closed
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._all = kinds.all
         self._buffer: deque[tuple[SessionKey, BusEvent]] = deque()
         self._lost: dict[SessionKey, list[Any]] = {}

@@ -9,10 +9,10 @@ some away again. A name that is taken stays with its owner.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.forking import make_lock
 from ferrule.models.client import ToolSpec
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
@@ -29,7 +29,7 @@ class SessionCatalog(Catalog):
 
     def __init__(self, base: Catalog) -> None:
         self._base = base
-        self._adding = threading.Lock()
+        self._adding = make_lock()
         self._added: dict[str, tuple[Tool, str]] = {}
         """Tool and name in requests, by full name, in the order in which they were added."""
         self._gained: tuple[str, ...] = ()

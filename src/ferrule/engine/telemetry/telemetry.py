@@ -23,7 +23,6 @@ of HTTP requests, and of MCP methods.
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,6 +31,7 @@ from ferrule._version import __version__
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.forking import make_rlock
 from ferrule.core.identity import Identity
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent, SessionKey
@@ -114,7 +114,7 @@ class Telemetry:
             if self._choice.emits(metric)
         }
         self._sessions: OrderedDict[SessionKey, OpenSession] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = make_rlock()
 
     def listen(self, bus: Bus) -> None:
         """Make spans of what this bus publishes from now on."""

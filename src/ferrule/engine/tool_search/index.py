@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+from ferrule.core.forking import make_lock
 from ferrule.tools.definition import Tool
 from ferrule.tools.search.index import ToolIndex
 
@@ -21,7 +21,7 @@ class Indexes:
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, ...], ToolIndex] = {}
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def of(self, tools: Sequence[Tool]) -> ToolIndex:
         """Return the index over these tools. Called in threads; the first caller builds it."""

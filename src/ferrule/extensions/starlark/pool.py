@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.forking import make_lock
 
 from .inside.frames import TooLarge
 from .process import WorkerEnded, WorkerProcess
@@ -73,7 +73,7 @@ class WorkerPool:
     def __init__(self, *, warm: int = 2, max_computing: int = 0) -> None:
         self._warm = warm
         self._max_computing = max_computing or max(4, 2 * (os.cpu_count() or 1))
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._idle: list[WorkerProcess] = []
         self._live: set[WorkerProcess] = set()
         self._computing = 0
@@ -400,7 +400,7 @@ class _Call:
 
 
 _pools: dict[str, WorkerPool] = {}
-_pools_lock = threading.Lock()
+_pools_lock = make_lock()
 
 
 def shared_pool() -> WorkerPool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.forking import make_lock
 from ferrule.core.value_class import frozen
 from ferrule.models.client import (
     Capabilities,
@@ -70,8 +70,8 @@ class ServerOptions:
     adapter: Path | None = None
 
 
-_RUNNING_SERVERS: dict[tuple[str, ServerOptions], Server] = {}
-_LOCK = threading.Lock()
+_RUNNING_SERVERS: dict[tuple[int, str, ServerOptions], Server] = {}
+_LOCK = make_lock()
 
 
 class Local:
@@ -339,7 +339,8 @@ def get_server(path: Path, options: ServerOptions) -> Server:
         ProviderError: `extra_missing` without xllamacpp, `model_damaged` if the file cannot be
             loaded.
     """
-    key = (str(path.resolve()), options)
+    # A forked child cannot ask its parent's server, whose threads it lacks.
+    key = (os.getpid(), str(path.resolve()), options)
     with _LOCK:
         if key not in _RUNNING_SERVERS:
             _RUNNING_SERVERS[key] = _start_server(path, options)

@@ -23,7 +23,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -32,6 +31,7 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.forking import make_lock
 from ferrule.core.similar_names import find_similar_names
 from ferrule.permissions.path_denials import OpenRefusals, PathDenials
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
@@ -89,7 +89,7 @@ class Workspace:
         self._tree = FolderTree(descriptor, self._open_folder)
         self._linked = linked
         self._name_count = HardLinkCheck(self._tree, names, WALK_LIMIT)
-        self._commit = threading.Lock()
+        self._commit = make_lock()
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:

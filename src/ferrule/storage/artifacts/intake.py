@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterable, Iterator
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.forking import make_lock
 
 from .store import Artifact, ArtifactTooLarge
 
@@ -83,7 +83,7 @@ class SweepSchedule:
     def __init__(self, most: int | None) -> None:
         self._bound = most or 1 << 30
         self._added = self._bound
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def is_due(self, size: int) -> bool:
         """Count added bytes; return whether a sweep is due, and then start counting again."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
+
+from ferrule.core.forking import make_lock
 
 from .intake import Intake
 from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference
@@ -20,7 +21,7 @@ class MemoryArtifactStore:
     def __init__(self, *, max_bytes: int | None = 1 << 30) -> None:
         self._max_bytes = max_bytes
         self._kept: dict[tuple[str, str], tuple[Artifact, bytes]] = {}
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def put(
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""

@@ -9,10 +9,11 @@ nor makes one wait. Other journals cannot tell; for them the answer is always ye
 from __future__ import annotations
 
 import sqlite3
-import threading
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
+
+from ferrule.core.forking import make_lock
 
 from .protocols import Journal
 from .sqlite import SqliteJournal
@@ -47,7 +48,7 @@ class SqliteChangeDetector:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._db: sqlite3.Connection | None = None
         self._version = -1
         self._closed = False

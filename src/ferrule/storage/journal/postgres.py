@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ferrule.core.errors import FerruleError, JournalError
 from ferrule.core.events import Event, JournalRecord, SessionOpened
+from ferrule.core.forking import watch_forks
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
@@ -178,6 +179,13 @@ class PostgresJournal:
         self._lost: set[str] = set()
         self._stopped = threading.Event()
         self._renewing = False
+        watch_forks(self)
+
+    def after_fork(self) -> None:
+        """Hold nothing in a forked child: the leases are its parent's, and so is their renewal."""
+        self._held = {}
+        self._renewing = False
+        self._stopped = threading.Event()
 
     @property
     def where(self) -> str:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.forking import make_rlock, watch_forks
 
 from .postgres_schema import upgrade
 
@@ -48,6 +48,10 @@ Rows = list[tuple[Any, ...]]
 
 class ConnectionLost(Exception):
     """The connection broke during a statement, which may or may not have taken effect."""
+
+
+_PARENTS_CONNECTIONS: list[DeadlineConnection] = []
+"""In a forked child: connections of its parent, which are kept so that nothing closes them."""
 
 
 class PostgresConnection:
@@ -81,11 +85,18 @@ class PostgresConnection:
             raise ConfigError(f"seconds = {seconds}: must be more than 0 and finite")
         self.schema = schema
         self.seconds = seconds
-        self.lock = threading.RLock()
+        self.lock = make_rlock()
+        watch_forks(self)
         self._dsn_parts = _parse_dsn(dsn)
         self._part, self._kind, self._prefix = part, kind, prefix
         self._connection: DeadlineConnection | None = None
         self._upgraded = self._closed = False
+
+    def after_fork(self) -> None:
+        """Connect anew in a forked child: the connection is its parent's."""
+        if self._connection is not None:
+            _PARENTS_CONNECTIONS.append(self._connection)
+            self._connection = None
 
     @property
     def where(self) -> str:

@@ -7,7 +7,6 @@ session (transcript, audit, replay, exports, lists) is read from its journal.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 import weakref
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, JournalRecord, SessionArchived
+from ferrule.core.forking import make_rlock, watch_forks
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
@@ -41,6 +41,8 @@ T = TypeVar("T")
 INSERT_RECORD = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
 MOVE_END = "UPDATE sessions SET time = ?, seal = ? WHERE no = ?"
 """Say where a session ends, with each append to it."""
+_PARENTS_CONNECTIONS: list[tuple[sqlite3.Connection, sqlite3.Cursor | None]] = []
+"""In a forked child: connections of its parent, which are kept so that nothing closes them."""
 
 
 class SqliteJournal:
@@ -62,7 +64,8 @@ class SqliteJournal:
         self.path = None if str(path) == ":memory:" else Path(path).expanduser().absolute()
         self._durability = durability
         self._chain = EventChain(now, max_result_bytes)
-        self._lock = threading.RLock()
+        self._lock = make_rlock(is_quiet=True)
+        watch_forks(self)
         self._db: sqlite3.Connection | None = None
         # One for all appends: creating one for each costs as much as an event's seal.
         self._cursor: sqlite3.Cursor | None = None
@@ -70,6 +73,21 @@ class SqliteJournal:
         self._writing: dict[str, WriterState] = {}
         self._closed = False
         self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
+
+    def after_fork(self) -> None:
+        """Open the file anew in a forked child: connection and leases are its parent's.
+
+        What is in memory is the child's own copy.
+        """
+        if self.path is None or self._db is None:
+            return
+        # Closing a connection that a fork has copied would act on its parent's.
+        _PARENTS_CONNECTIONS.append((self._db, self._cursor))
+        self._db = None
+        self._cursor = None
+        self._leases.close()
+        self._leases = FileLeases(None)
+        self._writing.clear()
 
     # ---- writing
 

@@ -15,13 +15,13 @@ and named.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ferrule.core.errors import JournalError, SessionNotFound
+from ferrule.core.forking import make_lock
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.change_detection import create_change_detector
 from ferrule.storage.journal.protocols import Journal
@@ -87,7 +87,7 @@ class JournalStatistics:
         self._max_sessions = sessions
         self._max_events = events
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._progress: dict[str, _SessionProgress] = {}
         self._admitted_events = 0
         self._read = 0

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError, ToolFailed
+from ferrule.core.forking import make_rlock, watch_forks
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import FileEntry, Workspace, check_text
 from ferrule.toolkits.search.rows import SearchResult
@@ -60,6 +61,10 @@ class Progress:
     """Source files beyond `MAX_FILES`."""
 
 
+_PARENTS_STORES: list[IndexStore] = []
+"""In a forked child: tables of its parent, which are kept so that nothing closes them."""
+
+
 class CodeIndex:
     """The index of one workspace. Starts nothing before `start` or `refresh`. Thread-safe.
 
@@ -70,7 +75,8 @@ class CodeIndex:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._store: IndexStore | None = None
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_rlock())
+        watch_forks(self)
         self._thread: threading.Thread | None = None
         self._workspace: Workspace | None = None
         self._wanted = 0
@@ -82,6 +88,15 @@ class CodeIndex:
         self._left_out = 0
         self._problem = ""
         self._links: tuple[int, list[tuple[int, int, str, int, int]]] = (-1, [])
+
+    def after_fork(self) -> None:
+        """Have no thread in a forked child, and a connection of its own to the tables."""
+        self._thread = None
+        self._task = None
+        self._loop = None
+        if self._store is not None:
+            _PARENTS_STORES.append(self._store)
+            self._store = None
 
     def links(self) -> list[tuple[int, int, str, int, int]]:
         """Return what links files (`IndexStore.links`), kept until something changes. Blocks."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.forking import make_rlock
 from ferrule.core.value_class import frozen
 from ferrule.storage.paths import make_private_folder
 
@@ -85,7 +85,7 @@ class IndexStore:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._lock = threading.RLock()
+        self._lock = make_rlock(is_quiet=True)
         self.generation = 0
         """Grows with every change made through this object."""
         if path is not None:

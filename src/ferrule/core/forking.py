@@ -1,0 +1,92 @@
+"""Forked processes: what belongs to the parent alone is left to it, and locks are free again.
+
+A fork copies one thread. So a child inherits locks that other threads held, pools whose threads are
+gone, and connections that are its parent's. Servers that load a program before they fork (gunicorn
+with `preload_app`, Celery's prefork pool, multiprocessing) run agents in such children.
+
+Standard library modules like `logging` do the same, with the same methods.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Protocol, cast
+from weakref import WeakSet
+
+HELD_SECONDS = 30.0
+"""Seconds that a fork waits for a lock that must be free then."""
+
+
+class _RenewableLock(Protocol):
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def _at_fork_reinit(self) -> None: ...
+
+
+class InheritedByForks(Protocol):
+    """An object that must drop something in a forked child."""
+
+    def after_fork(self) -> None:
+        """Called in the child, while it has one thread. Must not wait for anything."""
+        ...
+
+
+_locks: WeakSet[_RenewableLock] = WeakSet()
+_quiet_locks: WeakSet[_RenewableLock] = WeakSet()
+_held: list[_RenewableLock] = []
+_objects: WeakSet[InheritedByForks] = WeakSet()
+
+
+def make_lock() -> threading.Lock:
+    """Return a lock that is free in a forked child."""
+    lock = threading.Lock()
+    _locks.add(cast("_RenewableLock", lock))
+    return lock
+
+
+def make_rlock(*, is_quiet: bool = False) -> threading.RLock:
+    """Return a reentrant lock that is free in a forked child.
+
+    With `is_quiet` no other thread holds it during a fork: what it protects is whole in the child.
+    SQLite, for example, remembers for the whole process which locks of a file are taken.
+    """
+    lock = threading.RLock()
+    _locks.add(cast("_RenewableLock", lock))
+    if is_quiet:
+        _quiet_locks.add(cast("_RenewableLock", lock))
+    return lock
+
+
+def watch_forks(inherited: InheritedByForks) -> None:
+    """Have an object's `after_fork` called in each forked child, as long as the object exists."""
+    _objects.add(inherited)
+
+
+def _before_fork() -> None:
+    for lock in list(_quiet_locks):
+        if lock.acquire(timeout=HELD_SECONDS):
+            _held.append(lock)
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _after_fork_in_child() -> None:
+    _held.clear()
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # pyright: ignore[reportPrivateUsage]  `logging` and `threading` renew their locks by it
+    for inherited in list(_objects):
+        inherited.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
