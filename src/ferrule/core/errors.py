@@ -159,6 +159,15 @@ class ProviderError(FerruleError):
         self.retry_after = retry_after
         """Seconds that the server asked to wait, if it said so."""
 
+    def to_fields(self) -> dict[str, Any]:
+        """Return what programs decide by, as JSON: the code, and what is known of the rest."""
+        known = {
+            "status": self.status,
+            "retryable": self.retryable,
+            "retry_after": self.retry_after,
+        }
+        return {"code": self.code, **{k: value for k, value in known.items() if value is not None}}
+
 
 class ContextLeak(ProviderError):
     """A request was not sent: it contained raw large content that belongs in an artifact."""

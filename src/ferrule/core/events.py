@@ -279,12 +279,18 @@ class OutputChecked:
 
 @frozen
 class ModelFailed:
-    """The model gave no usable answer. `code` is the ProviderError's; `detail` is for people."""
+    """The model gave no usable answer: the fields of its `ProviderError`.
+
+    `detail` is for people.
+    """
 
     kind: ClassVar[str] = "model.failed"
     code: str
     detail: str
     hint: str = ""
+    status: int | None = None
+    retryable: bool | None = None
+    retry_after: float | None = None
 
 
 @frozen

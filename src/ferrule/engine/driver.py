@@ -280,6 +280,8 @@ class Driver:
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
         self.elapsed = 0.0
+        self.failure: ProviderError | None = None
+        """The error of the last question, if the model gave no answer."""
         self.is_running = False
         self.output: OutputCheck | None = None
         self.other_models: tuple[str, ...] = ()
@@ -382,6 +384,7 @@ class Driver:
         """Begin the run under an id of its own, and carry it out to its end."""
         who = self.log.identity
         self.elapsed = 0.0
+        self.failure = None
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
         return self._finish_run(self.feed(started))
 
@@ -499,6 +502,9 @@ class Driver:
         seconds = self.machine.limits.max_seconds
         self.is_running = True
         self.log.write_batch.active_runs += 1
+        if self.dispatcher.enter_scope is not None:
+            # For the rest of this task, which is the run's own.
+            self.dispatcher.enter_scope(self.log.identity, "")
         timer: asyncio.TimerHandle | None = None
         if seconds is not None:
             timer = asyncio.get_running_loop().call_later(
@@ -621,10 +627,22 @@ class Driver:
                 ended = await room.handle_overflow()
                 if ended is not None:
                     return ended or await self._ask_exchange(command)
-            return self.feed(events.ModelFailed(error.code, error.detail, error.hint))
+            self.failure = error
+            return self.feed(
+                events.ModelFailed(
+                    error.code,
+                    error.detail,
+                    error.hint,
+                    error.status,
+                    error.retryable,
+                    error.retry_after,
+                )
+            )
         except ConfigError as error:
             # A name or a key is wrong: the model was never asked, and resuming would not ask it.
-            await self._settle(events.ModelFailed(error.code, error.detail, error.hint))
+            await self._settle(
+                events.ModelFailed(error.code, error.detail, error.hint, retryable=error.retryable)
+            )
             raise
         answer = assign_call_ids(answer, self.machine.call_ids, self.machine.turn)
         if self.budgets is None:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
@@ -688,8 +689,33 @@ class Session(Generic[OutputT]):
         copies, point, workspace, scope = self._rewind_point(runs)
         return list(diff_files(point, workspace, copies.store, scope)), point.uncovered
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run_in_new_loop(self.close)
+
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`), then release the lease.
+
+        `async with session:` and `with session:` do it.
+
 
         The journal keeps everything.
         """
@@ -817,6 +843,9 @@ class Session(Generic[OutputT]):
             attempts = tuple(self.driver.machine.output_attempts)
             cause = self.driver.run_check.error if self.driver.run_check is not None else None
             raise OutputInvalid(finish.detail, attempts=attempts, session=self.id) from cause
+        failure = self.driver.failure
+        if failure is not None and failure.code == finish.code:
+            raise failure
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
             raise kind(finish.detail, code=finish.code, hint=finish.hint)

@@ -249,6 +249,7 @@ class DelegatedTask:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
                 f"the agent `{self.name}` got no answer from its model: {error.detail}",
+                data=error.to_fields(),
             ) from error
         finally:
             used = session.driver.machine.usage

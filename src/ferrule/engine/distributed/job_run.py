@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from ferrule.core.calls import parse_json
-from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
-from ferrule.core.events import RunFinished, RunStarted
+from ferrule.core.errors import FerruleError, JournalError, ProviderError, SessionNotFound
+from ferrule.core.events import ModelFailed, RunFinished, RunStarted
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
@@ -126,6 +126,7 @@ def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any
     """
     begun = False
     typed = False
+    failed: ModelFailed | None = None
     try:
         for record in journal.records(job.session):
             # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
@@ -134,16 +135,28 @@ def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any
             if isinstance(record.event, RunStarted):
                 begun = True
                 typed = record.event.output_request is not None
+            if isinstance(record.event, ModelFailed):
+                failed = record.event
             if isinstance(record.event, RunFinished):
-                return True, _outcome(job, record.event, typed=typed)
+                return True, _outcome(job, record.event, failed, typed=typed)
     except SessionNotFound:
         return None, None
     return begun, None
 
 
-def _outcome(job: Job, end: RunFinished, *, typed: bool) -> dict[str, Any]:
+def _outcome(
+    job: Job, end: RunFinished, failed: ModelFailed | None, *, typed: bool
+) -> dict[str, Any]:
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
     outcome = build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+    if failed is not None and failed.code == end.code:
+        outcome["error"] = ProviderError(
+            failed.detail,
+            code=failed.code,
+            status=failed.status,
+            retryable=failed.retryable,
+            retry_after=failed.retry_after,
+        ).to_fields()
     if typed and end.text:
         outcome["output"] = parse_json(end.text)
     return outcome
@@ -174,7 +187,7 @@ async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> dic
     if result.stop != "done" or not is_whole:
         return None
     end = RunFinished(result.stop, result.text, usage=result.usage)
-    return _outcome(job, end, typed=session.ends_with_value)
+    return _outcome(job, end, None, typed=session.ends_with_value)
 
 
 async def _finish_others(session: Session[Any]) -> None:

@@ -111,7 +111,9 @@ def build_outcome(
     """Build an outcome.
 
     `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run. The
-    outcome of an agent with an `output_type` also has the JSON value as `output`.
+    outcome of an agent with an `output_type` also has the JSON value as `output`; that of a run
+    whose model gave no answer has `error`, with `code` and, if known, `status`, `retryable` and
+    `retry_after` in seconds.
     """
     return {
         "stop": stop,

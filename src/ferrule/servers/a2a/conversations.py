@@ -27,6 +27,7 @@ from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 MAX_CONVERSATIONS = 64
@@ -231,7 +232,8 @@ class Conversations:
             except (LimitReached, OutputInvalid) as error:
                 end = TaskUpdate("failed", error.detail)
             except FerruleError as error:
-                # What went wrong inside is for the agent's owner, who has the journal.
+                # What went wrong inside is for the agent's owner.
+                log_hidden_error("a2a", error)
                 end = TaskUpdate("failed", f"the agent cannot work now ({error.code})")
             finally:
                 stop_observing()

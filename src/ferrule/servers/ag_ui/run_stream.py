@@ -17,6 +17,7 @@ from ferrule.core.errors import (
 from ferrule.core.media import Content, Media
 from ferrule.core.messages import UserMessage
 from ferrule.engine.session import RunResult
+from ferrule.runtime.hidden_errors import log_hidden_error
 
 from .event_writer import AgUiEvent, redact
 from .inputs import InputRefused, PersonMessage, RunInput
@@ -231,7 +232,7 @@ class RunStream:
 def describe_failure(error: FerruleError) -> tuple[str, str]:
     """Return what a client is told of an error, and its code.
 
-    What went wrong inside is for the server's owner, who has the journal.
+    What went wrong inside is for the server's owner, and logged.
     """
     if isinstance(error, LimitReached):
         return f"{redact(error.detail)}; another message goes on", error.code
@@ -239,6 +240,7 @@ def describe_failure(error: FerruleError) -> tuple[str, str]:
         return redact(error.detail), error.code
     if isinstance(error, ProviderError) and error.code not in _ACCOUNTS:
         return redact(error.detail), error.code
+    log_hidden_error("ag_ui", error)
     if isinstance(error, ProviderError):
         return f"the model's provider refused this server ({error.code})", error.code
     return f"the agent cannot work now ({error.code})", error.code

@@ -27,6 +27,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.runtime.http.http_security import Visitor
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
@@ -324,6 +325,7 @@ class Threads:
         except SessionNotFound:
             session = agent.session(id=name, **deps)
         except (ConfigError, JournalError) as error:
+            log_hidden_error("ag_ui", error)
             raise InputRefused(
                 f"this thread cannot be opened now ({error.code})", status=409, code=error.code
             ) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.engine.served_tools import find_served_tool, list_served_tools
+from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.tools.definition import Tool
 
 from . import artifacts
@@ -225,6 +226,7 @@ class Service:
             # Ended by the server: a client that cancels its request does not get here.
             raise failure_error("the server cancelled this request") from None
         except FerruleError as error:
+            log_hidden_error("mcp", error)
             raise failure_error(f"the request failed ({error.code})") from error
         except ToolFailed as error:
             known = request.lacking_capability and request.peer.is_modern

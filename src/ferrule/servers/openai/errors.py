@@ -14,6 +14,7 @@ from typing import Any
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, ProviderError
 from ferrule.permissions.redaction import Redactor
+from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.runtime.http.http_security import Application, Message, Receive, Scope, Send
 
 _TYPES = {
@@ -101,7 +102,8 @@ def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
         words = _redactor().redact_text(error.detail)
         return RequestRefused(words, code=error.code, status=422, should_retry=False)
     if not isinstance(error, ProviderError):
-        # Internal details are for the server's owner, who has the journal.
+        # Internal details are for the server's owner.
+        log_hidden_error("openai", error)
         return RequestRefused(
             f"the request cannot be processed now ({error.code})",
             code=error.code,
@@ -109,6 +111,8 @@ def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
             should_retry=again,
         )
     status, code = _PROVIDER.get(error.code, (502, error.code))
+    if error.code in _OURS:
+        log_hidden_error("openai", error)
     words = (
         f"the model's provider refused this server ({error.code})"
         if error.code in _OURS

@@ -573,3 +573,30 @@ async def test_a_picture_is_part_of_the_agents_run_and_of_the_conversation(place
     (events,) = place.events()
     started = [one.event for one in events if isinstance(one.event, RunStarted)]
     assert [[one.mime for one in event.media] for event in started] == [["image/png"], []]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.proves("errors.whole")
+async def test_a_client_is_told_when_to_come_again_and_with_which_status(
+    place: Any, stream: bool
+) -> None:
+    busy = ProviderError(
+        "slow down", code="rate_limited", status=429, retryable=True, retry_after=6.6
+    )
+    await place.serve(fails(busy))
+    client = await place.client()
+    with pytest.raises(openai.RateLimitError) as caught:
+        await client.chat.completions.create(model="ferrule", messages=hello(), stream=stream)
+    assert caught.value.response.headers["retry-after"] == "7"
+
+
+@pytest.mark.proves("errors.hidden-logged")
+async def test_what_a_client_is_not_told_is_logged_with_its_hint(
+    place: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await place.serve(fails(ProviderError("no such key", code="unauthorized", hint="set it")))
+    client = await place.client()
+    with pytest.raises(openai.APIStatusError) as caught:
+        await client.chat.completions.create(model="ferrule", messages=hello())
+    assert "no such key" not in str(caught.value)
+    assert "no such key (unauthorized); hint: set it" in caplog.text
