@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
+from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.media import MediaReference, has_media
 from ferrule.core.similar_names import suggest_names
@@ -124,6 +125,8 @@ class Dispatcher:
         self.open_media: Callable[[], SessionMedia] | None = None
         """Opens what keeps pictures and the like that tools return."""
         self.tool_discovery = model_calls.discovery
+        self.enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
+        """Sets context variables for a run or a call, and returns what unsets them."""
         self._is_by_model = model_calls.is_by_model
         self._handler_cap = self._cap
         if artifact_intake is not None and hooks:
@@ -455,8 +458,11 @@ class Dispatcher:
         assert values is not None
         notes = prepared.notes
         media: tuple[MediaReference, ...] = ()
+        attempt = _attempt(tool, values, context)
+        if self.enter_scope is not None:
+            attempt = partial(_start_in_scope, self.enter_scope, context, attempt)
         value = await timeouts_and_retries.run_with_policy(
-            tool, _attempt(tool, values, context), self._clock, context, self.stop_seconds
+            tool, attempt, self._clock, context, self.stop_seconds
         )
         if isinstance(value, Launch):
             value = self._launch(tool, value, prepared.call, context)
@@ -745,6 +751,19 @@ def _attempt(
     if tool.is_async:
         return lambda: _contain_exit(handler(**given))
     return lambda: _start_in_thread(handler, given)
+
+
+def _start_in_scope(
+    enter: Callable[[Identity, str], Callable[[], None]],
+    context: Context,
+    attempt: Callable[[], Awaitable[Any]],
+) -> Awaitable[Any]:
+    """Start a handler with the context variables of its call."""
+    leave = enter(context.identity, context.call_id)
+    try:
+        return asyncio.ensure_future(attempt())
+    finally:
+        leave()
 
 
 async def _contain_exit(work: Awaitable[Any]) -> Any:

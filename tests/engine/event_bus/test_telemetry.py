@@ -519,3 +519,65 @@ async def test_a_run_at_its_limit_says_so() -> None:
     with pytest.raises(Exception, match="max_turns"):
         await agent.run("go")
     assert (seen.spans["invoke_agent"].attributes or {})["error.type"] == "limit_max_turns"
+
+
+@pytest.mark.parametrize("has_caller", [True, False])
+@pytest.mark.proves("telemetry.current-span")
+async def test_spans_made_inside_tools_are_below_their_call_and_a_run_is_one_trace(
+    has_caller: bool,
+) -> None:
+    seen = Collected()
+
+    @tool(side_effect="read")
+    def in_a_thread() -> str:
+        """Make a span in a thread."""
+        with seen.tracer.start_as_current_span("inside a thread"):
+            return "ok"
+
+    @tool(side_effect="write")
+    async def in_a_task() -> str:
+        """Make a span in a task."""
+        with seen.tracer.start_as_current_span("inside a task"):
+            await asyncio.sleep(0)
+            return "ok"
+
+    class SpanHook:
+        async def before(self, tool: Any, values: Any, context: Context) -> None:
+            with seen.tracer.start_as_current_span(f"hook before {tool.name}"):
+                await asyncio.sleep(0)
+
+        async def after(self, tool: Any, result: Any, context: Context) -> None: ...
+
+    both = calls(("in_a_thread", {}), ("in_a_task", {}))
+    agent = seen.agent(
+        [calls(("in_a_thread", {})), both, says("end")],
+        [in_a_thread, in_a_task],
+        hooks=[SpanHook()],
+        allow=["in_a_task"],
+    )
+    if has_caller:
+        with seen.tracer.start_as_current_span("caller"):
+            await agent.run("go")
+    else:
+        await agent.run("go")
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    spans = seen.exporter.get_finished_spans()
+    assert len({span.context.trace_id for span in spans if span.context}) == 1
+    by_id = {span.context.span_id: span.name for span in spans if span.context}
+    parents = sorted((span.name, by_id[span.parent.span_id]) for span in spans if span.parent)
+    run = "invoke_agent"
+    expected = [
+        ("chat gpt-test", run),
+        ("chat gpt-test", run),
+        ("chat gpt-test", run),
+        ("execute_tool in_a_task", run),
+        ("execute_tool in_a_thread", run),
+        ("execute_tool in_a_thread", run),
+        ("hook before in_a_task", run),
+        ("hook before in_a_thread", run),
+        ("hook before in_a_thread", run),
+        ("inside a task", "execute_tool in_a_task"),
+        ("inside a thread", "execute_tool in_a_thread"),
+        ("inside a thread", "execute_tool in_a_thread"),
+    ]
+    assert parents == sorted([*expected, *([(run, "caller")] if has_caller else [])])

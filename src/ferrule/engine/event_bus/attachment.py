@@ -49,6 +49,7 @@ def attach_session(bus: Bus, driver: Driver, recorded: int = 0) -> None:
     log = driver.log
     feed = bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
     log.outlet = feed
+    driver.dispatcher.enter_scope = bus.enter_scope
     driver.approver = AnnouncingApprover(driver.approver, feed)
 
 

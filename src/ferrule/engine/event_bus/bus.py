@@ -61,6 +61,10 @@ DEFAULT_PATIENCE = 100_000
 Cursor = Place | str
 
 
+EnterScope = Callable[[Identity, str], Callable[[], None]]
+"""Enters the scope of a run or a call (identity, call id), and returns what leaves it."""
+
+
 class Bus:
     """One bus may serve many agents, in several threads and event loops.
 
@@ -91,6 +95,7 @@ class Bus:
         self._readers: dict[Key, tuple[weakref.ref[Subscription], ...]] = {}
         self._feeds: weakref.WeakValueDictionary[SessionKey, Feed] = weakref.WeakValueDictionary()
         self._taps: tuple[Callable[[BusEvent], None], ...] = ()
+        self._scopes: tuple[EnterScope, ...] = ()
         self._operators: dict[str, Feed] = {}
         self._closed = False
 
@@ -193,6 +198,25 @@ class Bus:
         """Hand no more events to this function."""
         with self._lock:
             self._taps = tuple(one for one in self._taps if one is not listener)
+
+    def add_scope(self, enter: EnterScope) -> None:
+        """Have a function called where a run or a handler begins.
+
+        What it sets in context variables holds there. This is for telemetry, whose spans are then
+        the current ones.
+        """
+        with self._lock:
+            self._scopes = (*self._scopes, enter)
+
+    def enter_scope(self, identity: Identity, call_id: str) -> Callable[[], None]:
+        """Enter the scopes of a run (`call_id` is "") or a call. Return what leaves them."""
+        left = [enter(identity, call_id) for enter in self._scopes]
+
+        def leave() -> None:
+            for one in reversed(left):
+                one()
+
+        return leave
 
     # ---- subscribing
 

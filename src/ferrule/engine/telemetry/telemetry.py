@@ -12,12 +12,13 @@
 
 The pipeline does not know of it: without a bus, it costs a run nothing. It sees what subscribers
 see, so what was redacted there is redacted here. Times are those of the events. A request begins
-when the event that it answers has happened; a call begins when it is announced, or else as long
-before its answer as its handler took, unless its context was requested before (`carrier`).
+when the event that it answers has happened; a call that runs begins when it is announced, or when
+it was allowed.
 
 The spans go where the program's OpenTelemetry SDK sends them; without one they go nowhere. A run is
-a child of the span that is current where it was started. Not made here: spans of single attempts,
-of HTTP requests, and of MCP methods.
+a child of the span that is current where it was started, and the current span for hooks and model
+clients; a call is the current span in its handler, also in a thread. Not made here: spans of single
+attempts, of HTTP requests, and of MCP methods.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ MOST_SESSIONS = 10_000
 _NOTHING = "cancelled"
 
 
+def _leave_nothing() -> None:
+    """Undo nothing."""
+
+
 class Telemetry:
     """Makes spans and metrics; created once per program. Safe to share between threads.
 
@@ -119,6 +124,7 @@ class Telemetry:
     def listen(self, bus: Bus) -> None:
         """Make spans of what this bus publishes from now on."""
         bus.tap(self.take)
+        bus.add_scope(self.enter_scope)
 
     def take(self, event: BusEvent) -> None:
         """Process one event, in the thread of its run."""
@@ -152,6 +158,28 @@ class Telemetry:
         if context is not None:
             TraceContextTextMapPropagator().inject(carried, context)
         return carried
+
+    def enter_scope(self, identity: Identity, call_id: str) -> Callable[[], None]:
+        """Make the span of a call, or of the run if `call_id` is "", the current one.
+
+        Returns:
+            A function that undoes it.
+        """
+        from opentelemetry.context import attach, detach
+
+        key = (identity.tenant, identity.user, identity.session)
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None:
+                context = None
+            elif call_id:
+                context = self._call_context(key, call_id)
+            else:
+                context = self._context_of(session.run)
+        if context is None:
+            return _leave_nothing
+        token = attach(context)
+        return lambda: detach(token)
 
     # ---- events
 
