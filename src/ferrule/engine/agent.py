@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
-from types import UnionType
+from types import TracebackType, UnionType
 from typing import Any, Generic, Never, Self, TypeVar, Unpack, overload
 
 from ferrule.core.errors import JournalError
@@ -665,11 +665,36 @@ class Agent(Generic[DepsT, OutputT]):
         finally:
             await session.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run_in_new_loop(self.close)
+
     async def close(self) -> None:
         """Close what tools left open in any session (`Context.on_close`), and disconnect.
 
         The journal is closed last, if this agent opened it from a path or an address: sessions
         that are still open can no longer be recorded. Copies of an agent leave it open.
+
+        `async with agent:` and, for `run_sync`, `with agent:` do it. A program need not: what an
+        agent owns ends with it, or with the process.
         """
         try:
             for closers in [*self.unclosed]:
