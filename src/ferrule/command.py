@@ -1,6 +1,7 @@
 """Commands for scripts: named steps, retries, fallbacks, JSON, by the runner that the tools use.
 
-    from ferrule.command import command_json, command_step, run_sync
+    from ferrule.engine.session import run_in_new_loop
+from ferrule.command import command_json, command_step, run_sync
 
     repo = await command_json(["gh", "api", "repos/owner/name"])
     step = await command_step("tests", ["pytest", "-q"], retry={"max_attempts": 2})
@@ -14,13 +15,11 @@ were started in.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ferrule.engine.session import run_in_new_loop
 from ferrule.toolkits.commands import json_output, script_steps
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.retry_option import Retry
@@ -159,17 +158,4 @@ async def command_cancel(command_id: str, *, runner: CommandRunner | None = None
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Wait for one of these functions: `run_sync(command_run(["git", "status"]))`."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(asyncio.run(work))
-        except BaseException as error:  # noqa: BLE001  boundary: raised again where the answer is waited for
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="ferrule-command", daemon=True).start()
-    return answer.result()
+    return run_in_new_loop(lambda: work)

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.extras import describe_missing
 
 from .root import ferrule
 from .terminal import escape_invisible
@@ -46,6 +47,7 @@ def _report(error: Exception) -> int:
     """Print an error with its hint. Return the exit code."""
     if os.environ.get("FERRULE_TRACEBACK"):
         raise error
+    error = describe_missing(error) or error
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE, errno.EIO):

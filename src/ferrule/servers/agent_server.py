@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypedDict
 
 import click
 
+from ferrule.core.extras import require
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.server import bound_port, listen, load_token
 
@@ -43,6 +44,7 @@ async def serve_agent(options: dict[str, Any], make_server: MakeServer) -> int:
     Raises:
         ConfigError: The address, the token or the settings cannot be used.
     """
+    require("starlette", "uvicorn", "h11")
     token, is_made = load_token(options["token_file"])
     # Before anything is assembled, so that an address that is taken is an error only.
     with listen(options["host"], options["port"]) as listening:

@@ -16,6 +16,7 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
 from ferrule.core.events import JournalRecord
+from ferrule.core.extras import describe_missing
 from ferrule.core.limits import GO_ON
 from ferrule.core.media import Content, Media
 from ferrule.core.similar_names import suggest_names
@@ -323,7 +324,9 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     except FerruleError as error:
         say(f"error: {error}", style="red")
     except Exception as error:  # noqa: BLE001  boundary: a defect must not end the conversation
-        say(f"error: a defect in Ferrule: {type(error).__name__}: {error}", style="red")
+        known = describe_missing(error)
+        said = known or f"a defect in Ferrule: {type(error).__name__}: {error}"
+        say(f"error: {said}", style="red")
     finally:
         chat.stop_turn = None
         chat.status.end()

@@ -12,6 +12,7 @@ import click
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import require
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.runtime.shared_options import common_options, server_options
@@ -60,6 +61,7 @@ def a2a(**options: Any) -> int:
     """
     from ferrule.servers.agent_server import serve_agent
 
+    require("a2a", extra="a2a-server")
     return asyncio.run(serve_agent(options, partial(_make_server, options)))
 
 

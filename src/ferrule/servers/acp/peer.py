@@ -19,6 +19,7 @@ from typing import Any
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
+from ferrule.core.extras import describe_missing
 
 from .streams import MessageStreams
 
@@ -153,6 +154,7 @@ class Peer:
         except RequestRefused as refused:
             return {"error": refused.to_json()}
         except Exception as error:  # noqa: BLE001  boundary: a defect is reported to the editor and must not end its connection
-            said = f"a defect in Ferrule: {type(error).__name__}: {error}"
+            known = describe_missing(error)
+            said = str(known or f"a defect in Ferrule: {type(error).__name__}: {error}")
             sys.stderr.write(f"{method}: {said}\n")
             return {"error": {"code": INTERNAL, "message": said}}

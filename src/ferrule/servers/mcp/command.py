@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.core.extras import require
 from ferrule.core.invisible_characters import escape_invisible
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
 
@@ -98,6 +99,7 @@ async def _over_http(
 ) -> int:
     from ferrule.runtime.http.server import load_token
 
+    require("starlette", "uvicorn", "h11")
     token, made = load_token(token_file)
     if made:
         click.echo(f"token: {token}", err=True)

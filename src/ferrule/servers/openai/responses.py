@@ -23,6 +23,7 @@ from uuid import uuid4
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Usage
+from ferrule.core.extras import describe_missing
 from ferrule.runtime.http.http_security import Receive, Send
 
 from .answer_parts import AnswerEnd, CallsPiece, Piece, StopFilter, TextPiece, ThinkingPiece, Work
@@ -89,7 +90,8 @@ class ChatReply:
         except FerruleError as error:
             return to_refusal(error, has_started=self._begun)
         except Exception as error:  # noqa: BLE001  boundary: the client gets an error that it does not retry
-            self._notice(f"a defect in Ferrule: {type(error).__name__}: {error}")
+            known = describe_missing(error)
+            self._notice(str(known or f"a defect in Ferrule: {type(error).__name__}: {error}"))
             return RequestRefused(
                 "a defect in this server", status=500, code="defect", should_retry=False
             )

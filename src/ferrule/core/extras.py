@@ -1,0 +1,70 @@
+"""Extras: which extra brings which optional library, and the error where one is missing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .errors import ConfigError
+
+EXTRAS: Final = {
+    "a2a": "a2a",
+    "any_llm": "any",
+    "botocore": "bedrock",
+    "cryptography": "sign",
+    "genai_prices": "prices",
+    "google.auth": "vertex",
+    "h11": "serve",
+    "jinja2": "console",
+    "markdown_it": "console",
+    "markupsafe": "console",
+    "mcp": "mcp",
+    "model2vec": "embeddings",
+    "obstore": "objects",
+    "opentelemetry": "otel",
+    "PIL": "pictures",
+    "prompt_toolkit": "cli",
+    "psycopg": "scale",
+    "pydantic_monty": "code",
+    "python_multipart": "console",
+    "re2": "typed",
+    "rich": "cli",
+    "starlark": "files",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "xllamacpp": "local",
+}
+"""The extra of each optional library, by the name it is imported by."""
+
+
+class ExtraMissing(ConfigError):
+    """A library of an extra is not installed. The hint is the line that installs it."""
+
+    code = "extra_missing"
+
+
+def describe_missing(error: BaseException) -> ExtraMissing | None:
+    """Return what a failed import means if its library belongs to an extra; else None."""
+    if not isinstance(error, ImportError) or not error.name:
+        return None
+    parts = error.name.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    module = next((name for name in names if name in EXTRAS), None)
+    return None if module is None else missing(module)
+
+
+def missing(module: str, extra: str = "") -> ExtraMissing:
+    """Return the error for a library that is not installed, by the name it is imported by."""
+    extra = extra or EXTRAS[module]
+    return ExtraMissing(
+        f"this needs the library `{module}`, which is not installed",
+        hint=f"pip install 'ferrule[{extra}]'",
+    )
+
+
+def require(*modules: str, extra: str = "") -> None:
+    """Raise ExtraMissing if a library is not installed. Nothing is imported."""
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            raise missing(module, extra)
