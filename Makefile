@@ -107,6 +107,12 @@ soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 streams: $(READY) ## every model client: thousands of legal answers, cut anywhere, with anything behind their end
 	FERRULE_TEST_STREAMS=2000 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/models/test_answer_streams.py
 
+many-agents: $(READY) ## 5,000 agents, a fifth of them cancelled: descriptors, threads, tasks and memory that are left
+	$(BIN)/python benchmarks/many_agents.py
+
+forks: $(READY) ## 200 forks of a process whose threads run agents: each child runs one too
+	FERRULE_TEST_FORKS=200 $(BIN)/pytest -q -p no:cacheprovider tests/engine/test_forked_processes.py
+
 attacks: $(READY) ## every row of every table of attacks
 	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git
 

@@ -51,7 +51,7 @@ def interrupted_agent(effects: list[int]) -> Agent:
     return Agent(Scripted([*script, says("end")]), [step])
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", [*HOSTS, "coroutine"])
 @pytest.mark.usefixtures("real_interrupts")
 @pytest.mark.proves("cancellation.run-sync")
 def test_an_interrupt_stops_the_run_before_the_caller_sees_it(host: str) -> None:
@@ -59,13 +59,23 @@ def test_an_interrupt_stops_the_run_before_the_caller_sees_it(host: str) -> None
     threads_before = threading.active_count()
 
     async def cell() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             interrupted_agent(effects).run_sync("go")
         except KeyboardInterrupt:
             effects.append(-1)
 
+    async def coroutine() -> None:
+        try:
+            interrupted_agent(effects).run_sync("go")
+        finally:
+            effects.append(-1)
+
     if host == "notebook":
         asyncio.run(cell())
+    elif host == "coroutine":
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(coroutine())
     else:
         with pytest.raises(KeyboardInterrupt):
             interrupted_agent(effects).run_sync("go")
@@ -151,10 +161,10 @@ def test_a_second_interrupt_ends_a_program_whose_tool_never_does() -> None:
             threading.Event().wait()
 
         async def cell():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             agent = Agent(Scripted([calls(("hang", {}))]), [hang], host=Host(stop_seconds=3600))
             agent.run_sync("go")
 
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         asyncio.run(cell())
         """
     )

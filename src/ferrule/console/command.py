@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.core.extras import require
 from ferrule.runtime.shared_options import common_options, server_options
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def console(host: str, port: int, url: str, token_file: Path | None, **options: 
 async def _serve(
     host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]
 ) -> int:
+    require("starlette", "uvicorn", "h11", "jinja2", "python_multipart", extra="console")
     from ferrule.runtime.assemble import current_user
     from ferrule.runtime.http.server import bound_port, listen, public_address, serve
 

@@ -863,6 +863,10 @@ def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return _RunInThread(work).wait()
 
 
+_POLL_SECONDS = 0.05
+"""Seconds between two looks at whether the caller of a run in another thread was cancelled."""
+
+
 class _RunInThread(Generic[T]):
     """Work on an event loop in a thread of its own, with the caller's context variables."""
 
@@ -870,6 +874,7 @@ class _RunInThread(Generic[T]):
         self._work = work
         self._outcome: list[T | BaseException] = []
         self._is_interrupted = False
+        self._ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[T] | None = None
         context = contextvars.copy_context()
@@ -881,12 +886,21 @@ class _RunInThread(Generic[T]):
     def wait(self) -> T:
         """Return what the work returns. Raises what it raises, and what interrupts the caller."""
         self._thread.start()
+        caller = asyncio.current_task()
+        cancels = 0 if caller is None else caller.cancelling()
         try:
-            self._thread.join()
+            # Not `join`: an interrupted one takes the thread for ended (Python 3.11).
+            while not self._ended.wait(_POLL_SECONDS):
+                # `asyncio.run` makes of Ctrl-C a cancellation, which cannot reach a blocked task.
+                if caller is not None and caller.cancelling() > cancels:
+                    self._interrupt()
         except BaseException:  # Ctrl-C, or what a handler of another signal raises
             self._interrupt()
-            self._thread.join()
+            self._ended.wait()
             raise
+        finally:
+            if self._ended.is_set():
+                self._thread.join()
         outcome = self._outcome[0]
         if isinstance(outcome, BaseException):
             raise outcome
@@ -897,6 +911,8 @@ class _RunInThread(Generic[T]):
             self._outcome.append(asyncio.run(self._begin()))
         except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
             self._outcome.append(error)
+        finally:
+            self._ended.set()
 
     async def _begin(self) -> T:
         self._task = asyncio.current_task()
@@ -906,6 +922,8 @@ class _RunInThread(Generic[T]):
         return await self._work()
 
     def _interrupt(self) -> None:
+        if self._is_interrupted:
+            return
         self._is_interrupted = True
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):  # it has ended meanwhile

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 import click
 
+from ferrule.core.errors import ConfigError
 from ferrule.core.extras import require
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.server import bound_port, listen, load_token
@@ -46,6 +48,7 @@ async def serve_agent(options: dict[str, Any], make_server: MakeServer) -> int:
     """
     require("starlette", "uvicorn", "h11")
     token, is_made = load_token(options["token_file"])
+    require_folder(options)
     # Before anything is assembled, so that an address that is taken is an error only.
     with listen(options["host"], options["port"]) as listening:
         assembly = assemble(options, notice=_print_notice)
@@ -64,6 +67,18 @@ async def serve_agent(options: dict[str, Any], make_server: MakeServer) -> int:
             return await server.run(listening)
         finally:
             await assembly.close()
+
+
+def require_folder(options: dict[str, Any]) -> None:
+    """Raise ConfigError if a server would serve the whole machine because nobody named a folder.
+
+    Programs that start servers often do so in `/`.
+    """
+    if not options.get("workspace") and Path.cwd() == Path(Path.cwd().anchor):
+        raise ConfigError(
+            "this server was started in `/`, and would have the whole machine as its workspace",
+            hint="name the folder: `--workspace FOLDER` (`--workspace /` if you mean it)",
+        )
 
 
 def _print_notice(text: str) -> None:

@@ -53,12 +53,14 @@ def mcp(
     import asyncio
 
     from ferrule.runtime.assemble import assemble
+    from ferrule.servers.agent_server import require_folder
 
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
         click.echo(escape_invisible(sentence), err=True)
 
+    require_folder(options)
     assembly = assemble(options, notice=say, needs_model=False)
     serving = (
         {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None

@@ -69,6 +69,7 @@ class SqliteJournal:
         self._db: sqlite3.Connection | None = None
         # One for all appends: creating one for each costs as much as an event's seal.
         self._cursor: sqlite3.Cursor | None = None
+        self._file: tuple[int, int] | None = None
         self._leases = FileLeases(None)
         self._writing: dict[str, WriterState] = {}
         self._closed = False
@@ -111,6 +112,7 @@ class SqliteJournal:
             if not events:
                 return []
             db = cast(sqlite3.Cursor, self._cursor)
+            self._require_file()
             try:
                 db.execute("BEGIN IMMEDIATE")
                 writing.no = writing.no or self._add_session(session, writing)
@@ -133,6 +135,7 @@ class SqliteJournal:
                     if writing is None or writing.identity is not identity or writing.run != run:
                         self._address(session, run, identity)
                 if batches:
+                    self._require_file()
                     self._write_all(cast(sqlite3.Connection, self._db), batches)
             except BaseException as error:
                 self._raise_clearer(error, [identity.session for identity, _ in batches])
@@ -355,6 +358,19 @@ class SqliteJournal:
             self._closed or self._db is not None or (self.path is not None and self.path.exists())
         )
 
+    def _require_file(self) -> None:
+        """Raise JournalError if the open file is not the one at the path any more.
+
+        What is written into a deleted file is lost when it is closed.
+        """
+        if _find_file(self.path) != self._file:
+            raise JournalError(
+                f"journal `{self.path}`: it was deleted or replaced while it was in use; what "
+                "would be recorded now would be lost",
+                code="journal_removed",
+                hint="put the file back, or start the program again with a new journal",
+            )
+
     def _open(self) -> sqlite3.Connection:
         if self._closed:
             raise JournalError("the journal is closed", code="journal_closed")
@@ -366,6 +382,7 @@ class SqliteJournal:
                 self._db = open_database(self.path, self._durability, self._leases)
                 self._finalizer = weakref.finalize(self, self._db.close)
                 self._cursor = self._db.cursor()
+                self._file = _find_file(self.path)
             except BaseException:
                 # Otherwise this process would count as a user of a file that it could not open, and
                 # nothing could salvage it.
@@ -410,3 +427,14 @@ class SqliteJournal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _find_file(path: Path | None) -> tuple[int, int] | None:
+    """Return which file is at a path: its device and number. None if there is none."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
