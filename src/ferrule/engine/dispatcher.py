@@ -749,7 +749,7 @@ def _attempt(
     handler = tool.handler
     given = {**values, tool.context_parameter: context} if tool.context_parameter else values
     if tool.is_async:
-        return lambda: _contain_exit(handler(**given))
+        return lambda: _contain_exit(handler, given)
     return lambda: _start_in_thread(handler, given)
 
 
@@ -766,10 +766,10 @@ def _start_in_scope(
         leave()
 
 
-async def _contain_exit(work: Awaitable[Any]) -> Any:
-    """Await a handler. A `SystemExit` in a task would end the event loop, and not just the call."""
+async def _contain_exit(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Run a handler. A `SystemExit` in a task would end the event loop, and not just the call."""
     try:
-        return await work
+        return await handler(**values)
     except SystemExit as error:
         raise timeouts_and_retries.HandlerExited from error
 

@@ -137,7 +137,7 @@ async def _run_attempt(
         if isinstance(work, asyncio.Task) or run is None or not run.is_requested:
             work.cancel()
         if not await end_within(work, stop_seconds):
-            context.was_left = True
+            stop.was_left = context.was_left = True
             if isinstance(work, asyncio.Task):
                 leave_behind(work)
             else:
