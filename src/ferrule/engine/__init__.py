@@ -14,6 +14,7 @@ Modules:
     driver                              carries out the machine's commands; extensions
     dispatcher                          the one pipeline of every call
     timeouts_and_retries                applied to each call, exactly once
+    stopping                            stops, which stay requested whatever swallowed them
     approval_requests                   the question to a person, and its answer
     running_calls, direct_calls         calls under way, and calls that no model made
     served_tools                        what programs outside may call
