@@ -19,7 +19,6 @@ Modules:
     limits                 bounds of a run
     identity               who a run is for
     errors, extras         the exceptions; which extra brings a library that is missing
-    forking                locks, and what forked processes drop
     value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see
     web_addresses          splits http and https addresses

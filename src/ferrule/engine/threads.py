@@ -18,7 +18,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from ferrule.core.forking import make_lock, watch_forks
+from ferrule.tools.forking import make_lock, watch_forks
 
 T = TypeVar("T")
 MAX_THREADS = 128

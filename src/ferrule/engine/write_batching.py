@@ -24,9 +24,9 @@ from typing import Protocol
 
 from ferrule.core.errors import FerruleError, JournalError
 from ferrule.core.events import Event
-from ferrule.core.forking import make_lock, make_rlock
 from ferrule.core.identity import Identity
 from ferrule.storage.journal.protocols import BatchJournal, Journal, RemoteJournal
+from ferrule.tools.forking import make_lock, make_rlock
 
 from .threads import Threads
 

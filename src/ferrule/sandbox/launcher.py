@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError
-from ferrule.core.forking import make_lock
 from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
 from ferrule.permissions.provenance import UntrustedPath, find_interpreter
+from ferrule.tools.forking import make_lock
 
 from .inside.protocol import LAUNCH_BYTE
 from .trusted_process import start_program

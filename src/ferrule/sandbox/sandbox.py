@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.forking import make_lock
 from ferrule.core.identity import Identity
 from ferrule.permissions.provenance import UntrustedPath
+from ferrule.tools.forking import make_lock
 
 from .backends.probes import probe
 from .backends.selection import MissingProtections, SandboxBackend, choose_backend

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.forking import make_lock
+from ferrule.tools.forking import make_lock
 
 from .decorator import tool_from_function
 from .define import define_tool

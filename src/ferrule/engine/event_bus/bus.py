@@ -32,11 +32,11 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.forking import make_lock
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock, SystemClock
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.protocols import Journal
+from ferrule.tools.forking import make_lock
 
 from .event_selection import Key, Kinds, Operator, OwnSession, Scope, parse_scope
 from .events import (

@@ -7,11 +7,11 @@ from secrets import token_hex
 from typing import Protocol
 
 from ferrule.core.events import Cancelled, LimitHit, ModelAnswered, ModelFailed, RunFinished
-from ferrule.core.forking import make_rlock
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock
 from ferrule.engine.live_events import ArgumentsDelta, Progress, ReasoningDelta, TextDelta
 from ferrule.storage.journal.protocols import Journal
+from ferrule.tools.forking import make_rlock
 
 from .argument_redaction import ArgumentsRedactor
 from .events import (

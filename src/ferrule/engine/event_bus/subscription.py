@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
-from ferrule.core.forking import make_lock
 from ferrule.engine.threads import run_blocking
+from ferrule.tools.forking import make_lock
 
 from .event_selection import Kinds, Scope
 from .events import CLOSED, BusEvent, LostEvents, Place, SessionKey, count_lost, seal

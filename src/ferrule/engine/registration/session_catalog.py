@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.forking import make_lock
 from ferrule.models.client import ToolSpec
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
+from ferrule.tools.forking import make_lock
 from ferrule.tools.names import make_free_api_name
 
 

@@ -32,10 +32,10 @@ from ferrule._version import __version__
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.forking import make_rlock
 from ferrule.core.identity import Identity
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent, SessionKey
+from ferrule.tools.forking import make_rlock
 
 from .names import (
     BUCKETS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from ferrule.core.forking import make_lock
 from ferrule.tools.definition import Tool
+from ferrule.tools.forking import make_lock
 from ferrule.tools.search.index import ToolIndex
 
 MAX_INDEXES = 8

@@ -23,7 +23,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.forking import make_lock
+from ferrule.tools.forking import make_lock
 
 from .inside.frames import TooLarge
 from .process import WorkerEnded, WorkerProcess

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.forking import make_lock
 from ferrule.core.value_class import frozen
 from ferrule.models.client import (
     Capabilities,
@@ -34,6 +33,7 @@ from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.chat_exchange import ChatExchange
 from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
+from ferrule.tools.forking import make_lock
 
 from . import installed_models
 from .downloads import check_is_model

@@ -31,10 +31,10 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.core.forking import make_lock
 from ferrule.core.similar_names import find_similar_names
 from ferrule.permissions.path_denials import OpenRefusals, PathDenials
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.tools.forking import make_lock
 
 from . import atomic_write, open_beneath, paths, regular_files
 from .entry import FileEntry

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from ferrule.core.errors import FerruleError
-from ferrule.core.forking import make_lock
+from ferrule.tools.forking import make_lock
 
 from .store import Artifact, ArtifactTooLarge
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-from ferrule.core.forking import make_lock
+from ferrule.tools.forking import make_lock
 
 from .intake import Intake
 from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference

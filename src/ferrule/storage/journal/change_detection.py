@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from ferrule.core.forking import make_lock
+from ferrule.tools.forking import make_lock
 
 from .protocols import Journal
 from .sqlite import SqliteJournal

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from ferrule.core.errors import FerruleError, JournalError
 from ferrule.core.events import Event, JournalRecord, SessionOpened
-from ferrule.core.forking import watch_forks
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.tools.forking import watch_forks
 
 from . import hash_chain, postgres_lease, postgres_sessions
 from .postgres_append_statement import APPEND_BATCHES, BatchEntry, build_values

@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.forking import make_rlock, watch_forks
+from ferrule.tools.forking import make_rlock, watch_forks
 
 from .postgres_schema import upgrade
 

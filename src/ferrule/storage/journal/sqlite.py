@@ -17,9 +17,9 @@ from typing import Any, TypeVar, cast
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, JournalRecord, SessionArchived
-from ferrule.core.forking import make_rlock, watch_forks
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.tools.forking import make_rlock, watch_forks
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows

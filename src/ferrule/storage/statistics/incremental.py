@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ferrule.core.errors import JournalError, SessionNotFound
-from ferrule.core.forking import make_lock
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.change_detection import create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.tools.forking import make_lock
 
 from .finished_calls import CallReader
 from .spending import PriceOf, Spending

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.core.forking import make_rlock, watch_forks
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import FileEntry, Workspace, check_text
 from ferrule.toolkits.search.rows import SearchResult
 from ferrule.toolkits.search.scope import Scope, find_entries
+from ferrule.tools.forking import make_rlock, watch_forks
 
 from .languages import find_language
 from .parser_process import FileSymbols, parse_contents

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError
-from ferrule.core.forking import make_rlock
 from ferrule.core.value_class import frozen
 from ferrule.storage.paths import make_private_folder
+from ferrule.tools.forking import make_rlock
 
 from .parser_process import Definition, FileSymbols
 
