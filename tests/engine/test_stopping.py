@@ -27,8 +27,10 @@ from ferrule import (
     Storage,
     tool,
 )
+from ferrule.core.commands import FinishRun
 from ferrule.core.events import Noticed, RunFinished
 from ferrule.core.messages import AssistantMessage, ToolMessage
+from ferrule.engine.driver import DriverExtension
 from ferrule.engine.session import Session
 from ferrule.engine.stopping import LEFT_BEHIND
 from ferrule.models.scripted import Step, calls, says
@@ -565,6 +567,29 @@ async def test_a_handler_that_outlives_its_timeout_is_named_and_the_run_goes_on(
         assert "no answer within 0.01 s" in message
         assert "did not let itself be stopped" in message and "outcome unknown" in message
         await session.close()
+
+
+class GoesOn(DriverExtension):
+    """Continues a run once, however it ended."""
+
+    async def after_turns(self, finish: FinishRun, continuations: int, *, last: bool) -> str:
+        return "" if continuations else "Go on."
+
+
+async def test_a_run_that_is_continued_after_a_limit_works_again() -> None:
+    async with playing() as scene:
+        world = World(
+            scene,
+            [calls(STUBBORN_CALL), calls(EFFECT_CALL)],
+            stubborn_tool(scene, swallow_once),
+            way=by_limit,
+        )
+        goes_on = GoesOn()
+        goes_on.attach(world.session.driver)
+        world.session.driver.extensions = (goes_on,)
+        assert (await world.session.run("go")).text == "end"
+        assert scene.effects == ["later"]
+        await world.session.close()
 
 
 async def test_what_a_left_behind_handler_still_wants_to_call_is_refused() -> None:

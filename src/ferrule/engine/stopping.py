@@ -139,6 +139,8 @@ class RunStop(Stop):
 
     def clear(self) -> None:
         super().clear()
+        while self._work is not None and self._work.cancelling():
+            self._work.uncancel()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
