@@ -115,16 +115,16 @@ def test_the_class_of_a_providers_error_reaches_the_caller() -> None:
 
 @pytest.mark.proves("errors.whole")
 def test_the_journal_and_a_workers_outcome_have_the_fields_of_an_error() -> None:
-    journal = SqliteJournal(":memory:")
-    agent = Agent(Scripted([fails(busy())]), storage=Storage(journal=journal, user="u"))
-    session = agent.session(id="s" * 32)
-    with pytest.raises(ProviderError):
-        asyncio.run(session.run("go", run="r" * 32))
-    events = [record.event for record in journal.records(session.id)]
-    failed = next(event for event in events if isinstance(event, ModelFailed))
-    assert {name: getattr(failed, name) for name in FIELDS} == FIELDS
-    job = Job(text="go", session=session.id, run="r" * 32, tenant="local", user="u")
-    _, outcome = find_outcome(journal, job)
+    with SqliteJournal(":memory:") as journal:
+        agent = Agent(Scripted([fails(busy())]), storage=Storage(journal=journal, user="u"))
+        session = agent.session(id="s" * 32)
+        with pytest.raises(ProviderError):
+            asyncio.run(session.run("go", run="r" * 32))
+        events = [record.event for record in journal.records(session.id)]
+        failed = next(event for event in events if isinstance(event, ModelFailed))
+        assert {name: getattr(failed, name) for name in FIELDS} == FIELDS
+        job = Job(text="go", session=session.id, run="r" * 32, tenant="local", user="u")
+        _, outcome = find_outcome(journal, job)
     assert outcome is not None and outcome["error"] == FIELDS
 
 

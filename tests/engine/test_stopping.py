@@ -55,6 +55,7 @@ class Scene:
         self.over = threading.Event()
         self.loop = asyncio.get_running_loop()
         self.never = self.loop.create_future()
+        self.journal = SqliteJournal(":memory:")
 
     def begin(self) -> None:
         self.begins += 1
@@ -350,7 +351,7 @@ class World:
             return "seen"
 
         self.scene = scene
-        self.journal = SqliteJournal(":memory:")
+        self.journal = scene.journal
         self.agent = Agent(
             Scripted([*script, says("end"), says("end"), says("end")]),
             [*tools, look, make_effect(scene)],
@@ -413,6 +414,7 @@ async def playing() -> AsyncIterator[Scene]:
         yield scene
     finally:
         scene.over.set()
+        scene.journal.close()
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
