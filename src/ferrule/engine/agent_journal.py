@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_journal
+from ferrule.tools.forking import make_lock
 
 
 class AgentJournal:
@@ -21,7 +21,7 @@ class AgentJournal:
 
     def __init__(self, where: Journal | str | Path | None) -> None:
         self._where = ":memory:" if where is None or where == "" else where
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._made: Journal | None = None
 
     @property

@@ -7,9 +7,10 @@ garbage collector, would run out of descriptors long before that comes.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Protocol
+
+from ferrule.tools.forking import make_lock
 
 MAX_IDLE_FILES = 8
 """Maximum number of idle files that stay open, each with three descriptors."""
@@ -28,7 +29,7 @@ class IdleFiles:
 
     def __init__(self, most: int = MAX_IDLE_FILES) -> None:
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._files: weakref.WeakKeyDictionary[IdleFile, None] = weakref.WeakKeyDictionary()
 
     def add(self, file: IdleFile) -> None:

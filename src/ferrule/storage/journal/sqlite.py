@@ -84,6 +84,9 @@ class SqliteJournal:
             return
         # Closing a connection that a fork has copied would act on its parent's.
         _PARENTS_CONNECTIONS.append((self._db, self._cursor))
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
         self._db = None
         self._cursor = None
         self._leases.close()
