@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ferrule.permissions import provenance
 from ferrule.permissions.provenance import (
     CommandWritable,
     Origin,
@@ -19,10 +20,12 @@ from ferrule.permissions.provenance import (
     TrustedPath,
     TrustedProgram,
     UntrustedPath,
+    explain_own_code,
     find_interpreter,
     find_own_code,
     find_program,
     trust_path,
+    trust_place,
 )
 
 
@@ -119,6 +122,43 @@ def test_a_workspace_inside_the_interpreters_prefix_is_not_sealed(root: Path, mo
     assert not any(root.is_relative_to(place) for place in find_own_code([str(root)]))
     monkeypatch.setattr(sys, "prefix", str(root))
     assert str(root) not in find_own_code([str(root)])
+
+
+def test_a_workspace_among_the_packages_is_sealed_whole(tmp_path: Path, monkeypatch):
+    packages = tmp_path / "lib/site-packages"
+    (packages / "package").mkdir(parents=True)
+    monkeypatch.setattr(provenance, "_list_packages", lambda: iter([str(packages)]))
+    for place in (packages, packages / "package"):
+        writable = CommandWritable.from_folders(place)
+        assert writable.sealed == (str(place),)
+        assert not writable.contains(str(place / "module.py"))
+
+
+def test_links_to_our_own_code_are_held_and_what_they_lead_to_is_explained(root: Path, monkeypatch):
+    make_program(root / "envs/one/bin/rg")
+    (root / ".venv").symlink_to("envs/one")
+    (root / "other").symlink_to("envs/one")
+    places = [str(root / "envs/one"), str(root / ".venv/bin")]
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(places))
+    writable = CommandWritable.from_folders(root)
+    assert writable.held == (str(root / "envs/one"), str(root / ".venv"))
+    assert trust(root / ".venv/bin/rg", writable) == str(root / "envs/one/bin/rg")
+    with pytest.raises(UntrustedPath):
+        trust(root / "other/bin/rg", writable)
+    assert explain_own_code(str(root / "envs/one/bin/rg"), writable)
+    assert not explain_own_code(str(root / "envs"), writable)
+
+
+def test_a_folder_that_is_written_is_shown_by_a_path_that_commands_cannot_change(
+    root: Path, outside: Path
+):
+    (outside / "link").symlink_to(outside / "real")
+    (root / "link").symlink_to(outside)
+    writable = CommandWritable.from_folders(root, outside / "real")
+    place = trust_place(outside / "link", Origin.PERSON, writable, reason="a test's")
+    assert place == str(outside / "real")
+    with pytest.raises(UntrustedPath, match="can replace"):
+        trust_place(root / "link/real", Origin.PERSON, writable, reason="a test's")
 
 
 def test_a_planted_program_is_passed_over_and_named_where_there_is_no_other(

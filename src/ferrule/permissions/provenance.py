@@ -20,12 +20,14 @@ and the use. `TrustedProgram.check` finds that out for programs, not in the same
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
@@ -143,16 +145,24 @@ class CommandWritable:
         folders: Absolute real paths: the workspace and what was opened for writing.
         sealed: Absolute real paths in `folders` that a sandbox makes read-only and holds in place,
             with the folders above them: neither can be renamed or replaced.
+        links: Links in `folders` by which Ferrule's own code is reached. A sandbox lets nothing
+            else take their names.
     """
 
     folders: tuple[str, ...]
     sealed: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
     @classmethod
     def from_folders(cls, *folders: str | Path) -> Self:
         """Return what commands can write if these folders are opened for writing."""
         real = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
-        return cls(real, find_own_code(real))
+        return cls(real, find_own_code(real), find_own_links(real))
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What no command may replace: `sealed` and `links`."""
+        return (*self.sealed, *self.links)
 
     @classmethod
     def from_current_folder(cls) -> Self:
@@ -177,11 +187,26 @@ class CommandWritable:
         # Of a writable folder itself the name is not theirs, but all that is in it.
         return step if step in self.folders and step not in self.sealed else None
 
+    def find_replaceable(self, path: str) -> str | None:
+        """Return the first step to a path that commands can put something else in the place of.
+
+        None if there is none: then the path leads where it leads, whatever commands do. What is in
+        it may be theirs to write.
+
+        Raises:
+            UntrustedPath: The path is relative, or its links lead round in circles.
+        """
+        return next(filter(self._is_replaceable, _walk(path)), None)
+
+    def is_inside(self, path: str) -> bool:
+        """Return whether a real path lies in a folder that commands can write."""
+        return _is_below(os.path.dirname(path), self.folders)  # noqa: PTH120  text, real already
+
     def _is_replaceable(self, step: str) -> bool:
         """Whether commands can put something else in the place of a step."""
-        if not _is_below(os.path.dirname(step), self.folders):  # noqa: PTH120  text, real already
+        if not self.is_inside(step):
             return False
-        is_held = any(_is_below(place, (step,)) for place in self.sealed)
+        is_held = any(_is_below(place, (step,)) for place in self.held)
         return not is_held and not _is_below(step, self.sealed)
 
     def contains(self, path: str) -> bool:
@@ -221,6 +246,34 @@ def trust_path(
             step,
             f"commands can write `{step}`",
             hint="use a place outside the workspace and the folders that are opened for writing",
+        )
+    return TrustedPath._make(os.path.realpath(named), origin, reason)  # pyright: ignore[reportPrivateUsage]
+
+
+def trust_place(
+    path: str | Path, origin: TrustedOrigin, writable: CommandWritable, *, reason: str
+) -> TrustedPath:
+    """Return the real path of a folder that a person opened for writing.
+
+    Commands write what is in it. They cannot change which folder it is.
+
+    Args:
+        path: An absolute path.
+        origin: Who named it.
+        writable: What commands can write, with this folder.
+        reason: Why it is opened, for `ferrule doctor --view` and the audit.
+
+    Raises:
+        UntrustedPath: Commands can put something else in its place, or it cannot be resolved.
+    """
+    named = os.fspath(path)
+    step = writable.find_replaceable(named)
+    if step is not None:
+        raise UntrustedPath(
+            named,
+            step,
+            f"commands can replace `{step}`",
+            hint="write the real path of the folder into the settings",
         )
     return TrustedPath._make(os.path.realpath(named), origin, reason)  # pyright: ignore[reportPrivateUsage]
 
@@ -291,24 +344,63 @@ def find_own_code(folders: Iterable[str]) -> tuple[str, ...]:
 
     That is the prefix of the interpreter, its packages and programs, and the package `ferrule`
     itself: whoever can write there decides what runs unconfined. Of a prefix that contains a
-    folder, or is one, its parts count.
+    folder, or is one, its parts count. A folder in the midst of the packages counts as a whole.
 
     Args:
         folders: Absolute real paths.
     """
-    within = tuple(folders)
-    places = (os.path.realpath(place) for place in _list_own_code())
-    return _keep_outermost(
-        place for place in places if place not in within and _is_below(place, within)
-    )
+    return _find_own(tuple(folders), tuple(_list_own_code()), tuple(_list_packages()))[0]
+
+
+def find_own_links(folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the links in some folders that are on the way to the code that this process runs.
+
+    Args:
+        folders: Absolute real paths.
+    """
+    return _find_own(tuple(folders), tuple(_list_own_code()), tuple(_list_packages()))[1]
+
+
+@lru_cache(maxsize=64)
+def _find_own(
+    within: tuple[str, ...], own: tuple[str, ...], packages: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return own code in some folders, and the links to it, as this process first found them.
+
+    What no command may replace does not change, and every file tool asks.
+    """
+    places = {os.path.realpath(place) for place in own}
+    inside = (place for place in places if place not in within and _is_below(place, within))
+    real = {os.path.realpath(place) for place in packages}
+    sealed = _keep_outermost((*inside, *(folder for folder in within if _is_below(folder, real))))
+    links: dict[str, None] = {}
+    for step in itertools.chain.from_iterable(map(_walk, own)):
+        if _is_below(step, within) and not _is_below(step, sealed) and _read_link(step):
+            links[step] = None
+    return sealed, tuple(links)
 
 
 def _list_own_code() -> Iterator[str]:
     yield from (sys.prefix, sys.base_prefix, sys.exec_prefix)
     yield f"{sys.prefix}/pyvenv.cfg"
-    yield os.path.dirname(sys.executable)  # noqa: PTH120  text: the link itself is what counts
-    yield from (sysconfig.get_path(kind) for kind in ("purelib", "platlib", "scripts", "stdlib"))
-    yield os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120  the package `ferrule`
+    if sys.executable:  # none where Python is embedded
+        yield os.path.dirname(sys.executable)  # noqa: PTH120  text: the link itself is what counts
+    yield from _list_packages()
+
+
+def _list_packages() -> Iterator[str]:
+    """Yield the folders of packages and programs, and the package `ferrule`."""
+    yield from _list_installed()
+    package = Path(__file__).parent.parent
+    yield str(package)
+    if package.parent.name in ("site-packages", "dist-packages"):
+        yield str(package.parent)
+
+
+@cache
+def _list_installed() -> tuple[str, ...]:
+    """Return the interpreter's own folders: they stay the same, and asking takes milliseconds."""
+    return tuple(map(sysconfig.get_path, ("purelib", "platlib", "scripts", "stdlib")))
 
 
 def _keep_outermost(places: Iterable[str]) -> tuple[str, ...]:
@@ -317,6 +409,28 @@ def _keep_outermost(places: Iterable[str]) -> tuple[str, ...]:
         if not _is_below(place, kept):
             kept.append(place)
     return tuple(kept)
+
+
+def find_first_link(path: str) -> str | None:
+    """Return the first link on the way to an absolute path, by its real place; None without one."""
+    return next((step for step in _walk(path) if _read_link(step)), None)
+
+
+def explain_own_code(path: str, writable: CommandWritable) -> str:
+    """Return why a path cannot be changed, and the next step; "" if it is not Ferrule's own code.
+
+    Args:
+        path: An absolute path, as it was named.
+        writable: What commands can write.
+    """
+    held = next((place for place in writable.held if _is_below(path, (place,))), None)
+    if held is None:
+        return ""
+    return (
+        f"Ferrule itself runs from `{held}`, so nothing in it can be changed by commands or tools; "
+        "install Ferrule apart from the project (`uv tool install ferrule` or "
+        "`pipx install ferrule`), or give the project an environment of another name"
+    )
 
 
 def _make_program(path: str, origin: TrustedOrigin, reason: str) -> TrustedProgram:
