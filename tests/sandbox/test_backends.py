@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.identity import Identity
+from ferrule.permissions import provenance
 from ferrule.permissions.approvals import (
     AllowlistApprover,
     ApprovalAnswer,
@@ -60,6 +61,13 @@ NO_NAMESPACES = replace(
     FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False
 )
 NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
+
+
+@pytest.fixture(autouse=True)
+def ferrule_lies_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machines of these tests have a `/work`, and so may the one that runs them."""
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(()))
+    monkeypatch.setattr(provenance, "_list_packages", lambda: iter(()))
 
 
 def holds(
@@ -194,6 +202,20 @@ def test_bubblewrap_does_not_claim_new_names_where_nothing_trustworthy_can_media
         ).name
         == "bubblewrap"
     )
+
+
+@pytest.mark.proves("sandbox.own-code")
+def test_commands_that_could_replace_ferrule_itself_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probes = replace(FULL, seccomp_notify=False)
+    policy = replace(POLICY, require=frozenset())
+    assert choose_backend(policy, probes).name == "namespaces"
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(["/work/.venv"]))
+    with pytest.raises(MissingProtections, match=r"runs from `/work/\.venv`") as raised:
+        choose_backend(policy, probes)
+    assert "uv tool install ferrule" in raised.value.hint
+    assert choose_backend(policy, FULL).name == "namespaces"
 
 
 @pytest.mark.proves("sandbox.backend.truth")

@@ -16,6 +16,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view.layout import SessionPaths, Step, final_steps, session_steps
 from ferrule.sandbox.view.machine_folders import inspect_machine
 from ferrule.sandbox.view.masks import MaskScanner
+from ferrule.sandbox.view.openings import find_writable, resolve_openings
 from ferrule.sandbox.view.session_folder import SessionFolder
 
 PLACES = SessionPaths("/base")
@@ -108,7 +109,9 @@ def in_bubblewrap(
     if not bwrap:
         pytest.skip(f"no bubblewrap that works here: {probe().why.get('bwrap')}")
     policy = SandboxPolicy(root)
-    found = inspect_machine({"PATH": os.environ["PATH"]}, str(Path.home()), places)
+    openings = resolve_openings(policy, find_writable(policy))
+    environment = {"PATH": os.environ["PATH"]}
+    found = inspect_machine(environment, str(Path.home()), places, openings)
     steps = [
         *session_steps(policy, found),
         *final_steps(MaskScanner(root, policy.names).scan().masks, {}, root),

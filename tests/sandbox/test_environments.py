@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from shelled import says
 
+from ferrule.permissions.provenance import CommandWritable
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
@@ -111,6 +112,13 @@ def write(file: Path, text: str, mode: int = 0o644) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     file.chmod(mode)
+
+
+def find_shown(variables: dict[str, str], home: Path, root: Path) -> tuple[str, ...]:
+    """Where commands see an installation in use."""
+    writable = CommandWritable.from_folders(root)
+    found = find_environments(variables, str(home), str(root), writable)
+    return tuple(bind.shown_at for bind in found)
 
 
 async def run(root: Path, script: str) -> tuple[int, str]:
@@ -237,7 +245,7 @@ def test_nothing_is_opened_that_only_claims_to_be_an_environment(
         ]
     )
     variables = {"PATH": path, "VIRTUAL_ENV": str(home), "JAVA_HOME": f"{home}/private"}
-    assert find_environments(variables, str(home), str(root)) == ()
+    assert find_shown(variables, home, root) == ()
 
 
 @pytest.mark.proves("sandbox.environments-only")
@@ -245,7 +253,7 @@ def test_a_project_that_is_an_environment_shows_its_programs_alone(home: Path, r
     project = home / "project"
     for name in ("bin/python3", "lib/m.py", "secret-plan.txt", ".env", "pyvenv.cfg"):
         write(project / name, "x")
-    found = find_environments({"PATH": f"{project}/bin"}, str(home), str(root))
+    found = find_shown({"PATH": f"{project}/bin"}, home, root)
     assert found == tuple(str(project / name) for name in ("bin", "lib", "pyvenv.cfg"))
 
 
@@ -267,7 +275,7 @@ def test_a_project_with_half_of_what_makes_an_installation_shows_its_programs_al
 ) -> None:
     for name in (*files, "bin/tool", "plan.txt"):
         write(home / "project" / name, "x")
-    found = find_environments({"PATH": f"{home}/project/bin"}, str(home), str(root))
+    found = find_shown({"PATH": f"{home}/project/bin"}, home, root)
     assert found == (f"{home}/project/bin",)
 
 
@@ -282,10 +290,75 @@ def test_an_entry_of_path_that_cannot_be_looked_at_is_passed_over(
     write(home / "project/bin/tool", "x")
     variables = {"PATH": f"{entry}:{home}/project/bin", "JAVA_HOME": str(entry.parent)}
     try:
-        found = find_environments(variables, str(home), str(root))
+        found = find_shown(variables, home, root)
     finally:
         closed.chmod(0o700)
     assert f"{home}/project/bin" in found
+
+
+BASES = {
+    # what made an environment in the workspace: where its interpreter is, and what names it
+    "venv": ("X/python/bin", "home = {0}\nexecutable = {0}/python3.12\n"),
+    "virtualenv": ("X/python/bin", "home = {0}\nbase-executable = {0}/python3.12\n"),
+    "uv": ("H/.local/share/uv/python/cpython-3.12/bin", "home = {0}\nuv = 0.5\n"),
+    "pyenv": ("H/.pyenv/versions/3.12.1/bin", "home = {0}\n"),
+    "asdf": ("H/.asdf/installs/python/3.12.1/bin", "home = {0}\n"),
+    "mise": ("H/.local/share/mise/installs/python/3.12/bin", "home = {0}\n"),
+    "conda": ("H/miniconda3/bin", "home = {0}\n"),
+    "poetry": ("H/.local/share/pypoetry/python/3.12/bin", "home = {0}\n"),
+    "links to it": ("X/python/bin", "home = {1}\n"),
+}
+
+
+@pytest.mark.proves("sandbox.environments-real")
+@pytest.mark.parametrize("name", BASES)
+async def test_the_interpreter_of_an_environment_in_the_workspace_runs(
+    name: str, home: Path, root: Path, tmp_path: Path
+) -> None:
+    place, text = BASES[name]
+    folder = Path(place.replace("H/", f"{home}/").replace("X/", f"{tmp_path}/elsewhere/"))
+    write(folder.parent / "lib/python3.12/os.py", "library")
+    program = f'#!/bin/sh\nexec cat "{folder.parent}/lib/python3.12/os.py"\n'
+    write(folder / "python3.12", program, 0o755)
+    beside = folder.parent / "notes.txt" if place.startswith("X") else home / "notes.txt"
+    write(beside, SECRET)
+    (folder / "python3").symlink_to("python3.12")
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "python3").symlink_to(folder / "python3")
+    write(root / ".venv/pyvenv.cfg", text.format(folder, links))
+    (root / ".venv/bin").mkdir()
+    (root / ".venv/bin/python").symlink_to(folder / "python3")
+    assert await run(root, ".venv/bin/python") == (0, "library")
+    _, text = await run(root, f"cat {beside} 2>&1")
+    assert SECRET not in text
+
+
+@pytest.mark.proves("sandbox.environments-only")
+@pytest.mark.parametrize(
+    "fault",
+    ["no library", "library elsewhere", "interpreter elsewhere", "others write it", "hidden"],
+)
+def test_an_interpreter_is_one_by_what_it_is_and_by_where_it_is(
+    fault: str, home: Path, root: Path, tmp_path: Path
+) -> None:
+    prefix = home / (".config/app" if fault == "hidden" else "python")
+    write(tmp_path / "other/python3.12/os.py", "x")
+    write(tmp_path / "other/python3", "x", 0o755)
+    write(prefix / "include/Python.h", "x")
+    if fault == "library elsewhere":
+        (prefix / "lib").symlink_to(tmp_path / "other")
+    elif fault != "no library":
+        write(prefix / "lib/python3.12/os.py", "x")
+    write(prefix / "bin/other", "x", 0o755)
+    if fault == "interpreter elsewhere":
+        (prefix / "bin/python3").symlink_to(tmp_path / "other/python3")
+    else:
+        write(prefix / "bin/python3", "x", 0o755)
+    if fault == "others write it":
+        prefix.chmod(0o777)
+    write(root / ".venv/pyvenv.cfg", f"home = {prefix}/bin\n")
+    assert find_shown({}, home, root) == ()
 
 
 @pytest.mark.proves("sandbox.unseen-programs")

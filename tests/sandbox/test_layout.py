@@ -8,6 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrule.permissions.provenance import (
+    NOTHING_WRITABLE,
+    Origin,
+    TrustedPath,
+    trust_path,
+)
 from ferrule.sandbox.inside.kernel import mounts
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.view.layout import (
@@ -23,21 +29,38 @@ from ferrule.sandbox.view.layout import (
     session_steps,
 )
 from ferrule.sandbox.view.masks import Mask, MaskKind
+from ferrule.sandbox.view.openings import OpenedFolder, Openings
 from ferrule.sandbox.view.toolchains import ReadOnlyBind
 
-FOUND = MachineFolders(
-    session=SessionPaths("/tmp/ferrule-1"),
-    home="/home/me",
-    root_entries={"usr": "", "etc": "", "bin": "usr/bin"},
-    closed={
-        "/etc/shadow": False,
-        "/etc/ssl/private": True,
-        "/home/me/.cargo/bin/credentials": False,
-    },
-    proc=frozenset({"cpuinfo", "keys", "bus"}),
-    devices=frozenset({"null", "tty", "sda", "kvm"}),
-    toolchains=(ReadOnlyBind("/home/me/.cargo/bin", hidden=("/home/me/.cargo/bin/credentials",)),),
-)
+
+def trusted(path: str | Path) -> TrustedPath:
+    return trust_path(path, Origin.PERSON, NOTHING_WRITABLE, reason="a test's")
+
+
+def found(policy: SandboxPolicy) -> MachineFolders:
+    """What there is on a machine where all that a policy opens exists."""
+    readable = tuple(OpenedFolder(trusted(path), "read") for path in policy.readable)
+    writable = tuple(OpenedFolder(trusted(path), "write") for path in policy.writable)
+    return MachineFolders(
+        session=SessionPaths("/tmp/ferrule-1"),
+        home="/home/me",
+        openings=Openings(trusted(policy.root), (*readable, *writable), NOTHING_WRITABLE),
+        root_entries={"usr": "", "etc": "", "bin": "usr/bin"},
+        closed={
+            "/etc/shadow": False,
+            "/etc/ssl/private": True,
+            "/home/me/.cargo/bin/credentials": False,
+        },
+        proc=frozenset({"cpuinfo", "keys", "bus"}),
+        devices=frozenset({"null", "tty", "sda", "kvm"}),
+        toolchains=(
+            ReadOnlyBind(
+                trusted("/home/me/.cargo/bin"), hidden=("/home/me/.cargo/bin/credentials",)
+            ),
+        ),
+    )
+
+
 POLICY = SandboxPolicy(Path("/home/me/work"))
 
 names = st.text("abcdefg", min_size=1, max_size=4)
@@ -51,6 +74,10 @@ policies = st.builds(
 )
 
 
+def make_steps(policy: SandboxPolicy) -> tuple[Step, ...]:
+    return session_steps(policy, found(policy))
+
+
 def at(steps: tuple[Step, ...], place: str) -> list[Step]:
     return [step for step in steps if step[1] == place]
 
@@ -58,8 +85,8 @@ def at(steps: tuple[Step, ...], place: str) -> list[Step]:
 @given(policies)
 def test_every_step_is_one_that_can_be_carried_out(policy: SandboxPolicy) -> None:
     for action, place, _ in (
-        *session_steps(policy, FOUND),
-        *command_steps(FOUND),
+        *make_steps(policy),
+        *command_steps(found(policy)),
         *final_steps((), {}, policy.root),
     ):
         assert action in {*mounts.ACTIONS, *mounts.ATTRIBUTES}
@@ -72,8 +99,12 @@ def test_every_step_is_one_that_can_be_carried_out(policy: SandboxPolicy) -> Non
 def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(
     policy: SandboxPolicy,
 ) -> None:
-    sources = {source for action, _, source in session_steps(policy, FOUND) if action == "write"}
-    ours = {FOUND.session.tmp, FOUND.session.home, f"{FOUND.session.held}/previews"}
+    sources = {source for action, _, source in make_steps(policy) if action == "write"}
+    ours = {
+        found(POLICY).session.tmp,
+        found(POLICY).session.home,
+        f"{found(POLICY).session.held}/previews",
+    }
     opened = {str(policy.root), *(() if policy.preview else policy.writable)}
     assert sources <= ours | opened
 
@@ -81,9 +112,7 @@ def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(
 @given(policies)
 def test_what_is_opened_comes_after_what_is_above_it(policy: SandboxPolicy) -> None:
     """Otherwise the folder above would hide it."""
-    places = [
-        place for action, place, _ in session_steps(policy, FOUND) if action in ("read", "write")
-    ]
+    places = [place for action, place, _ in make_steps(policy) if action in ("read", "write")]
     outer = [
         place
         for place in places
@@ -98,11 +127,11 @@ def test_what_is_opened_comes_after_what_is_above_it(policy: SandboxPolicy) -> N
 
 @given(policies)
 def test_the_root_is_closed_last(policy: SandboxPolicy) -> None:
-    assert session_steps(policy, FOUND)[-1] == ("seal", "/", "")
+    assert make_steps(policy)[-1] == ("seal", "/", "")
 
 
 def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
-    steps = session_steps(POLICY, FOUND)
+    steps = make_steps(POLICY)
     assert at(steps, "/home/me") == [("write", "/home/me", "/tmp/ferrule-1/home")]
     assert at(steps, "/home/me/.cargo/bin") == [
         ("read", "/home/me/.cargo/bin", "/home/me/.cargo/bin")
@@ -113,27 +142,25 @@ def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
 
 
 def test_a_workspace_that_is_the_home_is_not_replaced_by_an_empty_one() -> None:
-    steps = session_steps(SandboxPolicy(Path("/home/me")), FOUND)
+    steps = make_steps(SandboxPolicy(Path("/home/me")))
     assert at(steps, "/home/me") == [("write", "/home/me", "/home/me")]
 
 
 def test_a_file_is_covered_by_a_file_and_a_folder_by_a_folder() -> None:
-    covered = {
-        place: source for action, place, source in session_steps(POLICY, FOUND) if action == "cover"
-    }
+    covered = {place: source for action, place, source in make_steps(POLICY) if action == "cover"}
     assert covered["/etc/shadow"] == "/tmp/ferrule-1/held/closed"
     assert covered["/etc/ssl/private"] == "/tmp/ferrule-1/held/empty"
 
 
 def test_no_disk_and_no_other_device_is_there() -> None:
-    assert [place for action, place, _ in session_steps(POLICY, FOUND) if action == "device"] == [
+    assert [place for action, place, _ in make_steps(POLICY) if action == "device"] == [
         "/dev/null",
         "/dev/tty",
     ]
 
 
 def test_a_workspace_that_holds_the_sessions_folder_does_not_show_it() -> None:
-    steps = session_steps(SandboxPolicy(Path("/tmp")), FOUND)
+    steps = make_steps(SandboxPolicy(Path("/tmp")))
     assert at(steps, "/tmp/ferrule-1") == [("cover", "/tmp/ferrule-1", "/tmp/ferrule-1/held/empty")]
 
 
@@ -173,9 +200,9 @@ def test_masks_become_steps_in_their_order_and_then_our_own_folder_goes() -> Non
 
 @given(policies)
 def test_the_second_wall_lets_write_only_where_the_view_does(policy: SandboxPolicy) -> None:
-    walled = {path for path, words in landlock_rules(policy, FOUND) if "create" in words}
-    written = {place for action, place, _ in session_steps(policy, FOUND) if action == "write"}
-    assert walled <= written | {"/dev/shm", "/var/tmp", FOUND.home, *policy.writable}
+    walled = {path for path, words in landlock_rules(policy, found(policy)) if "create" in words}
+    written = {place for action, place, _ in make_steps(policy) if action == "write"}
+    assert walled <= written | {"/dev/shm", "/var/tmp", found(POLICY).home, *policy.writable}
     assert written - walled <= {f"{HELD_FOLDER}/previews"}
 
 

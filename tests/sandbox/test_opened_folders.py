@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.permissions.rules import RuleSet
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.sandbox.view import opened_folders
+from ferrule.sandbox.view import masks, opened_folders
 from ferrule.sandbox.view.masks import MaskKind, MaskScanner, ScanResult
 from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
 
@@ -154,3 +155,30 @@ def test_the_masks_of_all_folders_together_are_bounded(
     monkeypatch.setattr(opened_folders, "MAX_MASKS", 8)
     with pytest.raises(ConfigError, match="at most 8"):
         scan(base, writable=("shared",))
+
+
+def test_the_next_scanner_of_a_process_reads_only_the_folders_that_changed(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each MCP server has a scanner of its own: what they all open is read once."""
+    packages = base / "packages"
+    for number in range(30):
+        (packages / str(number)).mkdir(parents=True)
+        (packages / str(number) / "module.py").touch()
+    long_ago = time.time() - 60
+    for place in (packages, *packages.rglob("*")):
+        os.utime(place, (long_ago, long_ago))
+    monkeypatch.setattr(masks, "QUIET_NANOSECONDS", 0)
+    read: list[str] = []
+    scan_folder = os.scandir
+
+    def count(folder: int) -> object:
+        read.append(os.readlink(f"/proc/self/fd/{folder}"))
+        return scan_folder(folder)
+
+    scan(base, readable=("packages",))
+    (packages / "7/.env").write_text("KEY=1")
+    monkeypatch.setattr(masks.os, "scandir", count)
+    found = kinds(scan(base, readable=("packages",)), packages)
+    assert found == {"7/.env": "unreadable_file"}
+    assert [name for name in read if name.startswith(str(packages))] == [str(packages / "7")]

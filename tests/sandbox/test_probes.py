@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.permissions import provenance
 from ferrule.sandbox.backends import kernel_probe
 from ferrule.sandbox.backends.probes import Probes, bwrap_trial_command, probe
 from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
@@ -21,6 +22,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from without import without_user_namespaces
 
 PROBE = [sys.executable, "-I", "-S", kernel_probe.__file__]
+
+
+@pytest.fixture(autouse=True)
+def ferrule_lies_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machines of these tests have a `/work`, and so may the one that runs them."""
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(()))
+    monkeypatch.setattr(provenance, "_list_packages", lambda: iter(()))
 
 
 @pytest.mark.proves("sandbox.backend.probes")
@@ -101,8 +109,8 @@ def test_only_the_folders_of_programs_are_bound_never_what_is_beside_them(tmp_pa
         (home / name).write_text("x")
     path = os.pathsep.join([str(home / ".ssh"), str(home / ".cargo/bin"), "relative", str(home)])
     binds = {
-        os.path.relpath(bind.path, home): bind.hidden
-        for bind in find_toolchains(home, path, (str(home / ".ssh"),))
+        os.path.relpath(bind.shown_at, home): bind.hidden
+        for bind in find_toolchains(home, path=path, prefixes=(str(home / ".ssh"),))
     }
     assert binds == {
         ".cargo/bin": (),
@@ -240,7 +248,7 @@ def test_what_each_installer_put_below_a_home_can_be_run(tmp_path: Path) -> None
         place = tmp_path / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
-    opened = [Path(bind.path) for bind in find_toolchains(tmp_path)]
+    opened = [Path(bind.shown_at) for bind in find_toolchains(tmp_path)]
     closed = [
         name
         for name in INSTALLED
@@ -257,7 +265,7 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     (home / ".local").mkdir()
     os.symlink(home / ".ssh", home / ".local/bin")
     os.symlink(home / ".pyenv/versions", home / "bin")
-    assert {os.path.relpath(bind.path, home) for bind in find_toolchains(home)} == {
+    assert {os.path.relpath(bind.shown_at, home) for bind in find_toolchains(home)} == {
         ".pyenv/versions",
         "bin",
     }
@@ -271,7 +279,7 @@ def test_where_a_link_of_the_table_leads_is_bound_too_in_another_home_as_well(
     (home / ".pyenv").mkdir(parents=True)
     other.mkdir(parents=True)
     os.symlink(other, home / ".pyenv/versions")
-    assert {bind.path for bind in find_toolchains(home)} == {
+    assert {bind.shown_at for bind in find_toolchains(home)} == {
         str(home / ".pyenv/versions"),
         str(other),
     }
@@ -282,6 +290,6 @@ def test_the_running_interpreter_is_bound_also_from_another_home(tmp_path: Path)
     other = tmp_path / "other/.pyenv/versions/3.11"
     (other / "bin").mkdir(parents=True)
     (tmp_path / "home").mkdir()
-    assert [bind.path for bind in find_toolchains(tmp_path / "home", "", (str(other),))] == [
-        str(other)
-    ]
+    assert [
+        bind.shown_at for bind in find_toolchains(tmp_path / "home", prefixes=(str(other),))
+    ] == [str(other)]

@@ -537,7 +537,8 @@ async def test_a_folder_that_was_opened_through_a_link_is_there_by_its_real_path
     root: Path, tmp_path: Path
 ) -> None:
     (root / "link").symlink_to(tmp_path / "other")
-    sandbox = Sandbox(SandboxPolicy(root, readable=(str(root / "link"),)))
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    sandbox = Sandbox(SandboxPolicy(root, readable=(str(tmp_path / "link"),)))
     _, text = await says(sandbox, "cat link/file; echo x > link/new", root)
     await sandbox.close()
     assert text.startswith("another project")

@@ -136,6 +136,13 @@ class Sandbox:
         """
         return self._confinement is None or self._confinement.sees(path)
 
+    def take_view(self) -> tuple[str, ...]:
+        """Return what commands see of the machine, a line each with the reason, for a record.
+
+        Returned once, and again when it changed. Nothing where commands are not confined.
+        """
+        return self._confinement.take_view() if self._confinement is not None else ()
+
     async def change_policy(self, policy: SandboxPolicy) -> None:
         """Confine the commands that follow by another policy, which this backend must enforce.
 
@@ -166,6 +173,9 @@ class Sandbox:
             except SandboxSetupFailed:
                 if not attempts_left or self._confinement is None:
                     raise
+                if not self._running and self._starting == 1:
+                    # The server may have looked at something that is gone by now.
+                    await self._launcher.close()
                 continue
             finally:
                 self._starting -= 1

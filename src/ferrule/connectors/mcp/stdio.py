@@ -113,7 +113,9 @@ class LaunchSettings:
         if needs.cache:
             paths.make_private_folder(Path(needs.cache))
         folder = working_folder(server, root)
-        elsewhere = () if folder.is_relative_to(root) else (str(folder),)
+        # As it was named: the sandbox shows no folder that a link of the workspace leads to.
+        named = str(root / Path(server.cwd).expanduser())
+        elsewhere = () if folder.is_relative_to(root) else (named,)
         return SandboxPolicy(
             root,
             names=self.protected_names,

@@ -18,6 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from ferrule.permissions.provenance import CommandWritable, Origin, trust_place
 from ferrule.sandbox.inside import bubblewrap_supervisor
 from ferrule.sandbox.inside.protocol import Launch
 from ferrule.sandbox.inside.session import SandboxRecord
@@ -51,7 +52,7 @@ class BubblewrapBackend(NamespaceBackend):
         steps.append(("read", _PROGRAM, f"{self.ensure_session_paths().held}/program"))
         python = interpreter_path()
         if not is_visible(python, steps):
-            steps.append(("read", sys.base_prefix, sys.base_prefix))
+            steps.append(show_interpreter(self.openings.writable))
         session.locked = probe().bwrap_locks
         # The first process inside writes to its /proc to lock the view, and then makes it
         # read-only itself.
@@ -64,20 +65,31 @@ class BubblewrapBackend(NamespaceBackend):
     def adapt_launch(self, launch: Launch) -> None:
         # A mount over a link would lie over what it leads to; the mediator keeps such links as they
         # are.
-        masks = [step for step in launch.steps if not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
+        places = self.ensure_session_paths()
+        self.clear_places(self._view_steps)
+        steps = [*self._view_steps, *launch.steps]
+        steps = [step for step in steps if step[0] != "cover" or not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
         python = interpreter_path()
         launch.program_folder = f"{_PROGRAM}/sandbox"
         launch.wrapper = list(
             bubblewrap_argv(
                 probe().bwrap,
-                [*self._view_steps, *masks],
-                self.ensure_session_paths(),
+                steps,
+                places,
                 directory="/",
                 program=python,
                 argv=(python,),
                 rights=lock_capabilities() if probe().bwrap_locks else (),
             )
         )
+
+
+def show_interpreter(writable: CommandWritable) -> Step:
+    """Return the step that shows the interpreter that runs Ferrule, wherever it is."""
+    path = trust_place(
+        sys.base_prefix, Origin.MACHINE, writable, reason="the interpreter that runs Ferrule"
+    )
+    return ("read", str(path), str(path))
 
 
 def copy_program(places: SessionPaths) -> None:

@@ -15,14 +15,16 @@ the mediator.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ferrule.permissions.provenance import TrustedPath
 from ferrule.sandbox.inside.kernel.landlock import PathRule
 from ferrule.sandbox.inside.kernel.landlock_rules import device_rules, folder_rules, list_folder
 from ferrule.sandbox.inside.session import SandboxRecord
 from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.sandbox.view.layout import HELD_FOLDER, MachineFolders, SessionPaths
+from ferrule.sandbox.view.layout import HELD_FOLDER, MachineFolders, SessionPaths, Step
+from ferrule.sandbox.view.mount_points import clear_folders_above
 
 from .namespaces import NamespaceBackend
 
@@ -59,10 +61,13 @@ class LandlockBackend(NamespaceBackend):
             places.tmp,
             places.home,
             str(shared),
-            *self.policy.scratch,
+            *map(str, self.policy.scratch),
         )
         session.landlock_rules = path_rules(self.policy, found)
         link_toolchains(found)
+
+    def clear_places(self, steps: Iterable[Step]) -> None:
+        """Do nothing: nothing is mounted, and `link_toolchains` looks for itself."""
 
     def _proxy_environment(self) -> dict[str, str]:
         return {}  # no command has a network of its own, so there is none to put a proxy into
@@ -85,13 +90,10 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
     """
     places: SessionPaths = found.session
     system = [f"/{name}" for name, target in sorted(found.root_entries.items()) if not target]
-    readable = [
-        *system,
-        *_KERNEL_FOLDERS,
-        *(bind.path for bind in found.toolchains),
-        *policy.readable,
-        places.held,
-    ]
+    shown: list[TrustedPath] = [bind.path for bind in found.toolchains]
+    written: list[TrustedPath] = []
+    for folder in found.openings.folders:
+        (shown if folder.access == "read" else written).append(folder.path)
     hidden = [*found.closed, *(f"{places.base}/{name}" for name in ("lock", "view"))]
     return (
         *device_rules(),
@@ -99,8 +101,8 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
             str(policy.root),
             [path for path in hidden if not path.startswith(f"{policy.root}/")],
             list_folder,
-            readable=readable,
-            writable=(places.tmp, places.home, *policy.writable, *policy.scratch),
+            readable=[*system, *_KERNEL_FOLDERS, *map(str, shown), places.held],
+            writable=(places.tmp, places.home, *map(str, written)),
         ),
     )
 
@@ -111,9 +113,12 @@ def link_toolchains(found: MachineFolders) -> None:
     The links are where the programs look for themselves.
     """
     for bind in found.toolchains:
-        name = os.path.relpath(bind.path, found.home)
+        name = os.path.relpath(bind.shown_at, found.home)
         place = Path(found.session.home, name)
-        if name.startswith("..") or os.path.lexists(place):
+        if name.startswith(".."):
+            continue
+        clear_folders_above(found.session.home, name)
+        if os.path.lexists(place):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(bind.path)

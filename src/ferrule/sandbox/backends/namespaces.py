@@ -14,7 +14,7 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.permissions.provenance import UntrustedPath
 from ferrule.sandbox.command import Command, CommandResult, Refusal
 from ferrule.sandbox.inside.kernel import cgroup_limits
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
@@ -35,9 +36,11 @@ from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, proxy_enviro
 from ferrule.sandbox.policy import AppliedProtections, SandboxPolicy
 from ferrule.sandbox.preview import list_changes
 from ferrule.sandbox.running_command import Execution
+from ferrule.sandbox.view.description import list_shown
 from ferrule.sandbox.view.layout import (
     MachineFolders,
     SessionPaths,
+    Step,
     command_steps,
     final_steps,
     landlock_rules,
@@ -47,7 +50,9 @@ from ferrule.sandbox.view.layout import (
 from ferrule.sandbox.view.linked_files import Inode
 from ferrule.sandbox.view.machine_folders import inspect_machine
 from ferrule.sandbox.view.masks import Mask, MaskKind, ScanResult
+from ferrule.sandbox.view.mount_points import clear_mount_points
 from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
+from ferrule.sandbox.view.openings import LeftOut, Openings, find_writable, resolve_openings
 from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
 
 from .cgroup import Group, find_groups
@@ -74,28 +79,42 @@ class NamespaceBackend:
         hosts: HostRules | None = None,
     ) -> None:
         self._given_hosts = hosts
+        self._said_left_out: tuple[LeftOut, ...] = ()
         self._home = os.path.realpath(Path.home())
+        self._session = SessionFolder()
         self._use(policy)
         self.identity = identity or _LOCAL_IDENTITY
         self._contact = contact
-        self._session = SessionFolder()
         # For a session that nobody closes: it ends with the interpreter, or when it is dropped.
         self._finalizer = weakref.finalize(self, self._session.remove)
         self._scan_lock = asyncio.Lock()
         self._created_files: set[str] = set()
-        self._root: Inode | None = None
         self._proxy: Proxy | None = None
         self._groups: tuple[Group, ...] = ()
 
     def _use(self, policy: SandboxPolicy) -> None:
-        # Real paths: a link in the workspace that leads to one of them then works in the view too.
-        readable = tuple(map(os.path.realpath, policy.readable))
-        writable = tuple(map(os.path.realpath, policy.writable))
-        self.policy = replace(policy, readable=readable, writable=writable)
+        self._given = policy
         self.hosts = self._given_hosts or AllowedHosts.parse(policy.network)
+        self._writable = find_writable(policy)
+        self._apply(resolve_openings(policy, self._writable))
+
+    def _apply(self, openings: Openings) -> None:
+        """Confine commands to what was found of the policy's folders."""
+        self.openings = openings
+        # Real paths: a link in the workspace that leads to one of them then works in the view too.
+        self.policy = replace(
+            self._given,
+            readable=(*openings.select("read"), *openings.read_only),
+            writable=openings.select("write"),
+            scratch=openings.select("scratch"),
+        )
         self._scanner = OpenedFolderScanner(self.policy, home=self._home)
         self._scan_seconds = 1.0
         self._seen_places: tuple[str, ...] = ()
+        self._read_only: tuple[str, ...] = ()
+        self._opened = _identify_opened(openings)
+        self._found: MachineFolders | None = None
+        self._is_view_taken = False
 
     async def change_policy(self, policy: SandboxPolicy) -> None:
         """Use another policy. Nothing may run, and the fork server must be closed."""
@@ -135,12 +154,15 @@ class NamespaceBackend:
     def encode_session(self) -> bytes:
         """Return the record for the fork server, made anew whenever one is started."""
         places = self.ensure_session_paths()
-        found = inspect_machine(os.environ, self._home, places, str(self.policy.root))
+        found = self._found or self._inspect()
+        self._found = None  # the next server is made for the machine as it is then
+        self._read_only = found.read_only
         steps = session_steps(self.policy, found)
+        self.clear_places(steps)
         self._seen_places = tuple(
             place
             for action, place, source in steps
-            if action in ("read", "write") and place == source
+            if action in ("read", "write") and not source.startswith(f"{places.base}/")
         )
         found_groups = find_groups(self.policy.limits, Path(places.base).name)
         self._groups = found_groups.groups
@@ -153,13 +175,30 @@ class NamespaceBackend:
             limits=process_limits(self.policy, found_groups.limited),
             groups=list(found_groups.groups),
             names=((*names.reserved, *names.creation_patterns), names.secret, names.protected),
-            roots=(str(self.policy.root), *self.policy.writable),
+            roots=(str(self.policy.root), *map(str, self.policy.writable)),
             landlock_rules=landlock_rules(self.policy, found) if probe().landlock_abi else (),
             restrict_late=self.policy.preview,
+            fixed=(*self.openings.fixed, *found.read_only),
             locked=probe().user_namespaces,
         )
         self.adapt_session(session, found)
         return session.encode()
+
+    def _inspect(self) -> MachineFolders:
+        places = self.ensure_session_paths()
+        return inspect_machine(os.environ, self._home, places, self.openings)
+
+    def take_view(self) -> tuple[str, ...]:
+        """Return what commands see from now on, a line each; nothing if it was returned before."""
+        if self._is_view_taken:
+            return ()
+        self._is_view_taken = True
+        self._found = self._inspect()
+        return tuple(shown.line for shown in list_shown(self._found))
+
+    def clear_places(self, steps: Iterable[Step]) -> None:
+        """Move aside what commands left in the session's own folders where something is shown."""
+        clear_mount_points(steps, self._home, self.ensure_session_paths())
 
     def adapt_session(self, session: SandboxRecord, found: MachineFolders) -> None:
         """Adapt the session's record. For backends that confine commands in another way."""
@@ -222,21 +261,41 @@ class NamespaceBackend:
             started_at = time.perf_counter()
             created_before = frozenset(self._created_files)
             if self._scan_seconds < _QUICK_SCAN:
-                masks = self._scanner.scan(created_before)
+                masks = self._scan(created_before)
             else:
-                masks = await asyncio.to_thread(self._scanner.scan, created_before)
+                masks = await asyncio.to_thread(self._scan, created_before)
             self._scan_seconds = time.perf_counter() - started_at
             # The inode of a removed file is used again for files that are not the session's own.
             self._created_files -= created_before - masks.own_seen
             return masks
 
+    def take_left_out(self) -> tuple[Refusal, ...]:
+        """Return what was opened and is not shown. It is said once, and again when it changes."""
+        left_out = self.openings.left_out
+        new = () if left_out == self._said_left_out else left_out
+        self._said_left_out = left_out
+        return tuple(Refusal("read", one.path, one.why, is_final=True) for one in new)
+
+    def _scan(self, created: frozenset[str]) -> ScanResult:
+        read_only = (*self.openings.writable.sealed, *self.openings.read_only, *self._read_only)
+        return self._scanner.scan(created, read_only=read_only)
+
     async def _restart_if_replaced(self, launcher: Launcher) -> None:
-        """Restart the server if the workspace's folder was replaced: its views show the old one."""
-        status = self.policy.root.stat()
-        root = (status.st_dev, status.st_ino)
-        if self._root not in (None, root):
+        """Restart the server if a folder was replaced that its views show: they show the old one.
+
+        Raises:
+            ToolFailed: The workspace is not the folder that it was, and must not be shown.
+        """
+        try:
+            openings = resolve_openings(self._given, self._writable)
+        except UntrustedPath as error:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"the command was not run: {error.detail}; {error.hint}",
+            ) from error
+        if (openings, _identify_opened(openings)) != (self.openings, self._opened):
             await launcher.close()
-        self._root = root
+            self._apply(openings)
 
     def note_created(self, identity: str) -> None:
         """Note a file that the session's commands created, so that it stays visible to them."""
@@ -269,6 +328,20 @@ class NamespaceBackend:
         for folder, _, _ in self._groups:
             cgroup_limits.remove(folder)  # the server did so, unless it was killed
         self._session.remove()
+
+
+def _identify_opened(openings: Openings) -> dict[str, Inode | None]:
+    """Return what the opened folders are, by their paths: each is another one if it is replaced."""
+    paths = (openings.root, *(folder.path for folder in openings.folders))
+    return {str(path): _find_inode(path) for path in paths}
+
+
+def _find_inode(path: str) -> Inode | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
 
 
 class _CommandResources:
@@ -316,7 +389,9 @@ class _CommandResources:
 
     async def finish(self, ended: CommandResult) -> CommandResult:
         """Read what a preview would have changed, and clean up. Called when the command is gone."""
-        ended = replace(ended, refusals=(*ended.refusals, *self.refused_hosts.values()))
+        left_out = self.confinement.take_left_out()
+        refusals = (*ended.refusals, *self.refused_hosts.values(), *left_out)
+        ended = replace(ended, refusals=refusals)
         try:
             if not self.preview:
                 return ended

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ferrule.sandbox.policy import AppliedProtections, Enforcement, Protection, SandboxPolicy
+from ferrule.sandbox.view.openings import find_writable
 
 from .probes import Probes
 from .reduced_protection import MissingProtection, MissingProtections, SandboxBackend
@@ -26,6 +27,7 @@ __all__ = [
     "SandboxBackend",
     "available_backends",
     "choose_backend",
+    "find_required",
 ]
 
 A, YES, PARTLY, NO = Protection, Enforcement.YES, Enforcement.PARTLY, Enforcement.NO
@@ -52,22 +54,34 @@ def choose_backend(
     backends = [
         backend for backend in available_backends(policy, probes) if backend.name in startable
     ]
+    required = find_required(policy)
     for backend in backends:
-        if backend.protections.find_missing(policy.require):
+        if backend.protections.find_missing(required):
             continue
         if policy.preview and not _can_preview(backend, probes):
             continue
         return backend
-    best = min(backends, key=lambda backend: len(backend.protections.find_missing(policy.require)))
-    missing = best.protections.find_missing(policy.require)
+    best = min(backends, key=lambda backend: len(backend.protections.find_missing(required)))
+    missing = best.protections.find_missing(required)
     if not missing:
         why = _refusal(probes, "overlay")
         raise MissingProtections(
             (), best, detail=f"a preview needs a copy-on-write view of the workspace: {why}"
         )
     raise MissingProtections(
-        tuple(_describe_missing(aspect, best, probes) for aspect in missing), best
+        tuple(_describe_missing(aspect, best, probes, policy) for aspect in missing), best
     )
+
+
+def find_required(policy: SandboxPolicy) -> frozenset[Protection]:
+    """Return the protections without which no command of a policy runs.
+
+    Besides those that the policy names: where Ferrule itself lies in what commands can write, its
+    code and the folders above it are held in place, for which names are judged before they are
+    made.
+    """
+    held = find_writable(policy).held
+    return policy.require | {A.NEW_NAMES} if held else policy.require
 
 
 def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBackend, ...]:
@@ -302,11 +316,16 @@ def _none(probes: Probes) -> Facts:
 
 
 def _describe_missing(
-    aspect: Protection, backend: SandboxBackend, probes: Probes
+    aspect: Protection, backend: SandboxBackend, probes: Probes, policy: SandboxPolicy
 ) -> MissingProtection:
     why = backend.protections.mechanisms.get(aspect, "")
     if backend.name == "none" and probes.platform == "linux":
         why = f"no namespaces: {_refusal(probes, 'namespaces')}"
+    held = find_writable(policy).held
+    if aspect is A.NEW_NAMES and held:
+        why = f"{why}; Ferrule itself runs from `{held[0]}`, which commands could replace"
+        step = "install Ferrule apart from the project: `uv tool install ferrule`"
+        return MissingProtection(aspect, why, step)
     return MissingProtection(aspect, why, _suggest_step(aspect, backend, probes))
 
 

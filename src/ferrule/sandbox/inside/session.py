@@ -29,7 +29,8 @@ class SandboxRecord:
     * `limits` as of `namespaces.limit`. `groups`: control groups to be in
       (`kernel.cgroup_limits`).
     * `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which
-      names are guarded, the workspace first.
+      names are guarded, the workspace first. `fixed`: absolute names in them that nothing else may
+      take, and that stay where they are with the folders above them.
     * `landlock_rules`: what Landlock grants, empty if it is not to be used. `filtered`: system
       calls are filtered.
     * `restrict_late`: a command's steps change what Landlock's rules rest on.
@@ -44,6 +45,7 @@ class SandboxRecord:
 
     _fields = (
         "filtered",
+        "fixed",
         "groups",
         "held_folder",
         "restrict_late",
@@ -83,7 +85,9 @@ class SandboxRecord:
         backend: str = "namespaces",
         held_folder: tuple[str, str] = ("", ""),
         writable_folders: tuple[str, ...] = (),
+        fixed: tuple[str, ...] = (),
     ) -> None:
+        self.fixed = fixed
         self.writable_folders = writable_folders
         self.backend = backend
         self.held_folder = held_folder
@@ -111,7 +115,7 @@ class SandboxRecord:
 
     def load_name_rules(self) -> None:
         """Load the rules about names."""
-        self.rules = NameRules(self.roots, *self.names)
+        self.rules = NameRules(self.roots, *self.names, fixed=self.fixed)
 
     def prepare(self) -> None:
         """Do what is the same for all commands and costs time, before anything is forked."""

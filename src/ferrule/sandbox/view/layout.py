@@ -25,10 +25,12 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 
 from ferrule.core.value_class import frozen
+from ferrule.permissions.provenance import TrustedPath
 from ferrule.sandbox.inside.kernel.landlock import ALL_RIGHTS, READ_RIGHTS
 from ferrule.sandbox.policy import SandboxPolicy
 
 from .masks import Mask, MaskKind
+from .openings import Openings
 from .toolchains import ReadOnlyBind
 
 Step = tuple[str, str, str]
@@ -88,16 +90,19 @@ class MachineFolders:
 
     `root_entries`: entries of the root that `SYSTEM` names, with the target where it is a link,
     else an empty text. `closed`: files and folders in them that are to be covered (True: a
-    folder). `proc`: names directly in /proc. `devices`: names in /dev.
+    folder). `proc`: names directly in /proc. `devices`: names in /dev. `read_only`: toolchains in
+    what commands can write.
     """
 
     session: SessionPaths
     home: str
+    openings: Openings
     root_entries: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
     proc: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     toolchains: tuple[ReadOnlyBind, ...] = ()
+    read_only: tuple[str, ...] = ()
     processors: bool = True
 
 
@@ -175,20 +180,27 @@ def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step
 
     They are to be carried out parents first.
     """
-    root = str(policy.root)
+    root = found.openings.root
     if found.home not in ("", "/", root):
         yield ("write", found.home, found.session.home)
     for bind in found.toolchains:
-        yield ("read", bind.path, bind.path)
+        yield _show(bind.path, bind.shown_at)
         for hidden in bind.hidden:
             yield ("cover", hidden, f"{found.session.held}/{_cover_name(found.closed[hidden])}")
-    for path in policy.readable:
-        yield ("read", path, path)
-    for path in policy.writable:
-        yield ("read" if policy.preview else "write", path, path)
-    for path in policy.scratch:
-        yield ("write", path, path)
-    yield ("write", root, root)
+    for folder in found.openings.folders:
+        is_written = folder.access == "scratch" or (folder.access == "write" and not policy.preview)
+        yield _open(folder.path) if is_written else _show(folder.path)
+    yield _open(root)
+
+
+def _show(path: TrustedPath, place: str = "") -> Step:
+    """Return the step that shows a file or folder of the machine, read-only."""
+    return ("read", place or str(path), str(path))
+
+
+def _open(path: TrustedPath) -> Step:
+    """Return the step that lets commands write a folder of the machine."""
+    return ("write", str(path), str(path))
 
 
 def _depth(step: Step) -> tuple[int, str]:
@@ -250,7 +262,7 @@ def landlock_rules(
     return (
         ("/", READ_RIGHTS),
         *partly_writable,
-        *((path, ALL_RIGHTS) for path in dict.fromkeys(writable) if path),
+        *((str(path), ALL_RIGHTS) for path in dict.fromkeys(writable) if path),
     )
 
 

@@ -15,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.provenance import NOTHING_WRITABLE, CommandWritable, find_first_link
 
 from . import certificates, git_config
 from .environments import find_environments
 from .layout import SYSTEM, MachineFolders, SessionPaths
-from .toolchains import find_toolchains
+from .openings import Openings
+from .toolchains import ReadOnlyBind, find_inside, find_toolchains
 
 _MAX_ENTRIES = 20_000
 """Entries of /etc that are looked at: beyond, folders are covered whole."""
@@ -47,7 +49,7 @@ _CLOSED_NAMES = (
 
 
 def inspect_machine(
-    environment: Mapping[str, str], home: str, places: SessionPaths, root: str = ""
+    environment: Mapping[str, str], home: str, places: SessionPaths, openings: Openings
 ) -> MachineFolders:
     """Look at this machine, and write the session's own git configuration.
 
@@ -55,39 +57,67 @@ def inspect_machine(
         environment: That of the commands: it says which toolchains and environments they use.
         home: The person's home folder.
         places: The folders of the session.
-        root: The workspace, "" if commands see none.
+        openings: The workspace, and what a person opened besides.
     """
-    write_git_identity(environment, home, places)
-    binds = find_toolchains(
-        Path(home),
-        environment.get("PATH", ""),
-        (sys.prefix, sys.base_prefix),
-        find_environments(environment, home, root) if root else (),
-    )
+    writable = openings.writable
+    write_git_identity(environment, home, places, writable)
+    path = environment.get("PATH", "")
+    prefixes = (sys.prefix, sys.base_prefix)
+    environments = find_environments(environment, home, openings.root, writable)
+    binds = find_toolchains(Path(home), writable, path, prefixes, environments)
+    binds = tuple(_drop_visible_links(binds, openings))
     closed = dict(_closed_paths(Path("/etc")))
     for bind in binds:
         closed.update((hidden, os.path.isdir(hidden)) for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
     return MachineFolders(
         session=places,
         home=home,
+        openings=openings,
         root_entries=dict(_top_folders()),
         closed=closed,
         proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
         devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
         toolchains=binds,
+        read_only=find_inside(Path(home), writable, path, prefixes),
         processors=Path("/sys/devices/system/cpu").is_dir(),
     )
 
 
-def write_git_identity(environment: Mapping[str, str], home: str, places: SessionPaths) -> None:
+def _drop_visible_links(
+    binds: tuple[ReadOnlyBind, ...], openings: Openings
+) -> Iterator[ReadOnlyBind]:
+    """Yield the binds, without those for links that commands see as they are.
+
+    Nothing can be mounted on a link, and none is needed: what it leads to is shown by itself.
+    """
+    shown = [
+        *(f"/{name}" for name in (*SYSTEM, "dev", "proc", "sys", "run")),
+        openings.root,
+        *(folder.path for folder in openings.folders),
+        *(bind.path for bind in binds if not bind.is_alias),
+    ]
+    for bind in binds:
+        link = find_first_link(bind.shown_at) if bind.is_alias else None
+        if link is None or not any(Path(link).is_relative_to(place) for place in shown):
+            yield bind
+
+
+def write_git_identity(
+    environment: Mapping[str, str],
+    home: str,
+    places: SessionPaths,
+    writable: CommandWritable = NOTHING_WRITABLE,
+) -> None:
     """Write who the person is into the session's home.
 
-    A file that a command made there by now stays.
+    A file that a command made there by now stays. What commands can write does not say who the
+    person is.
     """
     config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
-    # A relative path would mean our working folder, where a repository could have put a file.
-    text = git_config.extract_identity(*(_read_text(path) for path in files if path.is_absolute()))
+    text = git_config.extract_identity(
+        *(_read_text(path) for path in files if _is_own(path, writable))
+    )
     if not text:
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -96,6 +126,11 @@ def write_git_identity(environment: Mapping[str, str], home: str, places: Sessio
         os.fdopen(os.open(f"{places.home}/.gitconfig", flags, 0o600), "w") as file,
     ):
         file.write(text)
+
+
+def _is_own(path: Path, writable: CommandWritable) -> bool:
+    """Whether a file is the person's. A relative path would mean our working folder."""
+    return path.is_absolute() and not writable.contains(str(path))
 
 
 def _read_text(path: Path) -> str:

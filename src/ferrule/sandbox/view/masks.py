@@ -9,6 +9,9 @@ times, so that a repeated scan only asks each folder whether it changed. It is b
 folder had been quiet for `QUIET_NANOSECONDS` before it was read: a change in the same tick of the
 clock would not show.
 
+What is known of a folder outlives its scanner: the next one of this process for the same folder and
+the same rules begins with it (`_KnownFolders`), such as that of each MCP server that is started.
+
 What it cannot look at is covered, not skipped: folders that cannot be read and folders beyond the
 limit get an empty one laid over them and are named in the result's `unseen`.
 
@@ -30,10 +33,12 @@ import errno
 import itertools
 import os
 import stat
+import threading
 import time
-from collections.abc import Collection, Iterator
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
@@ -123,6 +128,44 @@ class _Folder:
     links: list[Link] = field(default_factory=list[Link])
 
 
+class _KnownFolders:
+    """What the last scans of this process learned, by the folder and the rules of each.
+
+    The folders are copied on both ways: scanners change what they know.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, dict[str, _Folder]] = OrderedDict()
+
+    def load(self, key: Hashable) -> dict[str, _Folder]:
+        with self._lock:
+            return _copy_folders(self._known.get(key, {}))
+
+    def keep(self, key: Hashable, folders: Mapping[str, _Folder]) -> None:
+        copied = _copy_folders(folders)
+        with self._lock:
+            self._known[key] = copied
+            self._known.move_to_end(key)
+            while len(self._known) > _MAX_KNOWN:
+                self._known.popitem(last=False)
+
+
+def _copy_folders(folders: Mapping[str, _Folder]) -> dict[str, _Folder]:
+    """Copy what changes: the findings of a folder. Its stamp and its lists of names do not."""
+    return {
+        name: replace(folder, found=[replace(one) for one in folder.found])
+        if folder.found
+        else folder
+        for name, folder in folders.items()
+    }
+
+
+_MAX_KNOWN = 16
+"""Folders whose last scan is kept."""
+_known_folders = _KnownFolders()
+
+
 class MaskScanner:
     """Scans one folder again and again.
 
@@ -153,7 +196,9 @@ class MaskScanner:
         self.packages = is_package_folder
         self.apart = frozenset(os.path.relpath(path, self.root) for path in excluded)
         self._above = f"{name_prefix}/" if name_prefix else ""
-        self._folders: dict[str, _Folder] = {}
+        self._key = (self.root, names, str(self.home), is_package_folder, name_prefix, self.apart)
+        self._folders = _known_folders.load(self._key)
+        self._is_kept = False
         self._previous_paths: frozenset[str] = frozenset()
         self._linked_elsewhere: frozenset[Link] = frozenset()
         self._ordinary = OrdinaryNames(names)
@@ -215,6 +260,12 @@ class MaskScanner:
         walked.run()
         self._folders = walked.folders
         return walked
+
+    def keep(self) -> None:
+        """Keep what was learned of the folder for the next scanner of it, once."""
+        if not self._is_kept:
+            _known_folders.keep(self._key, self._folders)
+            self._is_kept = True
 
     def _result(self, items: list[Mask], walked: _Walk) -> ScanResult:
         if len(items) > MAX_MASKS:

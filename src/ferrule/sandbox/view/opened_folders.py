@@ -19,7 +19,7 @@ A single file that a person opened by its name is one that they want to be seen.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import PurePath
@@ -46,12 +46,19 @@ class OpenedFolderScanner:
             if path != self._root and os.path.isdir(path)  # noqa: PTH112  text, as the policy has it
         ]
 
-    def scan(self, own: Collection[str] = (), *, limit: int = MAX_ENTRIES) -> ScanResult:
+    def scan(
+        self,
+        own: Collection[str] = (),
+        *,
+        limit: int = MAX_ENTRIES,
+        read_only: Collection[str] = (),
+    ) -> ScanResult:
         """Return the masks of all folders as they are now, what is above before what is below.
 
         Args:
             own: The identities of files that commands of the session created.
             limit: Entries to look at, for each folder.
+            read_only: Places in what commands can write that they are to find read-only.
 
         Raises:
             ConfigError: A folder cannot be read, there are more than `MOST` masks, or one would
@@ -59,11 +66,11 @@ class OpenedFolderScanner:
         """
         workspace = self._workspace.scan(own, limit=limit)
         if not self._further:
-            return workspace
+            return replace(workspace, masks=_add_read_only(workspace.masks, read_only))
         results = [
             workspace,
             *(
-                self._scan_further(scanner, is_writable, own, limit)
+                self._scan_further(scanner, own, limit, is_writable=is_writable)
                 for scanner, is_writable in self._further
             ),
         ]
@@ -78,7 +85,7 @@ class OpenedFolderScanner:
                 hint="open smaller folders",
             )
         return ScanResult(
-            tuple(sorted(items.values(), key=lambda mask: mask.path.split("/"))),
+            _add_read_only(items.values(), read_only),
             tuple(chain.from_iterable(masks.added for masks in results)),
             tuple(chain.from_iterable(masks.removed for masks in results)),
             frozenset[str]().union(*(masks.own_seen for masks in results)),
@@ -86,9 +93,12 @@ class OpenedFolderScanner:
         )
 
     def _scan_further(
-        self, scanner: MaskScanner, is_writable: bool, own: Collection[str], limit: int
+        self, scanner: MaskScanner, own: Collection[str], limit: int, *, is_writable: bool
     ) -> ScanResult:
+        if not os.path.isdir(scanner.root):  # noqa: PTH112  text, as the policy has it
+            return ScanResult()  # it is gone, and nobody sees it
         result = scanner.scan(own, limit=limit)
+        scanner.keep()
         items = tuple(
             mask for mask in result.masks if is_writable or mask.kind is not MaskKind.READ_ONLY
         )
@@ -105,6 +115,31 @@ class OpenedFolderScanner:
                 code="sandbox_masks",
                 hint="open a smaller folder, or work in another one",
             )
+
+
+def _add_read_only(masks: Iterable[Mask], places: Collection[str]) -> tuple[Mask, ...]:
+    """Return the masks and those that make places read-only, what is above before what is below.
+
+    A place that a link leads to is none of these: what is there is the link.
+    """
+    found = {mask.path: mask for mask in masks}
+    for place in places:
+        if os.path.realpath(place) == place and os.path.exists(place):  # noqa: PTH110  text, as the policy has it
+            found.setdefault(place, Mask(place, MaskKind.READ_ONLY))
+    kept: list[Mask] = []
+    closed = ""
+    read_only = ""
+    for mask in sorted(found.values(), key=lambda one: one.path.split("/")):
+        if closed and mask.path.startswith(closed):
+            continue  # nobody sees it
+        if mask.kind is MaskKind.READ_ONLY and read_only and mask.path.startswith(read_only):
+            continue  # what is in a read-only folder is read-only with it
+        kept.append(mask)
+        if mask.kind is MaskKind.READ_ONLY:
+            read_only = f"{mask.path}/"
+        elif mask.kind is MaskKind.EMPTY_FOLDER:
+            closed = f"{mask.path}/"
+    return tuple(kept)
 
 
 def _make_scanner(path: str, policy: SandboxPolicy, home: str | None) -> MaskScanner:

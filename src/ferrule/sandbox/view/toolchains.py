@@ -1,11 +1,12 @@
 """Which folders of a home contain programs: what commands see of it, read-only, and nothing else.
 
-    binds = toolchains(Path.home(), os.environ["PATH"], (sys.prefix, sys.base_prefix))
+    binds = find_toolchains(Path.home(), writable, os.environ["PATH"], (sys.prefix,))
 
 Compilers, interpreters and package managers install into the home. Each manager keeps them in
 folders of its own, beside its configuration and credentials; the table names the first and leaves
 out the second. A folder of PATH, or where the running interpreter is, is added only if it is below
-a folder of the table: `PATH=~/bin:~/.ssh` opens nothing.
+a folder of the table: `PATH=~/bin:~/.ssh` opens nothing. Nor does what commands can write, or a
+link that they could have made.
 
 Not protected: a secret that somebody put into a folder of programs under a name that `HIDDEN` does
 not know.
@@ -14,11 +15,20 @@ not know.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.provenance import (
+    NOTHING_WRITABLE,
+    CommandWritable,
+    Origin,
+    TrustedOrigin,
+    TrustedPath,
+    UntrustedPath,
+    trust_path,
+)
 
 TOOLCHAINS = (
     # Python
@@ -40,8 +50,11 @@ TOOLCHAINS = (
     ".local/share/mise/shims",
     ".local/share/rtx/installs",
     ".local/share/hatch/env",
+    ".local/share/hatch/pythons",
     ".local/share/pypoetry/venv",
+    ".local/share/pypoetry/python",
     ".local/share/pdm/venvs",
+    ".local/share/pdm/python",
     ".virtualenvs",
     ".conda/envs",
     "miniconda3",
@@ -164,17 +177,33 @@ MAX_ENVIRONMENTS = 500
 
 @frozen
 class ReadOnlyBind:
-    """A file or folder that commands see at its own path, read-only.
+    """A file or folder of the machine that commands see, read-only.
 
-    `hidden` are paths in it that they do not see.
+    `path` is where it really is, `place` where they see it: there too (the default), or where a
+    link of the machine leads to it. `hidden` are paths in `place` that they do not see.
     """
 
-    path: str
+    path: TrustedPath
+    place: str = ""
     hidden: tuple[str, ...] = ()
+
+    @property
+    def shown_at(self) -> str:
+        """The path at which commands see it."""
+        return self.place or self.path
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether it is shown where a link leads to it."""
+        return self.shown_at != self.path
 
 
 def find_toolchains(
-    home: Path, path: str = "", prefixes: Iterable[str] = (), environments: Iterable[str] = ()
+    home: Path,
+    writable: CommandWritable = NOTHING_WRITABLE,
+    path: str = "",
+    prefixes: Iterable[str] = (),
+    environments: Iterable[ReadOnlyBind] = (),
 ) -> tuple[ReadOnlyBind, ...]:
     """Return what exists of the table below `home`, and where links in it lead.
 
@@ -182,38 +211,77 @@ def find_toolchains(
 
     Args:
         home: The person's home folder.
+        writable: What commands can write: nothing there is included.
         path: A PATH. Of its folders those are added, without others beside them, that are below the
             table in whatever home (the interpreter that runs Ferrule may be another user's).
         prefixes: Where interpreters are; treated like the folders of `path`.
         environments: Further places, added as they are (`environments.find_environments`).
     """
     found: dict[str, ReadOnlyBind] = {}
-    for home_path in {home, Path(os.path.realpath(home))}:
-        if home_path.is_absolute() and len(home_path.parts) > 1:
-            for name in TOOLCHAINS:
-                _add(found, home_path / name)
-    for entry in (*path.split(os.pathsep), *prefixes):
-        if not entry.startswith("/"):
-            continue
-        for folder in {entry, os.path.realpath(entry)}:
-            if _is_in_table(folder):
-                _add(found, Path(folder))
-    for place in environments:
-        found[place] = ReadOnlyBind(place, _hidden_paths(Path(place)))
+    for place, reason in _list_places(home, path, prefixes):
+        for bind in _make_binds(place, writable, reason):
+            found.setdefault(bind.shown_at, bind)
+    found |= {bind.shown_at: bind for bind in environments}
     return _outermost(found.values())
 
 
-def _add(found: dict[str, ReadOnlyBind], place: Path) -> None:
-    """Add a place, if it exists and leads to nothing but programs."""
-    real = Path(os.path.realpath(place))
+def find_inside(
+    home: Path, writable: CommandWritable, path: str = "", prefixes: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the toolchains that lie in what commands can write.
+
+    Commands see them there anyway. They are to find them read-only, as everywhere.
+    """
+    found = (place for place, _ in _list_places(home, path, prefixes))
+    real = {place for place in found if os.path.realpath(place) == place}
+    return tuple(
+        sorted(
+            place
+            for place in real
+            if writable.find_replaceable(place) is not None and os.path.lexists(place)
+        )
+    )
+
+
+def make_bind(
+    place: str, writable: CommandWritable, origin: TrustedOrigin, reason: str
+) -> ReadOnlyBind | None:
+    """Return what shows a place; None if commands can write it, or it cannot be resolved."""
+    try:
+        real = trust_path(place, origin, writable, reason=reason)
+    except UntrustedPath:
+        return None
+    seen_at = real if ".." in place.split("/") else place
+    return ReadOnlyBind(real, seen_at, _hidden_paths(Path(seen_at)))
+
+
+def _list_places(home: Path, path: str, prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the places that may be shown, and why."""
+    for home_path in dict.fromkeys((home, Path(os.path.realpath(home)))):
+        if home_path.is_absolute() and len(home_path.parts) > 1:
+            yield from ((str(home_path / name), f"programs in `~/{name}`") for name in TOOLCHAINS)
+    named = (*((entry, "named by PATH") for entry in path.split(os.pathsep)),)
+    for entry, reason in (*named, *((one, "the interpreter in use") for one in prefixes)):
+        if entry.startswith("/"):
+            for folder in dict.fromkeys((entry.rstrip("/"), os.path.realpath(entry))):
+                if _is_in_table(folder):
+                    yield folder, reason
+
+
+def _make_binds(place: str, writable: CommandWritable, reason: str) -> Iterator[ReadOnlyBind]:
+    """Yield what shows a place, if it exists and leads to nothing but programs."""
+    real = os.path.realpath(place)
     if not os.path.exists(real):  # noqa: PTH110  what another user closed to us is not there for commands either
         return
-    if real != place and not _is_in_table(str(real)):
-        if not str(real).startswith(SYSTEM):
-            return
-    elif real != place:
-        found[str(real)] = ReadOnlyBind(str(real), _hidden_paths(real))
-    found[str(place)] = ReadOnlyBind(str(place), _hidden_paths(place))
+    in_table = real == place or _is_in_table(real)
+    if not in_table and not real.startswith(SYSTEM):
+        return
+    shown = make_bind(place, writable, Origin.MACHINE, reason)
+    if shown is None:
+        return
+    yield shown
+    if shown.is_alias and in_table:
+        yield ReadOnlyBind(shown.path, hidden=_hidden_paths(Path(real)))
 
 
 def _is_in_table(path: str) -> bool:
@@ -226,7 +294,10 @@ def _is_in_table(path: str) -> bool:
 
 
 def _hidden_paths(place: Path) -> tuple[str, ...]:
-    """Return what is hidden in a folder of programs, or in the environments that it holds."""
+    """Return what is hidden in a folder of programs, or in the environments that it holds.
+
+    Links in it are not followed: what they lead to is shown elsewhere, or not at all.
+    """
     if not os.path.isdir(place):  # noqa: PTH112  what is closed to us raises no error
         return ()
     hidden: list[str] = []
@@ -237,7 +308,9 @@ def _hidden_paths(place: Path) -> tuple[str, ...]:
 
 def _folders_in(place: Path) -> list[Path]:
     try:
-        return sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
+        return sorted(
+            Path(entry.path) for entry in os.scandir(place) if entry.is_dir(follow_symlinks=False)
+        )
     except OSError:
         return []  # what we cannot list, commands cannot either
 
@@ -257,7 +330,7 @@ def _secret_names(folder: Path) -> list[str]:
 def _outermost(binds: Iterable[ReadOnlyBind]) -> tuple[ReadOnlyBind, ...]:
     """Return the binds that are not below another, sorted."""
     kept: list[ReadOnlyBind] = []
-    for bind in sorted(binds, key=lambda one: one.path.split("/")):
-        if not (kept and Path(bind.path).is_relative_to(kept[-1].path)):
+    for bind in sorted(binds, key=lambda one: one.shown_at.split("/")):
+        if not (kept and Path(bind.shown_at).is_relative_to(kept[-1].shown_at)):
             kept.append(bind)
     return tuple(kept)

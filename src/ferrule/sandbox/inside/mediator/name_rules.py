@@ -23,7 +23,7 @@ from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 FREE, SECRET, REFUSED = 0, 1, 2
 
@@ -74,8 +74,9 @@ def _load_protected_names() -> ModuleType:
 class NameRules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
-    `own` are files (`identify`) that the session's own commands created and that are hidden
-    from others, `room` is how many more of these there may be.
+    `own_files` are files (`identify`) that the session's own commands created and that are hidden
+    from others, `name_quota` is how many more of these there may be. `fixed` are absolute names
+    below the roots that nothing else may take; the folders above them stay where they are.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class NameRules:
         protected: tuple[str, ...] = (),
         own_files: frozenset[str] = frozenset(),
         name_quota: int = MAX_HIDDEN_NAMES,
+        fixed: Iterable[str] = (),
     ) -> None:
         lists = _load_protected_names()
         self.own_files = own_files
@@ -106,6 +108,7 @@ class NameRules:
         )
         self._decisions: dict[tuple[str, bool], int] = {}
         self._folders: dict[bytes, str | None] = {}
+        self._fixed = frozenset(self._relative_names(fixed))
         # Compiles the patterns: once, before anything is forked.
         self.decide("warm/.git", folder=False)
         self.may_differ("warm")
@@ -132,8 +135,14 @@ class NameRules:
 
     def fix_folders(self, folders: Iterable[str]) -> None:
         """Have these folders (absolute) stay where they are."""
-        names = (self.relative(*map(os.fsencode, os.path.split(folder))) for folder in folders)
-        self.fixed_folders = frozenset(name for name in names if name)
+        above = (name[:end] for name in self._fixed for end in _find_slashes(name))
+        self.fixed_folders = frozenset((*self._relative_names(folders), *above))
+
+    def _relative_names(self, paths: Iterable[str]) -> Iterator[str]:
+        for path in paths:
+            name = self.relative(*map(os.fsencode, os.path.split(path)))
+            if name:
+                yield name
 
     def decide(self, name: str, *, folder: bool) -> int:
         """Decide about creating `name`, relative to a root: FREE, SECRET or REFUSED."""
@@ -146,6 +155,8 @@ class NameRules:
         return decision
 
     def _decide(self, name: str, folder: bool) -> int:
+        if name in self._fixed:
+            return REFUSED
         verdict = self._names.check(name, write=True)
         if verdict is None:
             return FREE
@@ -180,6 +191,11 @@ class NameRules:
         return any(_matches_component(self._leads, part) for part in parts) or _matches_component(
             self._leads_at_root, parts[0]
         )
+
+
+def _find_slashes(name: str) -> Iterator[int]:
+    """Yield where the folders above a name end."""
+    return (end for end, character in enumerate(name) if character == "/")
 
 
 def _matches_component(names: object, part: str) -> bool:
