@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.permissions import provenance
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
@@ -1015,3 +1016,44 @@ def test_a_file_that_vanishes_while_its_folder_is_listed_is_left_out(
     workspace = Workspace(tmp_path)
     monkeypatch.setattr(os, "scandir", scandir)
     assert [name for name, _ in workspace.scan()] == ["a", "c"]
+
+
+@pytest.mark.proves("sandbox.own-code")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it.write("tools/.venv/bin/rg", b"x"),
+        lambda it: it.write("tools/.VENV/bin/rg", b"x"),
+        lambda it: it.write("tools/.venv/lib/new.py", b"x"),
+        lambda it: it.make_dir("tools/.venv/lib/new"),
+        lambda it: it.set_executable("tools/.venv/bin/rg", True),
+        lambda it: it.delete("tools/.venv/bin/rg"),
+        lambda it: it.delete("tools/.venv", recursive=True),
+        lambda it: it.delete("tools", recursive=True),
+        lambda it: it.delete("current"),
+        lambda it: it.move("tools/.venv/bin/rg", "rg"),
+        lambda it: it.move("tools/.venv", "other"),
+        lambda it: it.move("tools", "other"),
+        lambda it: it.move("plain", "tools/.venv/bin/rg", overwrite=True),
+        lambda it: it.move("plain", "current", overwrite=True),
+    ],
+)
+def test_no_tool_changes_what_ferrule_runs_from(
+    change: Callable[[Workspace], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = tmp_path / "tools/.venv"
+    for name in ("bin/rg", "lib/module.py"):
+        (prefix / name).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / name).write_text("as it was")
+    (tmp_path / "plain").write_text("plain")
+    (tmp_path / "current").symlink_to("tools/.venv")
+    places = (str(prefix), str(tmp_path / "current/bin"))
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(places))
+    before = {place: place.lstat() for place in tmp_path.rglob("*")}
+    workspace = Workspace(tmp_path)
+    error = refused(lambda: change(workspace))
+    assert error.error_type is ErrorType.PERMISSION_DENIED
+    assert "Ferrule itself runs from" in str(error) and "uv tool install ferrule" in str(error)
+    assert {place: place.lstat() for place in tmp_path.rglob("*")} == before
+    workspace.write("tools/beside", b"x")
+    workspace.delete("tools/beside")

@@ -12,6 +12,7 @@ import pytest
 from command_world import World
 
 from ferrule.core.errors import ToolFailed
+from ferrule.permissions import provenance
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.probes import probe
@@ -105,6 +106,20 @@ async def test_a_refused_write_is_said_with_the_line_that_opens_it(
     assert f"refused to write `{outside}/new.txt`" in notes(record)
     assert f'sandbox: {{writable: ["{outside}"]}}' in notes(record)
     assert not (outside / "new.txt").exists()
+
+
+@pytest.mark.proves("sandbox.own-code")
+async def test_a_write_into_the_environment_of_ferrule_says_why_and_what_to_do(
+    held: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = held.folder / ".venv/lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter([str(held.folder / ".venv")]))
+    for script in (f"mkdir {site}/package", "mkdir .venv/lib/python3.12/site-packages/package"):
+        record = await held.run(script)
+        assert record["exit_code"] != 0
+        assert f"Ferrule itself runs from `{held.folder}/.venv`" in notes(record)
+        assert "`uv tool install ferrule`" in notes(record)
 
 
 @pytest.mark.proves("sandbox.refusals.asked")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import unicodedata
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -34,6 +35,7 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import find_similar_names
 from ferrule.permissions.path_denials import OpenRefusals, PathDenials
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.provenance import CommandWritable, explain_own_code
 from ferrule.tools.forking import make_lock
 
 from . import atomic_write, open_beneath, paths, regular_files
@@ -84,6 +86,7 @@ class Workspace:
                 f"workspace `{os.fspath(root)}`: {error.strerror}", hint="name a folder that exists"
             ) from error
         self.names = names
+        self._own_code = CommandWritable.from_folders(self.root)
         self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
         self._open_folder = open_folder or open_beneath.select_open_folder()
         self._tree = FolderTree(descriptor, self._open_folder)
@@ -146,7 +149,21 @@ class Workspace:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
             )
+        if write and self._own_code.held:
+            self._check_own_code(path, name)
         return name
+
+    def _check_own_code(self, path: str, name: str, *, moves: bool = False) -> None:
+        """Refuse to write what this process runs from, or to move or delete a folder with it."""
+        place = _fold(f"{self.root}/{name}".rstrip("/"))
+        for held in self._own_code.held:
+            is_part = f"{place}/".startswith(f"{_fold(held)}/")
+            if is_part or (moves and _fold(held).startswith(f"{place}/")):
+                raise ToolFailed(
+                    ErrorType.PERMISSION_DENIED,
+                    f"{quote_path(path)} cannot be changed: "
+                    f"{explain_own_code(held, self._own_code)}",
+                )
 
     # Looking
 
@@ -426,6 +443,7 @@ class Workspace:
     def _permit_change(self, path: str) -> str:
         name = self.check_name(path, write=True)
         if name:
+            self._check_own_code(path, name, moves=True)
             return name
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
@@ -563,6 +581,11 @@ def check_text(data: bytes, path: str) -> None:
             ErrorType.PARSE_ERROR,
             f"{quote_path(path)} is a binary file (there is a NUL in its first bytes), not text",
         )
+
+
+def _fold(path: str) -> str:
+    """Return a path as file systems compare it that ignore case."""
+    return unicodedata.normalize("NFC", path).casefold()
 
 
 def _split(name: str) -> tuple[str, ...]:

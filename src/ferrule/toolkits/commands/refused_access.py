@@ -31,10 +31,12 @@ from ferrule.permissions.approvals import (
     make_question_tool,
 )
 from ferrule.permissions.grant_proposals import GrantOffer
+from ferrule.permissions.provenance import explain_own_code
 from ferrule.sandbox.command import Refusal
 from ferrule.sandbox.openings import Opening, find_opening, may_be_opened
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.view.openings import find_writable
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS, URL, WRITES, Risk, SideEffect
 
@@ -87,6 +89,9 @@ def describe_refusals(
     for refusal in refused:
         if refusal.access == "network":
             found[_describe_host(refusal)] = None
+        elif refusal.access == "read" and refusal.is_final:
+            shown = make_printable(refusal.target)
+            found[f"`{shown}` was opened for commands and is not shown: {refusal.why}"] = None
         elif failed and _is_named(refusal.target, output):
             found[_describe_write(refusal.target, policy)] = None
     if failed:
@@ -109,6 +114,9 @@ def _describe_host(refusal: Refusal) -> str:
 
 def _describe_write(path: str, policy: SandboxPolicy) -> str:
     shown = make_printable(path)
+    own_code = explain_own_code(path, find_writable(policy))
+    if own_code:
+        return f"the sandbox refused to write `{shown}`: {own_code}"
     inside = _name_inside(path, policy)
     if inside is not None:
         why = policy.names.check(inside, write=True)
@@ -157,6 +165,10 @@ def _explain_unseen(path: str, sandbox: Sandbox, policy: SandboxPolicy, home: st
 
 def _explain_mask(path: str, policy: SandboxPolicy) -> Iterator[str]:
     """Explain why a name of the workspace cannot be opened, if it is one that is masked."""
+    own_code = explain_own_code(path, find_writable(policy))
+    if own_code:
+        yield f"the sandbox refused to write `{make_printable(path)}`: {own_code}"
+        return
     inside = _name_inside(path, policy)
     why = policy.names.check(inside, write=True) if inside else None
     if why is not None:

@@ -17,6 +17,7 @@ from ferrule.permissions.provenance import (
     find_any_program,
     find_program,
 )
+from ferrule.sandbox.backends.selection import find_required
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.tools.context import Context
@@ -78,7 +79,7 @@ def _is_confined(context: Context, policy: CommandPolicy) -> bool:
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         required = given.policy
-        return not given.protections().find_missing(required.require)
+        return not given.protections().find_missing(find_required(required))
     return choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
 
 
@@ -93,7 +94,8 @@ def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None
         str(aspect) for aspect in Protection if applied.enforcement.get(aspect) is Enforcement.YES
     )
     rest = tuple(str(aspect) for aspect in Protection if str(aspect) not in held)
-    context.record(CallConfined(context.call_id, applied.backend, held, rest, program))
+    shown = sandbox.take_view()
+    context.record(CallConfined(context.call_id, applied.backend, held, rest, program, shown))
 
 
 def make_environment(
