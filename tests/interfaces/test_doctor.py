@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ferrule.cli.doctor.command import doctor
+from ferrule.permissions import provenance
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe
@@ -278,3 +279,44 @@ def test_where_ferrule_was_tried_is_said(
     line = next(line for line in capsys.readouterr().out.splitlines() if " system " in line)
     assert "tried on Debian 12" in line and "with Python 3.11" in line
     assert line.endswith("not with this one") == (minor == 99)
+
+
+@pytest.mark.proves("sandbox.own-code")
+@pytest.mark.parametrize("mediated", [True, False])
+def test_ferrule_in_the_workspace_is_reported_as_it_is_held(
+    mediated: bool,
+    folder: Path,
+    ferrule: Any,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine(replace(FULL, seccomp_notify=mediated))
+    assert "sandbox.own_code" not in said(ferrule)[1]
+    place = f"{os.path.realpath(folder)}/.venv"
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter([place]))
+    code, found = said(ferrule)
+    finding = found["sandbox.own_code"]
+    assert (code, finding["level"]) == ((0, "ok") if mediated else (1, "bad"))
+    assert f"`{place}`" in finding["detail"]
+
+
+@pytest.mark.proves("doctor.view")
+def test_what_commands_see_is_listed_with_the_reason_and_the_origin(
+    folder: Path, ferrule: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (folder / "link").symlink_to(outside)
+    opened = json.dumps([str(outside), f"{folder}/link"])
+    (folder / "ferrule.yaml").write_text(f"sandbox: {{readable: {opened}}}\n")
+    monkeypatch.setenv("FERRULE_CONFIG", str(folder))
+    ran = ferrule("doctor", "--view")
+    lines = [line.split(maxsplit=2) for line in ran.out.splitlines()]
+    shown = {detail.split("  ")[0]: (access, detail) for _, access, detail in lines}
+    assert shown[os.path.realpath(outside)] == (
+        "read",
+        f"{os.path.realpath(outside)}  (person: opened for reading)",
+    )
+    assert shown[os.path.realpath(folder)][0] == "write"
+    assert "(machine: a folder of the system)" in shown["/usr"][1]
+    assert "commands can replace" in ran.out and "not shown" in ran.out

@@ -13,7 +13,9 @@ from .vocabulary import ApprovalChoice, Refuser, SearchSide
 class CallConfined:
     """The protections applied to a program that a call starts.
 
-    `sandbox` is the backend; `none` means that nothing confines the program.
+    `sandbox` is the backend; `none` means that nothing confines the program. `shown` lists what the
+    programs of the session see of the machine, each with the reason; empty while it is the same as
+    before.
     """
 
     kind: ClassVar[str] = "call.confined"
@@ -22,6 +24,7 @@ class CallConfined:
     enforced: tuple[str, ...] = ()
     not_enforced: tuple[str, ...] = ()
     program: str = ""
+    shown: tuple[str, ...] = ()
 
 
 @frozen

@@ -204,6 +204,7 @@ def test_a_change_is_in_the_journal_before_the_changed_call_runs(
 
 
 @pytest.mark.proves("audit.sandbox")
+@pytest.mark.proves("doctor.view")
 async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> None:
     with SqliteJournal(":memory:") as journal:
         policy = CommandPolicy(confine=SandboxPolicy(tmp_path, require=frozenset()))
@@ -228,6 +229,9 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
         set(held.enforced).isdisjoint(held.not_enforced)
         and len(held.enforced + held.not_enforced) > 5
     )
+    is_confined = held.sandbox != "none"
+    assert any(line.startswith(f"write {tmp_path} (person: ") for line in held.shown) is is_confined
+    assert found[1].confined[0].shown == ()
     assert kinds.index("call.started") < kinds.index("call.confined") < kinds.index("call.answered")
     assert f"`{held.sandbox}`" in "\n".join(explain(found[0])) or held.sandbox == "none"
 

@@ -51,7 +51,12 @@ from .findings import Finding
     is_flag=True,
     help="Attack this machine's own sandbox in a throw-away folder, and report what held.",
 )
-def doctor(as_json: bool, require: tuple[str, ...], attack: bool) -> int:
+@click.option(
+    "--view",
+    is_flag=True,
+    help="List what commands see of this machine from this folder, and why.",
+)
+def doctor(as_json: bool, require: tuple[str, ...], attack: bool, view: bool) -> int:
     """Report what this machine supports and what is missing.
 
     Exit code 1 if something needed is broken. With `--require`, exit code 7 if commands, under the
@@ -61,9 +66,25 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool) -> int:
     if attack:
         return _attack(as_json)
     apply_attack_results()
+    if view:
+        _print_findings(_list_view(), as_json=as_json)
+        return 0
     findings: list[Finding] = []
     for check in CHECKS:
         findings += check()
+    _print_findings(findings, as_json=as_json)
+    _check_required(require)
+    return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+def _list_view() -> list[Finding]:
+    from .sandbox_report import report_view
+
+    settings = load_settings()
+    return list(report_view(make_sandbox_policy(settings), settings["sandbox.mode"]))
+
+
+def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], indent=2))
     else:
@@ -71,8 +92,6 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool) -> int:
             mark = {"ok": "✓", "note": "·", "bad": "✗"}[finding.level]
             detail = finding.detail.replace("\n", f"\n{'':23}")
             click.echo(fit_encoding(f"{mark} {finding.name:20} {detail}", sys.stdout))
-    _check_required(require)
-    return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
 def _attack(as_json: bool) -> int:

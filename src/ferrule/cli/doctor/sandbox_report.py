@@ -19,6 +19,8 @@ from ferrule.sandbox.backends.selection import (
     choose_backend,
 )
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
+from ferrule.sandbox.view.description import describe_view
+from ferrule.sandbox.view.openings import find_writable
 
 from .findings import Finding
 
@@ -59,6 +61,7 @@ def report_sandbox(policy: SandboxPolicy, probes: Probes, mode: SandboxMode) -> 
     else:
         yield Finding("sandbox", "ok", f"commands run in the sandbox backend `{backend.name}`")
     yield from _report_aspects(backend, policy)
+    yield from _report_own_code(backend, policy)
     if backend.name == "namespaces" and probes.overlay:
         yield Finding(
             "sandbox.preview",
@@ -70,6 +73,34 @@ def report_sandbox(policy: SandboxPolicy, probes: Probes, mode: SandboxMode) -> 
         yield Finding(
             "sandbox.preview", "note", f"no: changes cannot be shown before they are made ({why})"
         )
+
+
+def _report_own_code(backend: SandboxBackend, policy: SandboxPolicy) -> Iterator[Finding]:
+    """Report whether commands can change Ferrule itself, where it lies in what they can write."""
+    held = find_writable(policy).held
+    if not held:
+        return
+    places = ", ".join(f"`{place}`" for place in held)
+    if backend.protections.find_missing(frozenset({Protection.NEW_NAMES})):
+        detail = (
+            f"no: Ferrule itself runs from {places}, which commands could replace; install it "
+            "apart from the project (`uv tool install ferrule` or `pipx install ferrule`)"
+        )
+        yield Finding("sandbox.own_code", "bad", detail)
+        return
+    detail = f"yes: Ferrule itself runs from {places}, which is read-only for commands and tools"
+    yield Finding("sandbox.own_code", "ok", detail)
+
+
+def report_view(policy: SandboxPolicy, mode: SandboxMode) -> Iterator[Finding]:
+    """Report what commands see of this machine, and why: a finding for each place."""
+    if mode == "off":
+        yield Finding("sandbox", "note", "switched off (`sandbox.mode: off`): they see everything")
+        return
+    for shown in describe_view(policy):
+        level = "note" if shown.access == "none" else "ok"
+        access = "not shown" if shown.access == "none" else shown.access
+        yield Finding(access, level, f"{shown.path}  ({shown.origin}: {shown.reason})")
 
 
 def _report_missing(gap: MissingProtections, mode: SandboxMode) -> Finding:

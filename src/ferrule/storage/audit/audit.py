@@ -120,13 +120,18 @@ class HookAction:
 
 @frozen
 class Confinement:
-    """The sandbox of a program that the call started; `sandbox` is `none` if there was none."""
+    """The sandbox of a program that the call started; `sandbox` is `none` if there was none.
+
+    `shown`: what the session's programs see of the machine from this call on; empty if it is what
+    they saw before.
+    """
 
     event: int
     sandbox: str
     enforced: tuple[str, ...]
     not_enforced: tuple[str, ...]
     program: str
+    shown: tuple[str, ...] = ()
 
 
 @frozen
@@ -320,7 +325,7 @@ def _note_on(draft: _Draft, record: JournalRecord, event: _CallEvent) -> None:
             draft.hooks.append(HookAction(record.seq, *values))
         case CallConfined():
             values = (event.sandbox, event.enforced, event.not_enforced, event.program)
-            draft.confined.append(Confinement(record.seq, *values))
+            draft.confined.append(Confinement(record.seq, *values, shown=event.shown))
         case CallStarted():
             draft.started = record.time
         case DelegationStarted():

@@ -69,7 +69,7 @@ def build_call_receipt(call: AuditedCall) -> dict[str, Any]:
         "policy": _policy(call.decisions[-1]) if call.decisions else None,
         "approvals": [_approval(call.call_id, answer) for answer in call.answers],
         "hooks": [_without(asdict(hook), "arguments", "reason") for hook in call.hooks],
-        "sandbox": [_without(asdict(confined), "program") for confined in call.confined],
+        "sandbox": [_without(asdict(confined), "program", "shown") for confined in call.confined],
         "agents": list(call.agents),
         "events": [call.event, call.last_event],
     }
