@@ -16,7 +16,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view.layout import SessionPaths, Step, final_steps, session_steps
 from ferrule.sandbox.view.machine_folders import inspect_machine
 from ferrule.sandbox.view.masks import MaskScanner
-from ferrule.sandbox.view.openings import find_writable, resolve_openings
+from ferrule.sandbox.view.openings import resolve_openings
 from ferrule.sandbox.view.session_folder import SessionFolder
 
 PLACES = SessionPaths("/base")
@@ -109,7 +109,7 @@ def in_bubblewrap(
     if not bwrap:
         pytest.skip(f"no bubblewrap that works here: {probe().why.get('bwrap')}")
     policy = SandboxPolicy(root)
-    openings = resolve_openings(policy, find_writable(policy))
+    openings = resolve_openings(policy, policy.command_writable)
     environment = {"PATH": os.environ["PATH"]}
     found = inspect_machine(environment, str(Path.home()), places, openings)
     steps = [

@@ -27,7 +27,6 @@ from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.sandbox.view.description import describe_view
-from ferrule.sandbox.view.openings import find_writable
 
 TREES = int(os.environ.get("FERRULE_TEST_TREES", "6"))
 NAMES = ("bin", "lib", "lib64", "venv", "data", "share", "a", "b")
@@ -152,7 +151,7 @@ def test_the_view_is_built_and_shows_what_the_rules_say(
         programs = [
             os.path.realpath(one)
             for one in path.split(":")
-            if not find_writable(policy).contains(one)
+            if not policy.command_writable.contains(one)
         ]
         installed = {
             name

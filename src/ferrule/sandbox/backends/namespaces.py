@@ -52,7 +52,7 @@ from ferrule.sandbox.view.machine_folders import inspect_machine
 from ferrule.sandbox.view.masks import Mask, MaskKind, ScanResult
 from ferrule.sandbox.view.mount_points import clear_mount_points
 from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
-from ferrule.sandbox.view.openings import LeftOut, Openings, find_writable, resolve_openings
+from ferrule.sandbox.view.openings import LeftOut, Openings, resolve_openings
 from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
 
 from .cgroup import Group, find_groups
@@ -95,7 +95,7 @@ class NamespaceBackend:
     def _use(self, policy: SandboxPolicy) -> None:
         self._given = policy
         self.hosts = self._given_hosts or AllowedHosts.parse(policy.network)
-        self._writable = find_writable(policy)
+        self._writable = policy.command_writable
         self._apply(resolve_openings(policy, self._writable))
 
     def _apply(self, openings: Openings) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ferrule.sandbox.policy import AppliedProtections, Enforcement, Protection, SandboxPolicy
-from ferrule.sandbox.view.openings import find_writable
 
 from .probes import Probes
 from .reduced_protection import MissingProtection, MissingProtections, SandboxBackend
@@ -80,7 +79,7 @@ def find_required(policy: SandboxPolicy) -> frozenset[Protection]:
     code and the folders above it are held in place, for which names are judged before they are
     made.
     """
-    held = find_writable(policy).held
+    held = policy.command_writable.held
     return policy.require | {A.NEW_NAMES} if held else policy.require
 
 
@@ -321,7 +320,7 @@ def _describe_missing(
     why = backend.protections.mechanisms.get(aspect, "")
     if backend.name == "none" and probes.platform == "linux":
         why = f"no namespaces: {_refusal(probes, 'namespaces')}"
-    held = find_writable(policy).held
+    held = policy.command_writable.held
     if aspect is A.NEW_NAMES and held:
         why = f"{why}; Ferrule itself runs from `{held[0]}`, which commands could replace"
         step = "install Ferrule apart from the project: `uv tool install ferrule`"

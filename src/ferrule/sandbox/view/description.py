@@ -18,7 +18,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 
 from .layout import MachineFolders
 from .machine_folders import inspect_machine
-from .openings import find_writable, resolve_openings
+from .openings import resolve_openings
 from .session_folder import SessionFolder
 
 
@@ -49,7 +49,7 @@ def describe_view(policy: SandboxPolicy) -> tuple[ShownPath, ...]:
     folder = SessionFolder()
     home = os.path.realpath(Path.home())
     try:
-        openings = resolve_openings(policy, find_writable(policy))
+        openings = resolve_openings(policy, policy.command_writable)
         return list_shown(inspect_machine(os.environ, home, folder.make(), openings))
     finally:
         folder.remove()

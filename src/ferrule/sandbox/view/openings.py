@@ -1,6 +1,6 @@
 """What a policy opens, by its real path: folders that commands see besides, and what is left out.
 
-    opened = resolve_openings(policy, find_writable(policy))
+    opened = resolve_openings(policy, policy.command_writable)
     opened.folders      # shown, at their real paths
     opened.left_out     # named by the policy and not shown, each with the reason
 
@@ -76,11 +76,6 @@ class Openings:
         shown = (self.root, *(one.path for one in self.folders), *self.read_only)
         inside = (str(path) for path in shown if self.writable.is_inside(path))
         return tuple(dict.fromkeys((*self.writable.held, *inside)))
-
-
-def find_writable(policy: SandboxPolicy) -> CommandWritable:
-    """Return what commands of a policy can write."""
-    return CommandWritable.from_folders(policy.root, *policy.writable, *policy.scratch)
 
 
 def resolve_openings(policy: SandboxPolicy, writable: CommandWritable) -> Openings:
