@@ -37,7 +37,9 @@ def load_commands() -> list[AgentCommand]:
 
 def make_gate(root: Path, home: Path) -> PermissionGate:
     """Return a gate with the settings of a terminal, after one approval of all commands."""
-    gate = PermissionGate(root=root, home=home, reads="allow", find_confinement=lambda: CONFINEMENT)
+    gate = PermissionGate(
+        root=root, home=home, find_confinement=lambda: CONFINEMENT, confines=lambda tool: True
+    )
     gate.grant(run_command.full_name)
     return gate
 

@@ -76,7 +76,6 @@ async def run_commands(rows: Iterable[AgentCommand], folder: Path) -> AsyncItera
         {"workspace": str(work), "model": f"scripted:{script}"},
         notice=lambda _: None,
         approver=person,
-        attended=True,
     )
     session = assembly.open_session(None)
     try:

@@ -321,7 +321,7 @@ async def try_calls(package: HookPackage, work: Path) -> tuple[list[str], list[s
     notices: list[str] = []
     rules = ["write_file", "edit_file", "delete_path", "replace_lines", "insert_lines", "Bash"]
     options = {"workspace": str(work), "permissions__allow": tuple(rules)}
-    assembly = assemble(options, notice=notices.append, needs_model=False, attended=True)
+    assembly = assemble(options, notice=notices.append, needs_model=False)
     session = assembly.open_session(None)
     wrong: list[str] = []
     try:

@@ -31,7 +31,7 @@ def assembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def make(**options: Any) -> Assembly:
         given = {"workspace": str(folder), "model": f"scripted:{script}", **options}
         approver = RecordingApprover()
-        return assemble(given, notice=lambda _: None, approver=approver, attended=True)
+        return assemble(given, notice=lambda _: None, approver=approver)
 
     return make
 

@@ -271,7 +271,7 @@ async def test_the_pack_switches_it_on_and_the_index_is_kept_outside_the_workspa
     options = {"workspace": str(root), "model": "scripted:x", "tools__packs": ("index",)}
     monkeypatch.setenv("FERRULE_INDEX_OUTLINE", "300")
     monkeypatch.setattr("ferrule.runtime.code_index._OUTLINE_SECONDS", 30.0)
-    assembly = assemble(options, notice=print, attended=True)
+    assembly = assemble(options, notice=print)
     assert [service.hook.name for service in assembly.services] == ["code_index"]
     assert names <= {tool.full_name for tool in assembly.agent.catalog}
     model = Scripted([says("done")])
