@@ -70,6 +70,7 @@ async def test_a_session_keeps_its_system_text_and_a_new_one_has_todays_facts(
     ("options", "said"),
     [
         ({}, "Nobody can be asked: what no rule allows is refused."),
+        ({"reads": True}, "reading files is allowed, and what no rule allows is refused."),
         ({"attended": True}, "Reading and changing files and running commands asks the person"),
         ({"attended": True, "reads": True}, "Reading files asks nothing; changing files and"),
         ({"mode": "plan"}, "Only reading is allowed"),

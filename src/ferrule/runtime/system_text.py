@@ -168,7 +168,8 @@ def _describe_permissions(around: Surroundings) -> str:
     if around.mode in _MODES:
         return _MODES[around.mode]
     if not around.attended:
-        return "Nobody can be asked: what no rule allows is refused."
+        reads = "reading files is allowed, and " if around.reads else ""
+        return f"Nobody can be asked: {reads}what no rule allows is refused."
     reading = "Reading files asks nothing; changing" if around.reads else "Reading and changing"
     return f"{reading} files and running commands asks the person, unless a rule allows it."
 
