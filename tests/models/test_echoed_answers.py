@@ -80,7 +80,9 @@ def anthropic_answer(text: str, name: Any, arguments: Any, value: Any) -> dict[s
 
 
 def google_answer(text: str, name: Any, arguments: Any, value: Any) -> dict[str, Any]:
-    parts = [{"text": text}, {"functionCall": {"name": name, "args": value}}]
+    # Signed, since only then the parts go back as they came.
+    call = {"functionCall": {"name": name, "args": value}, "thoughtSignature": "c2ln"}
+    parts = [{"text": text}, call]
     return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
 
 
