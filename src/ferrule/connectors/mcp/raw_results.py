@@ -77,7 +77,7 @@ def sort_out_tools(
         schema = tool.get("inputSchema")
         if isinstance(schema, Mapping) and "type" not in schema:
             tool["inputSchema"] = {"type": "object", **schema}
-        problem = _find_problem(tool, version)
+        problem = _find_problem({**result, "tools": [tool]}, version)
         if problem:
             refused.append({"name": str(tool.get("name", "")), LEFT_OUT: problem})
         else:
@@ -85,17 +85,20 @@ def sort_out_tools(
     return {**result, "tools": good}, refused
 
 
-def _find_problem(tool: Mapping[str, Any], version: str) -> str:
+def _find_problem(listed: Mapping[str, Any], version: str) -> str:
+    """Return why the one tool of a list does not have the protocol's form, or ""."""
     from mcp_types import ListToolsResult
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 
-    listed = {"tools": [tool]}
     try:
-        validate_server_result("tools/list", version, listed)
+        validate_server_result("tools/list", version, dict(listed))
         ListToolsResult.model_validate(listed, by_name=False)
     except ValidationError as error:
-        first = error.errors()[0]
+        of_tool = [one for one in error.errors() if "tools" in one["loc"]]
+        if not of_tool:
+            return ""  # it is about the list, which the library judges
+        first = of_tool[0]
         place = ".".join(str(part) for part in first["loc"][2:])
         return f"its definition is not valid: {place or 'it'}: {first['msg']}"
     except RecursionError:
