@@ -135,6 +135,14 @@ async def test_a_line_that_is_too_long_is_skipped(monkeypatch: pytest.MonkeyPatc
         assert skipped == [True]
 
 
+def is_reading(transport: asyncio.ReadTransport) -> bool:
+    """Whether a transport reads. In the first releases of Python 3.11 those of pipes cannot say."""
+    try:
+        return transport.is_reading()
+    except NotImplementedError:
+        return not vars(transport)["_paused"]
+
+
 @pytest.mark.proves("serve.mcp.lines")
 async def test_nothing_is_read_until_what_was_waited_for_is_done(pipe: tuple[int, int]) -> None:
     reader = LineReader()
@@ -149,7 +157,7 @@ async def test_nothing_is_read_until_what_was_waited_for_is_done(pipe: tuple[int
     reader.add(b"here\n")
     reader.pause_until(wait())
     reader.pause_until(wait())
-    assert await anext(reader) == "here\n" and not transport.is_reading()
+    assert await anext(reader) == "here\n" and not is_reading(transport)
     written.set()
     os.write(pipe[1], b"later\n")
     async with asyncio.timeout(SECONDS):
@@ -168,7 +176,7 @@ async def test_what_the_library_does_not_read_is_not_read_from_the_client(
     )
     os.write(pipe[1], b"line 12\n" * 20)
     async with asyncio.timeout(SECONDS):
-        while transport.is_reading():
+        while is_reading(transport):
             await asyncio.sleep(0)
     os.write(pipe[1], b"later\n")
     lines = [await anext(reader) for _ in range(21)]
