@@ -184,10 +184,17 @@ def _close_home(wanted: dict[str, Any]) -> None:
     home = wanted["home"]
     _mount(home, home, "", _BIND)
     _mount("", home, "", _BIND | _REMOUNT | _READ_ONLY)
+    _keep_models_elsewhere(wanted)
 
 
 def _remove_home(wanted: dict[str, Any]) -> None:
     wanted["environment"]["HOME"] = "/nonexistent/home"
+    _keep_models_elsewhere(wanted)
+
+
+def _keep_models_elsewhere(wanted: dict[str, Any]) -> None:
+    """Name a folder for the model, as the error of `ferrule models pull` says where HOME has none."""
+    wanted["environment"]["FERRULE_MODELS"] = f"{wanted['folder']}/build/models"
 
 
 def _use_plain_language(wanted: dict[str, Any]) -> None:
