@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     TypeGuard,
@@ -31,9 +30,6 @@ from ferrule.core.value_class import frozen
 from .context import find_deps_type, is_context
 from .definition import Touch
 from .docstring import Documentation
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -305,13 +301,13 @@ def _make_parameter(
     )
 
 
-def _is_field(value: object) -> TypeGuard[FieldInfo]:
+def _is_field(value: object) -> TypeGuard[Any]:
     """Whether a value was made by pydantic's `Field`; whoever made one has loaded the module."""
     fields = sys.modules.get("pydantic.fields")
     return fields is not None and isinstance(value, fields.FieldInfo)
 
 
-def _constrains(name: str, field: FieldInfo) -> bool:
+def _constrains(name: str, field: Any) -> bool:
     """Whether a `Field` says more than a description and a default.
 
     Raises:
