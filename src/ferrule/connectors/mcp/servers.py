@@ -172,6 +172,13 @@ class McpServers(RemoteTools[ServerClient]):
                     f"server `{client.server.name}`: `tool_policies` names `{name}`, which it "
                     "does not offer"
                 )
+        policies = client.server.policies
+        if (policies.default.max_attempts or 1) > 1 and not client.server.hints:
+            self._notices.append(
+                f"server `{client.server.name}`: the attempts of `policy` hold for tools of which it "
+                "is known that calling them again does no harm; name others in `tool_policies`, or "
+                "believe the server with `hints: true`"
+            )
         for tool in make_tools(client, manifest):
             if self._add(tool):
                 self._report_similar_names(client.server, tool)

@@ -110,8 +110,9 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
     server = client.server
     effect = classify_tool(server, definition)
     policy = server.policies.policy_for(definition.name)
-    if (policy.max_attempts or 1) > 1:
-        # Attempts that the person wrote down say that calling it again does no harm.
+    own = server.policies.tools.get(definition.name)
+    if own is not None and (own.max_attempts or 1) > 1:
+        # Attempts that a person wrote down for this tool say that calling it again does no harm.
         effect = effect._replace(idempotent=True)
     is_repeatable = effect.idempotent or effect.side_effect is SideEffect.READ
     call_policy = _CallPolicy(client, policy, is_repeatable)
