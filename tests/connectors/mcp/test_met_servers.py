@@ -233,16 +233,26 @@ async def test_statuses_are_told_apart(place: Any, met: Met, status: int, said: 
     assert f"it answered with the status {status} ({said})" in (result.error_message or "")
 
 
-async def test_attempts_that_a_person_wrote_hold_whatever_the_server_says_of_its_tools(
+async def test_attempts_that_a_person_wrote_for_a_tool_hold_whatever_its_server_says(
     place: Any, met: Met
 ) -> None:
     met.statuses["add"] = (503, "")
-    written = read_policies(
-        {"max_attempts": 3, "retry_on": ["5xx"], "backoff_base_ms": 1}, None, "t"
-    )
+    policy = {"max_attempts": 3, "retry_on": ["5xx"], "backoff_base_ms": 1}
+    written = read_policies(None, {"add": policy}, "t")
     session = place.session(await place.servers(met.spec(policies=written)))
     assert not (await session.call("met__add")).success
     assert met.called == ["add"] * 3
+
+
+async def test_attempts_for_all_tools_hold_for_harmless_ones_and_that_is_said(
+    place: Any, met: Met
+) -> None:
+    met.statuses["add"] = (503, "")
+    for_all = read_policies({"max_attempts": 3, "retry_on": ["5xx"]}, None, "t")
+    servers = await place.servers(met.spec(policies=for_all))
+    assert not (await place.session(servers).call("met__add")).success
+    assert met.called == ["add"]
+    assert any("name others in `tool_policies`" in notice for notice in servers.notices)
 
 
 @pytest.mark.proves("mcp.unusable-raises")

@@ -175,9 +175,9 @@ class McpServers(RemoteTools[ServerClient]):
         policies = client.server.policies
         if (policies.default.max_attempts or 1) > 1 and not client.server.hints:
             self._notices.append(
-                f"server `{client.server.name}`: the attempts of `policy` hold for tools of which it "
-                "is known that calling them again does no harm; name others in `tool_policies`, or "
-                "believe the server with `hints: true`"
+                f"server `{client.server.name}`: the attempts of `policy` hold for tools that are "
+                "known to do no harm when called again; name others in `tool_policies`, or believe "
+                "the server with `hints: true`"
             )
         for tool in make_tools(client, manifest):
             if self._add(tool):
