@@ -342,8 +342,6 @@ def _slash(stage: Stage, hour: Hour) -> None:
     stage.type("/search fog")
     stage.settled("/search fog")
     stage.type("/git status --short")
-    stage.question()
-    stage.type("1")
     stage.settled("/git status --short")
     hour.screens["slash"] = stage.screen()
     stage.ask("/tasks")

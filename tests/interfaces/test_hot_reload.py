@@ -351,7 +351,10 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
             return await RecordingApprover(["once"]).ask(request)
 
     here = world(
-        a_call("read_file", path="note.txt"), a_call("greet"), {"say": "Done."}, approver=Reloads()
+        a_call("write_file", path="new.txt", content="x"),
+        a_call("greet"),
+        {"say": "Done."},
+        approver=Reloads(),
     )
     result = await here.session.run("Go.")
     assert [answer.data for answer in result.results][1] == "one" and seen[0].changed == ("greet",)

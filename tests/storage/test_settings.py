@@ -130,7 +130,7 @@ def test_lists_that_extend_gather_the_items_of_all_layers(case: Case) -> None:
     )
     assert settings["permissions.deny"] == ("Bash(rm *)", "git_push", "write_file")
     assert settings["secrets.extend"] == ("a.secret", "b.secret", "c.secret", "d.secret")
-    assert [(rule.text, rule.list, rule.layer) for rule in settings.rules] == [
+    assert [(rule.text, rule.list, rule.layer) for rule in settings.rules.deny] == [
         ("write_file", "deny", "flags"),
         ("git_push", "deny", "project"),
         ("Read(docs/**)", "allow", "project"),
@@ -535,6 +535,13 @@ def test_adding_a_repository_never_raises_a_limit(
     assert with_it.limits.turns <= without.limits.turns
     before, after = (one.for_model(name).limits.turns for one in (without, with_it))
     assert after <= before
+
+
+def test_whether_reads_ask_is_no_list_of_rules(case: Case) -> None:
+    case.user("permissions: {reads: ask, deny: ['Read(x)']}\n")
+    settings = case.load()
+    assert settings["permissions.reads"] == "ask"
+    assert [rule.text for rule in settings.rules] == ["Read(x)"]
 
 
 def test_turns_are_those_of_the_kind_of_model_unless_the_person_sets_them(case: Case) -> None:

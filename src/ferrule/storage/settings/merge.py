@@ -27,6 +27,9 @@ _RULES: dict[LayerName, RuleLayer] = {
     "environment": "flags",
     "flags": "flags",
 }
+_RULE_LISTS = ("permissions.allow", "permissions.ask", "permissions.deny")
+"""The settings that are permission rules."""
+
 # Maps have no value of their own: their entries have keys like `models.<name>.<key>`.
 _OWN_VALUE = tuple(setting for setting in SETTINGS if setting.kind not in MAP_SETTINGS)
 _IN_MAPS = {kind: {row.key: row for row in rows} for kind, rows in MAP_SETTINGS.items()}
@@ -69,7 +72,7 @@ class MergedSettings:
         for key in sorted(entries, key=lambda key: key not in BY_KEY):
             entry = entries[key]
             setting = find_setting(key)
-            if key.startswith("permissions."):
+            if key in _RULE_LISTS:
                 self._add_rules(layer, key, entry, root, self.mistakes)
             if layer == "project":
                 with self.mistakes.collect():
