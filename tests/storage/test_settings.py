@@ -130,7 +130,7 @@ def test_lists_that_extend_gather_the_items_of_all_layers(case: Case) -> None:
     )
     assert settings["permissions.deny"] == ("Bash(rm *)", "git_push", "write_file")
     assert settings["secrets.extend"] == ("a.secret", "b.secret", "c.secret", "d.secret")
-    assert [(rule.text, rule.list, rule.layer) for rule in settings.rules.deny] == [
+    assert [(rule.text, rule.list, rule.layer) for rule in settings.rules] == [
         ("write_file", "deny", "flags"),
         ("git_push", "deny", "project"),
         ("Read(docs/**)", "allow", "project"),
@@ -541,7 +541,7 @@ def test_whether_reads_ask_is_no_list_of_rules(case: Case) -> None:
     case.user("permissions: {reads: ask, deny: ['Read(x)']}\n")
     settings = case.load()
     assert settings["permissions.reads"] == "ask"
-    assert [rule.text for rule in settings.rules] == ["Read(x)"]
+    assert [rule.text for rule in settings.rules.deny] == ["Read(x)"]
 
 
 def test_turns_are_those_of_the_kind_of_model_unless_the_person_sets_them(case: Case) -> None:
