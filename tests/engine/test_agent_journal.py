@@ -99,12 +99,12 @@ async def test_a_session_that_outlives_its_agent_says_that_the_journal_is_closed
     tmp_path: Path,
 ) -> None:
     agent = agent_on(tmp_path / "j.db")
-    session = agent.session()
-    await session.run("go")
+    sessions = [agent.session(), agent.session()]
+    await sessions[0].run("go")
     await agent.close()
     with pytest.raises(JournalError, match="the journal is closed"):
-        await session.run("go on")
-    await session.close()
+        await sessions[1].run("go")
+    await sessions[0].close()
 
 
 @pytest.mark.proves("journal.descriptors")
