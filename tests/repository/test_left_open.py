@@ -46,8 +46,10 @@ def thread(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def process(folder: Path) -> Iterator[None]:
-    waits = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(waits, stdin=subprocess.PIPE) as child:
+    waits = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before that it may have no command line yet
         yield
         child.communicate(b"\n")
 
