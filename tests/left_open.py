@@ -87,7 +87,9 @@ def list_children() -> dict[int, str]:
                 words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            found[int(child)] = b" ".join(words).decode(errors="replace").strip() or "(without a command line)"
+            found[int(child)] = (
+                b" ".join(words).decode(errors="replace").strip() or "(without a command line)"
+            )
     return found
 
 
