@@ -9,6 +9,10 @@ Rules of this file:
   row at any depth, and a leading slash anchors a pattern at the workspace root. `*` and `?` stay
   within a component. A match covers what lies below it, too: all in a folder `.envs/` is hidden.
 * The lists are about names, not files: a name is refused before it exists.
+* A name is judged by where it really lies, whatever folder was opened: `ProtectedNames.place_in`
+  finds the part of a folder's path that a pattern can begin in, so that `hooks/x` in an opened
+  `repo/.git` is `.git/hooks/x`, and `credentials` in `~/.cargo` is `.cargo/credentials`.
+* A folder that git would take for a repository (`is_git_folder`) is judged as if it were `.git`.
 * Settings can only make the lists longer; there are no exceptions.
 
 Matching ignores differences of spelling that some file system ignores: case,
@@ -21,16 +25,15 @@ the workspace), so `src/agents/x.py` is an ordinary file. `.env*` is taken liter
 since nearly any file there can make git run a program; `config` and `hooks` below it may not be
 read either, as they contain tokens and commands.
 
-Not protected: secrets in files with ordinary names, look-alike letters of other alphabets (a
-different file on every file system), and a bare repository under another name (git must be told
-`safe.bareRepository=explicit`).
+Not protected: secrets in files with ordinary names, and look-alike letters of other alphabets (a
+different file on every file system).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Protocol, final
@@ -223,6 +226,39 @@ INSTALLED = (
 )
 """What says which code an environment holds: whoever starts Python there may load it unasked."""
 
+GIT_FOLDER_ENTRIES = frozenset({"HEAD", "objects", "refs", "commondir"})
+"""What git looks for in a folder before it takes it for a repository."""
+
+
+def is_git_folder(entries: Collection[str]) -> bool:
+    """Return whether git would take a folder with these entries for a repository.
+
+    It is one with HEAD, objects and refs, or with HEAD and a file that names another one.
+    """
+    return "HEAD" in entries and (
+        "commondir" in entries or ("objects" in entries and "refs" in entries)
+    )
+
+
+def judge_content(judged: str, entries: Collection[str], *, in_workspace: bool) -> str:
+    """Return the name by which a folder is judged when its content is.
+
+    Masks, the mediator and whatever else goes down into folders calls it for each of them, from
+    an opened folder on (`ProtectedNames.find_above`). So it makes no difference which folder that
+    was.
+
+    Args:
+        judged: The name that the folder itself is judged by.
+        entries: The names in it; of those that are asked about here.
+        in_workspace: Whether it lies in the workspace, whose root alone is what names begin at.
+            Elsewhere names begin at the repository that they belong to.
+    """
+    if ".git" in judged.split("/"):
+        return judged
+    if is_git_folder(entries):
+        return ".git"
+    return "" if ".git" in entries and not in_workspace else judged
+
 
 class NameRule(Protocol):
     """What refuses further names, beside the lists: deny rules, or the names of a wider folder.
@@ -252,13 +288,15 @@ class NameRule(Protocol):
 class ProtectedNames:
     """The lists above and what settings add. Patterns are described at the top of this file.
 
-    `rules` refuse what the lists let pass.
+    `rules` refuse what the lists let pass. `above` is the part of the path of the folder that
+    names are relative to in which a pattern can begin (`place_in`); empty for most folders.
     """
 
     reserved: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     rules: tuple[NameRule, ...] = field(default=(), hash=False)
+    above: str = field(default="", kw_only=True)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("ProtectedNames has no subclasses: give it `rules`")
@@ -273,6 +311,10 @@ class ProtectedNames:
         Returns:
             The reason, which names the pattern that matched.
         """
+        if self.above:
+            reason = _check(self, f"{self.above}/{name}".rstrip("/"), write)
+            if reason is not None:
+                return reason
         reason = None if _is_plain(self, name, write) else _check(self, name, write)
         if reason is not None or not self.rules:
             return reason
@@ -293,6 +335,43 @@ class ProtectedNames:
         patterns = [pattern for rule in self.rules for pattern in rule.creation_patterns]
         return tuple(dict.fromkeys(patterns))
 
+    def place_in(self, folder: str) -> ProtectedNames:
+        """Return these lists for names that are relative to a folder.
+
+        Args:
+            folder: Its absolute path, free of links.
+        """
+        return replace(self, above=self.find_above(folder))
+
+    def find_above(self, folder: str) -> str:
+        """Return the end of a folder's path that has to be before a name when it is judged.
+
+        It begins where the first pattern of several components could begin that could still match
+        below the folder.
+        """
+        rows = _rows_of(
+            RESERVED + self.reserved + SECRET + self.secret + PROTECTED + self.protected
+        )
+        parts = folder.strip("/").split("/")
+        folded = [_fold(part) for part in parts]
+        for start, part in enumerate(folded):
+            if any(_may_go_on(row, folded[start:]) for row in rows.get(part, ())):
+                return "/".join(parts[start:])
+        return ""
+
+    def hides_folder(self, folder: str) -> bool:
+        """Return whether a folder has a name, or lies in one with a name, that hides all of it.
+
+        Patterns that begin or end with a wildcard name files above all (`.env*`, `*.key`): a folder
+        that a person named is not hidden by one.
+
+        Args:
+            folder: Its absolute path, free of links.
+        """
+        patterns = RESERVED + self.reserved + SECRET + self.secret
+        literal = tuple(p for p in patterns if p[0] not in "/*" and p[-1] != "*")
+        return _any_matches(literal, _spellings_of(folder.strip("/")))
+
     def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
         """Return those of the names in a folder that may not be read, and perhaps a few more.
 
@@ -302,6 +381,8 @@ class ProtectedNames:
             folder: A path relative to the workspace; empty for the workspace itself.
             names: Names in it, each a single component.
         """
+        if self.above:
+            return names
         suspicious = self._select_by_lists(folder, names)
         for rule in self.rules:
             others = rule.select_suspicious(folder, names)
@@ -585,6 +666,33 @@ class _PatternIndex:
         if self.first_components is None or not self.first_components.isdisjoint(parts):
             return self.rest.search(folded) is not None
         return False
+
+
+@cache
+def _rows_of(patterns: tuple[str, ...]) -> dict[str, list[list[str]]]:
+    """Return the patterns of several components that no root anchors, by their first component.
+
+    A first component with a wildcard is left out: it names what lies in a folder of any name.
+    """
+    rows: dict[str, list[list[str]]] = {}
+    for pattern in map(_fold_pattern, patterns):
+        row = pattern.rstrip("/").split("/")
+        if len(row) > 1 and row[0] and "*" not in row[0] and "?" not in row[0]:
+            rows.setdefault(row[0], []).append(row)
+            if row[0] == ".git":
+                rows.setdefault(_SHORT_GIT, []).append(row)
+    return rows
+
+
+def _may_go_on(row: list[str], parts: list[str]) -> bool:
+    """Return whether a name below the folder `parts` could match a row that begins in it."""
+    for number, component in enumerate(row):
+        if component == "**" or number == len(parts):
+            return True
+        if number and re.fullmatch(_component_expression(component), parts[number]) is None:
+            return False
+    # All of it matched: the folder itself, or one above it, is what the row names.
+    return True
 
 
 @cache

@@ -39,6 +39,7 @@ def make_sandbox_policy(
             settings["sandbox.processes"],
             settings["sandbox.file_size"] * MIB,
         ),
+        git_hooks=settings["sandbox.git_hooks"],
         require=frozenset(Protection(one) for one in settings["sandbox.require"]),
     )
 

@@ -99,7 +99,8 @@ class CommandResult:
     `leftover_processes`: those that it left behind and that were ended for it;
     `surviving_processes`: those that may still be running. `refused_names`: those that it tried to
     create and was not allowed to, relative to the workspace. `refusals`: what else the sandbox
-    refused it. `changes`: with a preview, what would change.
+    refused it. `changes`: with a preview, what would change. `git_hooks`: hooks of the repository
+    that ran in it, as git says.
     """
 
     exit_code: int | None
@@ -115,6 +116,7 @@ class CommandResult:
     changes: tuple[Change, ...] = ()
     changes_truncated: bool = False
     """Whether there are more changes than are listed."""
+    git_hooks: tuple[str, ...] = ()
 
 
 @frozen

@@ -77,7 +77,8 @@ class SandboxPolicy:
     so nothing in them is covered. `network` lists the hosts that can be reached: `host`,
     `host:port` or `*.domain`. `require` are the protections without which no command runs. With
     `preview` nothing is written; changes are collected instead. Commands also get a `/tmp` of their
-    own that outlives a command, not the session.
+    own that outlives a command, not the session. `git_hooks`: git may run the hooks of the
+    repository, confined like the rest of a command.
     """
 
     root: Path
@@ -89,6 +90,7 @@ class SandboxPolicy:
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     require: frozenset[Protection] = DEFAULT_REQUIRED
     preview: bool = False
+    git_hooks: bool = True
 
     @property
     def command_writable(self) -> CommandWritable:

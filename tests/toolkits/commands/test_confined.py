@@ -216,8 +216,7 @@ async def test_what_is_no_preview_has_no_list_of_changes(held: World) -> None:
 @pytest.mark.parametrize(
     ("command", "undo"),
     [
-        ("git rebase main", "git rebase --abort"),
-        ("git rebase -i main", "git rebase --abort"),
+        ("git rebase -s ours main", "git rebase --abort"),
         ("git rebase --apply main", "git rebase --abort"),
         ("git am topic.patch", "git am --abort"),
         ("git cherry-pick -x main~1 main", "git cherry-pick --quit"),
@@ -253,6 +252,29 @@ async def test_an_operation_of_git_that_obeys_files_says_how_it_is_taken_back(
     assert after["stdout"] == before["stdout"]
     assert not list((held.folder / ".git").glob("rebase-*"))
     assert not (held.folder / ".git/sequencer").exists()
+
+
+@pytest.mark.proves("sandbox.git.hooks")
+@pytest.mark.parametrize("runs", [True, False])
+async def test_hooks_run_confined_and_the_result_names_them(
+    held: World, tmp_path: Path, runs: bool
+) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    subprocess.run(["git", "init", "-q", str(held.folder)], check=True)
+    hook = held.folder / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\ntouch ran {tmp_path}/outside; exit 0\n")
+    hook.chmod(0o755)
+    held.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(held.folder, git_hooks=runs)))
+    record = await held.run(
+        "git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m one; "
+        "echo x >> .git/hooks/pre-commit"
+    )
+    said = " ".join(record["notes"])
+    assert ("hooks of the repository ran, confined like the command: pre-commit" in said) is runs
+    assert (held.folder / "ran").exists() is runs
+    assert not (tmp_path / "outside").exists()
+    assert "outside; exit 0\n" in hook.read_text() and "x" not in hook.read_text().splitlines()
 
 
 @pytest.mark.proves("command.half-made-repository")

@@ -9,6 +9,7 @@ import pytest
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.toolkits.git import attempt
+from ferrule.toolkits.git.readable_repository import RealRepository
 from ferrule.toolkits.git.tools import git_toolbox_tools
 
 
@@ -119,7 +120,7 @@ def test_packed_and_loose_references_are_read_alike_and_bounded(
     def found() -> dict[str, str]:
         real = os.open(world.root / ".git", os.O_RDONLY)
         try:
-            return attempt.read_references(real)
+            return attempt.read_references(RealRepository(real, real))
         finally:
             os.close(real)
 

@@ -26,7 +26,8 @@ import stat
 import unicodedata
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,8 +35,14 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import find_similar_names
 from ferrule.permissions.path_denials import OpenRefusals, PathDenials
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.protected_names import (
+    DEFAULT_NAMES,
+    GIT_FOLDER_ENTRIES,
+    ProtectedNames,
+    is_git_folder,
+)
 from ferrule.permissions.provenance import CommandWritable, explain_own_code
+from ferrule.permissions.repositories import find_configured_names, find_judged_path
 from ferrule.tools.forking import make_lock
 
 from . import atomic_write, open_beneath, paths, regular_files
@@ -85,13 +92,13 @@ class Workspace:
             raise ConfigError(
                 f"workspace `{os.fspath(root)}`: {error.strerror}", hint="name a folder that exists"
             ) from error
-        self.names = names
+        self.names = _place_names(names, self.root)
         self._own_code = CommandWritable.from_folders(self.root)
         self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
         self._open_folder = open_folder or open_beneath.select_open_folder()
         self._tree = FolderTree(descriptor, self._open_folder)
         self._linked = linked
-        self._name_count = HardLinkCheck(self._tree, names, WALK_LIMIT)
+        self._name_count = HardLinkCheck(self._tree, self.names, WALK_LIMIT)
         self._commit = make_lock()
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
@@ -139,13 +146,16 @@ class Workspace:
         return "/".join(paths.split_below_root(path, self._spellings))
 
     def check_name(self, path: str, *, write: bool) -> str:
-        """Return `name(path)` if tools may use it. No I/O.
+        """Return `name(path)` if tools may use it.
+
+        Nothing is read of it; whether a folder above it is a repository is looked at.
 
         Raises:
             ToolFailed: As in `name`, and permission_denied if the name is on the lists.
         """
         name = self.name(path)
-        if reason := self.names.check(name, write=write):
+        reason = self.names.check(name, write=write) or self._check_repository(name, write)
+        if reason:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
             )
@@ -164,6 +174,32 @@ class Workspace:
                     f"{quote_path(path)} cannot be changed: "
                     f"{explain_own_code(held, self._own_code)}",
                 )
+
+    def _check_repository(self, name: str, write: bool) -> str | None:
+        """Return why a name may not be used in a repository that is not called `.git`."""
+        parts = _split(name)
+        if ".git" in parts:
+            return None  # by its name
+        for depth in range(len(parts) - 1, 0, -1):
+            inside = ".git/" + "/".join(parts[depth:])
+            reason = DEFAULT_NAMES.check(inside, write=write)
+            if reason is not None and self._is_git_folder(parts[:depth]):
+                return reason
+        return None
+
+    def _is_git_folder(self, parts: tuple[str, ...]) -> bool:
+        found: list[str] = []
+        try:
+            with open_beneath.folder_descriptor(
+                self._open_folder, self._tree.root, parts
+            ) as folder:
+                for entry in GIT_FOLDER_ENTRIES:
+                    with suppress(FileNotFoundError):
+                        stat_name(folder, entry)
+                        found.append(entry)
+        except OSError:
+            return False
+        return is_git_folder(found)
 
     # Looking
 
@@ -494,6 +530,12 @@ class Workspace:
             for last in self.names.select_suspicious(folder, names)
             if self.names.check(above + last, write=False) is not None
         ]
+        if is_git_folder(names) and ".git" not in folder.split("/"):
+            refused += [
+                last
+                for last in names
+                if DEFAULT_NAMES.check(f".git/{last}", write=False) is not None
+            ]
         if left_out is not None:
             left_out += [above + last for last in refused]
         return frozenset(refused)
@@ -568,6 +610,15 @@ class Workspace:
                         f"{quote_path(path)} cannot be moved or deleted: {quote_path(spelling)} is "
                         f"{_with_article(reason)}",
                     )
+
+
+def _place_names(names: ProtectedNames, root: Path) -> ProtectedNames:
+    """Return the names that are protected in a folder, by where it lies and what git is told."""
+    configured = find_configured_names(root, os.path.realpath(Path.home()))
+    new = tuple(pattern for pattern in configured if pattern not in names.protected)
+    placed = names.extend(protected=new) if new else names
+    above = placed.find_above(find_judged_path(str(root)))
+    return placed if above == placed.above else replace(placed, above=above)
 
 
 def check_text(data: bytes, path: str) -> None:

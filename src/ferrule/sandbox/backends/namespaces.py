@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import secrets
 import shutil
 import socket
 import stat
@@ -22,10 +23,17 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.permissions.provenance import UntrustedPath
+from ferrule.permissions.provenance import TrustedPath, UntrustedPath
+from ferrule.permissions.repositories import (
+    find_configured_places,
+    find_judged_path,
+    find_repository,
+    trust_repository,
+)
 from ferrule.sandbox.command import Command, CommandResult, Refusal
 from ferrule.sandbox.inside.kernel import cgroup_limits
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
+from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.inside.mediator.name_rules import MAX_HIDDEN_NAMES
 from ferrule.sandbox.inside.protocol import Launch
 from ferrule.sandbox.inside.session import SandboxRecord
@@ -37,7 +45,9 @@ from ferrule.sandbox.policy import AppliedProtections, SandboxPolicy
 from ferrule.sandbox.preview import list_changes
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.view.description import list_shown
+from ferrule.sandbox.view.git_hooks import list_hooks, read_hooks
 from ferrule.sandbox.view.layout import (
+    SYSTEM,
     MachineFolders,
     SessionPaths,
     Step,
@@ -53,7 +63,9 @@ from ferrule.sandbox.view.masks import Mask, MaskKind, ScanResult
 from ferrule.sandbox.view.mount_points import clear_mount_points
 from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
 from ferrule.sandbox.view.openings import LeftOut, Openings, resolve_openings
+from ferrule.sandbox.view.rebase_steps import STEPS_FILE, remove_programs
 from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
+from ferrule.sandbox.view.siblings import SiblingPlaceholders
 
 from .cgroup import Group, find_groups
 from .probes import probe
@@ -93,10 +105,22 @@ class NamespaceBackend:
         self._groups: tuple[Group, ...] = ()
 
     def _use(self, policy: SandboxPolicy) -> None:
-        self._given = policy
         self.hosts = self._given_hosts or AllowedHosts.parse(policy.network)
-        self._writable = policy.command_writable
-        self._apply(resolve_openings(policy, self._writable))
+        self._repository_place = self._find_repository(policy)
+        opened = () if self._repository_place is None else (str(self._repository_place),)
+        self._given = replace(policy, writable=(*policy.writable, *opened))
+        self._writable = self._given.command_writable
+        self._apply(self._resolve_openings())
+
+    def _resolve_openings(self) -> Openings:
+        """Return what the policy opens as the machine is now, and the workspace's repository."""
+        openings = resolve_openings(self._given, self._writable)
+        place = self._repository_place
+        folders = (
+            replace(one, path=place) if place is not None and one.path == place else one
+            for one in openings.folders
+        )
+        return replace(openings, folders=tuple(folders))
 
     def _apply(self, openings: Openings) -> None:
         """Confine commands to what was found of the policy's folders."""
@@ -108,13 +132,72 @@ class NamespaceBackend:
             writable=openings.select("write"),
             scratch=openings.select("scratch"),
         )
-        self._scanner = OpenedFolderScanner(self.policy, home=self._home)
+        self._scanner = OpenedFolderScanner(
+            self.policy,
+            home=self._home,
+            repository=self._repository,
+            configured=self._configured_places,
+        )
+        self._siblings: SiblingPlaceholders | None = None
         self._scan_seconds = 1.0
         self._seen_places: tuple[str, ...] = ()
         self._read_only: tuple[str, ...] = ()
         self._opened = _identify_opened(openings)
         self._found: MachineFolders | None = None
         self._is_view_taken = False
+
+    def _make_placeholders(self, found: MachineFolders) -> tuple[Step, ...]:
+        """Return the step that shows tracked files around the workspace, if it is a subfolder."""
+        self._siblings = None
+        repository, root = self._repository, str(self.policy.root)
+        if repository is None or repository.work_tree == root:
+            return ()
+        around = repository.work_tree
+        steps = session_steps(self.policy, found)
+        places = [place for _, place, _ in steps]
+        seen = [place for action, place, source in steps if action != "link" and place == source]
+        is_seen = any(is_below(around, place) for place in seen)
+        if is_seen or any(is_below(f"/{name}", around) for name in (*SYSTEM, "tmp", "dev", "proc")):
+            return ()
+        self._siblings = SiblingPlaceholders(
+            repository, root, Path(found.session.held, "beside"), self.policy.names
+        )
+        self._siblings.add_places(
+            (os.path.relpath(place, around), not Path(place).is_file())
+            for place in places
+            if is_below(place, around)
+        )
+        return (("read", around, str(self._siblings.folder)),)
+
+    @property
+    def steps_file(self) -> str:
+        """The list of steps of a rebase in the workspace's repository; empty if it has none."""
+        return f"{self._repository.git_dir}/{STEPS_FILE}" if self._repository else ""
+
+    def may_run_hooks(self) -> bool:
+        """Return whether git may run hooks of the workspace's repository, and there are any."""
+        repository = self._repository
+        return self.policy.git_hooks and repository is not None and bool(list_hooks(repository))
+
+    def check_steps(self) -> bool:
+        """Leave no step that runs a program in a list that commands made. Return if there was."""
+        path = self.steps_file
+        if not path or identify_path(path) not in self._created_files:
+            return False
+        return remove_programs(path)
+
+    def _find_repository(self, policy: SandboxPolicy) -> TrustedPath | None:
+        """Return what has to be opened so that git works in the workspace, if anything has to."""
+        root = str(policy.root)
+        self._repository = find_repository(root, self._home).repository
+        self._configured_places = find_configured_places(root, self._repository, self._home)
+        if self._repository is None:
+            return None
+        try:
+            return trust_repository(self._repository, root, policy.command_writable)
+        except UntrustedPath:
+            self._repository = None
+            return None
 
     async def change_policy(self, policy: SandboxPolicy) -> None:
         """Use another policy. Nothing may run, and the fork server must be closed."""
@@ -157,7 +240,7 @@ class NamespaceBackend:
         found = self._found or self._inspect()
         self._found = None  # the next server is made for the machine as it is then
         self._read_only = found.read_only
-        steps = session_steps(self.policy, found)
+        steps = session_steps(self.policy, found, self._make_placeholders(found))
         self.clear_places(steps)
         self._seen_places = tuple(
             place
@@ -176,6 +259,11 @@ class NamespaceBackend:
             groups=list(found_groups.groups),
             names=((*names.reserved, *names.creation_patterns), names.secret, names.protected),
             roots=(str(self.policy.root), *map(str, self.policy.writable)),
+            judged_roots=tuple(
+                map(find_judged_path, (str(self.policy.root), *map(str, self.policy.writable)))
+            ),
+            configured_places=self._configured_places,
+            steps_file=self.steps_file,
             landlock_rules=landlock_rules(self.policy, found) if probe().landlock_abi else (),
             restrict_late=self.policy.preview,
             fixed=(*self.openings.fixed, *found.read_only),
@@ -222,8 +310,9 @@ class NamespaceBackend:
         await self._restart_if_replaced(launcher)
         launcher.start()  # what a launch is made of is known once the session's record is
         masks = await self.scan_masks()
-        command = replace(command, environment=self._environment(command.environment))
         resources = _CommandResources(self, command.identity or self.identity, places)
+        environment = self._environment(command.environment) | resources.trace_environment()
+        command = replace(command, environment=environment)
         folder, inode = locate_folder(command.directory)
         launch = Launch(
             list(command.argv),
@@ -260,6 +349,8 @@ class NamespaceBackend:
         async with self._scan_lock:
             started_at = time.perf_counter()
             created_before = frozenset(self._created_files)
+            if self._siblings is not None:
+                await asyncio.to_thread(self._siblings.update)
             if self._scan_seconds < _QUICK_SCAN:
                 masks = self._scan(created_before)
             else:
@@ -287,7 +378,7 @@ class NamespaceBackend:
             ToolFailed: The workspace is not the folder that it was, and must not be shown.
         """
         try:
-            openings = resolve_openings(self._given, self._writable)
+            openings = self._resolve_openings()
         except UntrustedPath as error:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -355,6 +446,7 @@ class _CommandResources:
         self.listeners: list[ProxyListener] = []
         self.refused_hosts: dict[str, Refusal] = {}
         self.preview = ""
+        self._trace: Path | None = None
         if confinement.policy.preview:
             self._folder = Path(tempfile.mkdtemp(dir=f"{places.held}/previews"))
             self.preview = self._folder.name
@@ -362,6 +454,21 @@ class _CommandResources:
             (self._folder / "work").mkdir()
             (self._folder / "upper").mkdir()
             shutil.copystat(confinement.policy.root, self._folder / "upper")
+
+    def trace_environment(self) -> dict[str, str]:
+        """Return the variable that has git trace which hooks it runs, if there are any."""
+        if not self.confinement.may_run_hooks():
+            return {}
+        folder, seen = self.confinement.scratch_folder()
+        self._trace = folder / f".git-trace-{secrets.token_hex(8)}"
+        return {"GIT_TRACE2_EVENT": f"{seen}/{self._trace.name}"}
+
+    def _read_hooks(self) -> tuple[str, ...]:
+        if self._trace is None:
+            return ()
+        found = read_hooks(self._trace)
+        self._trace.unlink(missing_ok=True)
+        return found
 
     def take_report(self, word: str, rest: str, descriptors: list[int]) -> bool:
         """Take a report of the supervisor or of pid 1."""
@@ -393,6 +500,10 @@ class _CommandResources:
         refusals = (*ended.refusals, *self.refused_hosts.values(), *left_out)
         ended = replace(ended, refusals=refusals)
         try:
+            if await asyncio.to_thread(self.confinement.check_steps):
+                steps = f"{self.confinement.steps_file} (a step that runs a program)"
+                ended = replace(ended, refused_names=(*ended.refused_names, steps))
+            ended = replace(ended, git_hooks=await asyncio.to_thread(self._read_hooks))
             if not self.preview:
                 return ended
             policy = self.confinement.policy
@@ -413,6 +524,11 @@ class _CommandResources:
             await listeners.close()
         if self.preview:
             await asyncio.to_thread(remove_folder, str(self._folder))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or lies in it. Text alone."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def write_covers(masks: tuple[Mask, ...], places: SessionPaths) -> dict[str, str]:

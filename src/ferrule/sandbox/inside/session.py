@@ -29,8 +29,10 @@ class SandboxRecord:
     * `limits` as of `namespaces.limit`. `groups`: control groups to be in
       (`kernel.cgroup_limits`).
     * `names`: `(reserved, secret, protected)` beyond the usual lists. `roots`: folders in which
-      names are guarded, the workspace first. `fixed`: absolute names in them that nothing else may
-      take, and that stay where they are with the folders above them.
+      names are guarded, the workspace first; `judged_roots` are the paths that they are judged by.
+      `fixed`: absolute names in them that nothing else may take, and that stay where they are with
+      the folders above them. `configured_places`: places that settings of git name, which nobody
+      may create. `steps_file`: the steps of a rebase in the workspace's repository.
     * `landlock_rules`: what Landlock grants, empty if it is not to be used. `filtered`: system
       calls are filtered.
     * `restrict_late`: a command's steps change what Landlock's rules rest on.
@@ -54,8 +56,11 @@ class SandboxRecord:
         "names",
         "writable_folders",
         "command_steps",
+        "configured_places",
         "roots",
+        "judged_roots",
         "steps",
+        "steps_file",
         "user_namespace",
         "view_folder",
         "landlock_rules",
@@ -86,9 +91,15 @@ class SandboxRecord:
         held_folder: tuple[str, str] = ("", ""),
         writable_folders: tuple[str, ...] = (),
         fixed: tuple[str, ...] = (),
+        configured_places: tuple[str, ...] = (),
+        steps_file: str = "",
+        judged_roots: tuple[str, ...] = (),
     ) -> None:
         self.fixed = fixed
         self.writable_folders = writable_folders
+        self.configured_places = configured_places
+        self.steps_file = steps_file
+        self.judged_roots = judged_roots
         self.backend = backend
         self.held_folder = held_folder
         self.user_namespace = user_namespace
@@ -115,7 +126,14 @@ class SandboxRecord:
 
     def load_name_rules(self) -> None:
         """Load the rules about names."""
-        self.rules = NameRules(self.roots, *self.names, fixed=self.fixed)
+        self.rules = NameRules(
+            self.roots,
+            *self.names,
+            configured_places=self.configured_places,
+            steps_file=self.steps_file,
+            judged_roots=self.judged_roots,
+            fixed=self.fixed,
+        )
 
     def prepare(self) -> None:
         """Do what is the same for all commands and costs time, before anything is forked."""

@@ -37,6 +37,7 @@ _KEPT = {
     "extensions.objectformat": "sha1|sha256",
     "extensions.compatobjectformat": "sha1|sha256",
     "extensions.refstorage": "files|reftable",
+    "extensions.worktreeconfig": _BOOLEAN,
     "extensions.noop": ".{0,20}",
     "user.name": _TEXT,
     "user.email": _TEXT,
@@ -52,6 +53,9 @@ _KEPT = {
 }
 """Settings that are taken over, with the values they may have. `*` is any subsection."""
 
+_HOOKS = {"core.hookspath": r"[A-Za-z0-9_./~-]{1,300}"}
+"""Added where git may run hooks: commands can write none of the places that it names."""
+
 _IDENTITY = {"user.name": _TEXT, "user.email": _TEXT}
 
 _COMPARISON_SETTINGS = ("[core]", "\tcheckStat = minimal", "\ttrustctime = false")
@@ -61,11 +65,17 @@ _HEADING = re.compile(r'\[\s*([A-Za-z0-9-]+)\s*(?:"([A-Za-z0-9_./+-]{1,200})")?\
 _SETTING = re.compile(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
 
 
-def remove_secrets(text: str) -> str:
-    """Return the settings that commands may see, as a configuration file."""
+def remove_secrets(text: str, *, git_hooks: bool = False) -> str:
+    """Return the settings that commands may see, as a configuration file.
+
+    Args:
+        text: The configuration.
+        git_hooks: Whether git may run the hooks that it names.
+    """
+    kept = _KEPT | _HOOKS if git_hooks else _KEPT
     return "".join(
         line + "\n"
-        for line in [*_drop_empty_sections(_select_settings(text, _KEPT)), *_COMPARISON_SETTINGS]
+        for line in [*_drop_empty_sections(_select_settings(text, kept)), *_COMPARISON_SETTINGS]
     )
 
 

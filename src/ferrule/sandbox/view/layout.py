@@ -106,15 +106,20 @@ class MachineFolders:
     processors: bool = True
 
 
-def session_steps(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, ...]:
-    """Return the steps that all commands of a session share."""
+def session_steps(
+    policy: SandboxPolicy, found: MachineFolders, placeholders: tuple[Step, ...] = ()
+) -> tuple[Step, ...]:
+    """Return the steps that all commands of a session share.
+
+    `placeholders`: what is mounted around the workspace (`siblings`).
+    """
     return (
         *_system_steps(found),
         *_device_steps(found),
         ("proc", "/proc", ""),
         *_kernel_steps(found),
         *_private_steps(found),
-        *sorted(_opened_steps(policy, found), key=_depth),
+        *sorted((*placeholders, *_opened_steps(policy, found)), key=_depth),
         *_cover_session_folder(policy, found),
         ("read", HELD_FOLDER, found.session.held),
         ("write", f"{HELD_FOLDER}/previews", f"{found.session.held}/previews"),

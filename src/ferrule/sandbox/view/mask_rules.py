@@ -5,6 +5,7 @@ Rules, the first that applies:
 * a reserved or secret folder: an empty one in its place;
 * `.git/config`, also of submodules: a configuration without secrets (`git_config`), so that git
   works;
+* `.git/hooks`, if git may run hooks in commands: the folder itself, read-only;
 * any other reserved or secret file, and every socket: a file that cannot be opened. A link of a
   reserved name as well (the mount covers the link itself); a link of a secret name needs nothing,
   what it points to has a name of its own;
@@ -82,21 +83,38 @@ class MaskRequirement:
     unless_public: bool = False
 
 
-_CONFIG = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?config$")
+_CONFIG = re.compile(
+    r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:config|(?:worktrees/[^/]+/)?config\.worktree)$"
+)
+_HOOKS = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?hooks(?:/|$)")
 _LEADING_NAMES = ProtectedNames(reserved=REDIRECTING_NAMES)
 _LEADING_BASENAMES = frozenset(pattern.rpartition("/")[2] for pattern in REDIRECTING_NAMES)
 _BRANCH = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
 
 
 def required_mask(
-    name: str, what: FileType, names: ProtectedNames, *, below: str = ""
+    name: str,
+    what: FileType,
+    names: ProtectedNames,
+    *,
+    below: str = "",
+    judged: str = "",
+    git_hooks: bool = False,
 ) -> MaskRequirement | None:
     """Return what is laid over `name`, a path relative to the root; None if nothing.
 
+    `judged` is the name by its real place, where that says more (`protected_names.judge_content`).
+    `git_hooks`: git may run the hooks of repositories.
     `below` is a secret folder above it that commands made themselves (`.env/` made as a virtual
     environment): then only what is secret by its name below that folder is secret.
     """
+    judged = judged or name
     reason = names.check(name, write=False)
+    if reason is None and judged != name:
+        reason = names.only_lists().check(judged, write=False)
+    hooks = _HOOKS.search(judged) if git_hooks and reason is not None else None
+    if hooks is not None and not _has_deny_rule(name, names):
+        return _mask_of_hooks(judged[hooks.end() :], what, names)
     if reason is not None and below and _is_secret(reason) and not _has_deny_rule(name, names):
         reason = names.check(name.removeprefix(below + "/"), write=False)
         # Patterns that are tied to the root mean the root, not the folder.
@@ -105,14 +123,14 @@ def required_mask(
     if what is FileType.SOCKET:
         own = reason is None or (_is_secret(reason) and not _has_deny_rule(name, names))
         return MaskRequirement(MaskKind.UNREADABLE, unless_own=own)
-    if reason is None or _BRANCH.search(name):
-        return _protected_cover(name, what, names)
+    if reason is None or _BRANCH.search(judged):
+        return _protected_cover(name, judged, what, names)
     is_secret = _is_secret(reason) and not _has_deny_rule(name, names)
     if what is FileType.FOLDER:
         return MaskRequirement(MaskKind.EMPTY_FOLDER, unless_own=is_secret)
     if what is FileType.LINK:
         return None if _is_secret(reason) else MaskRequirement(MaskKind.UNREADABLE)
-    if what is FileType.FILE and _CONFIG.search(name):
+    if what is FileType.FILE and _CONFIG.search(judged):
         return MaskRequirement(MaskKind.TEXT)
     excused_by_content = (
         is_secret
@@ -123,6 +141,19 @@ def required_mask(
     return MaskRequirement(
         MaskKind.UNREADABLE, unless_own=is_secret, unless_public=excused_by_content
     )
+
+
+def is_hooks_folder(path: str) -> bool:
+    """Return whether a folder is that of a repository's hooks, or lies in it."""
+    return _HOOKS.search(path) is not None
+
+
+def _mask_of_hooks(inside: str, what: FileType, names: ProtectedNames) -> MaskRequirement | None:
+    """Return what is laid over hooks that git may run: they are read-only, and secrets covered."""
+    if not inside:
+        is_folder = what is FileType.FOLDER
+        return MaskRequirement(MaskKind.READ_ONLY if is_folder else MaskKind.UNREADABLE)
+    return required_mask(inside, what, names.only_lists())
 
 
 def _is_secret_by_ending(name: str) -> bool:
@@ -152,14 +183,17 @@ def _is_listed_secret(name: str, names: ProtectedNames) -> bool:
     return own is not None and own.startswith("reserved")
 
 
-def _protected_cover(name: str, what: FileType, names: ProtectedNames) -> MaskRequirement | None:
+def _protected_cover(
+    name: str, judged: str, what: FileType, names: ProtectedNames
+) -> MaskRequirement | None:
     if what not in (FileType.FILE, FileType.FOLDER):
         return None
-    *above, last = name.split("/")
+    *above, last = judged.split("/")
     if last == ".git":
         return None if what is FileType.FOLDER else MaskRequirement(MaskKind.READ_ONLY)
-    if last in _LEADING_BASENAMES and _has_reason(_LEADING_NAMES, name, "reserved", write=False):
-        return MaskRequirement(MaskKind.READ_ONLY)
+    if last in _LEADING_BASENAMES and _has_reason(_LEADING_NAMES, judged, "reserved", write=False):
+        # Steps of a rebase that commands began are theirs to change (`rebase_steps`).
+        return MaskRequirement(MaskKind.READ_ONLY, unless_own=last == "git-rebase-todo")
     if names.check_rules(name, write=True):
         return MaskRequirement(MaskKind.READ_ONLY)
     if names.protected and _has_reason(
@@ -173,7 +207,7 @@ def _protected_cover(name: str, what: FileType, names: ProtectedNames) -> MaskRe
     ):
         return None
     # `.github/workflows` is at the root, `tools/jenkinsfile` is not.
-    if not _has_reason(DEFAULT_NAMES, name, "protected") or (
+    if not _has_reason(DEFAULT_NAMES, judged, "protected") or (
         above and _has_reason(DEFAULT_NAMES, last, "protected")
     ):
         return None

@@ -20,6 +20,9 @@ is one that shares its inode with a covered file. Package managers and local clo
 caches and other repositories: below the folders of `PACKAGES` only those are covered that are known
 secrets.
 
+A name is judged by where it really lies (`ProtectedNames.find_above`, `judge_content`): an opened
+`repo/.git` is masked as it is when `repo` is opened, and a bare repository as if it were `.git`.
+
 Which files are the session's own is told by identities that no later file has
 (`inside.mediator.file_identity`).
 
@@ -32,6 +35,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
 import threading
 import time
@@ -44,7 +48,12 @@ from pathlib import Path
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import select_open_folder
-from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.protected_names import (
+    GIT_FOLDER_ENTRIES,
+    ProtectedNames,
+    judge_content,
+)
+from ferrule.permissions.repositories import find_judged_path
 from ferrule.sandbox.inside.mediator.file_identity import identify
 
 from . import certificates, git_config
@@ -120,6 +129,9 @@ class _Folder:
     stamp: _Stamp
     quiet: bool
     below: str = ""
+    judged: str = ""
+    judged_content: str = ""
+    """The name that its content is judged by."""
     unreadable: bool = False
     environment: bool = False
     entries: int = 0
@@ -178,6 +190,8 @@ class MaskScanner:
         name_prefix: Put before each name when it is judged: the folder is no root for lists that
             speak of one.
         excluded: Folders below it (absolute) that are not looked into: another scanner's.
+        is_workspace: Whether it is the workspace, whose root is where names begin.
+        git_hooks: Whether git may run the hooks of repositories.
     """
 
     def __init__(
@@ -189,14 +203,28 @@ class MaskScanner:
         is_package_folder: bool = False,
         name_prefix: str = "",
         excluded: Collection[str] = (),
+        is_workspace: bool = True,
+        git_hooks: bool = False,
     ) -> None:
         self.root = os.fspath(root)
         self.names = names
         self.home = Path(home) if home else Path.home()
         self.packages = is_package_folder
         self.apart = frozenset(os.path.relpath(path, self.root) for path in excluded)
-        self._above = f"{name_prefix}/" if name_prefix else ""
-        self._key = (self.root, names, str(self.home), is_package_folder, name_prefix, self.apart)
+        self.is_workspace = is_workspace
+        self.git_hooks = git_hooks
+        self.above = names.find_above(find_judged_path(self.root)) or name_prefix
+        self._prefix = name_prefix
+        self._key = (
+            self.root,
+            names,
+            str(self.home),
+            is_package_folder,
+            name_prefix,
+            self.apart,
+            is_workspace,
+            git_hooks,
+        )
         self._folders = _known_folders.load(self._key)
         self._is_kept = False
         self._previous_paths: frozenset[str] = frozenset()
@@ -295,11 +323,19 @@ class MaskScanner:
     def get_folder(self, name: str) -> _Folder | None:
         return self._folders.get(name)
 
-    def needs(self, name: str, last: str, what: FileType, below: str) -> MaskRequirement | None:
-        name = self._above + name
-        if not below and what is not FileType.SOCKET and self._ordinary.is_ordinary(name, last):
+    def needs(
+        self, name: str, judged: str, last: str, what: FileType, below: str
+    ) -> MaskRequirement | None:
+        """Return what is laid over a name, which is judged by `judged` as well."""
+        if self._prefix:
+            name = f"{self._prefix}/{name}"
+            below = below and f"{self._prefix}/{below}"
+        may_be_ordinary = not below and what is not FileType.SOCKET
+        if may_be_ordinary and all(self._ordinary.is_ordinary(one, last) for one in {name, judged}):
             return None
-        return required_mask(name, what, self.names, below=below and self._above + below)
+        return required_mask(
+            name, what, self.names, below=below, judged=judged, git_hooks=self.git_hooks
+        )
 
 
 @dataclass(slots=True)
@@ -320,10 +356,10 @@ class _Walk:
     _count: int = 0
 
     def run(self) -> None:
-        waiting = [("", "")]
+        waiting = [("", "", self.scanner.above)]
         while waiting:
-            name, below = waiting.pop()
-            known = self._load_folder(name, below)
+            name, below, judged = waiting.pop()
+            known = self._load_folder(name, below, judged)
             if known is None:
                 continue
             if known.unreadable and not name:
@@ -332,7 +368,9 @@ class _Walk:
                 self._hide(name)
                 continue
             self.folders[name] = known
-            waiting += [(subfolder, below) for subfolder in known.folders]
+            waiting += [
+                (subfolder, below, _join_judged(known, subfolder)) for subfolder in known.folders
+            ]
             if known.found:
                 waiting += self._collect(known, below)
             if known.links:
@@ -344,20 +382,20 @@ class _Walk:
             _Candidate(name, FileType.FOLDER, MaskRequirement(MaskKind.EMPTY_FOLDER), (0, 0))
         )
 
-    def _load_folder(self, name: str, below: str) -> _Folder | None:
+    def _load_folder(self, name: str, below: str, judged: str) -> _Folder | None:
         """Return what is in a folder, from before if it did not change.
 
         None if it is gone or no folder any more.
         """
         before = self.scanner.get_folder(name)
-        if before and before.below == below:
+        if before and before.below == below and before.judged == judged:
             self._count += before.entries
             return before
         if self._count >= self.limit:
             return _Folder((), False, unreadable=True)
-        return self._read(name, below)
+        return self._read(name, below, judged)
 
-    def _read(self, name: str, below: str) -> _Folder | None:
+    def _read(self, name: str, below: str, judged: str) -> _Folder | None:
         now = time.time_ns()
         try:
             folder = select_open_folder()(
@@ -370,8 +408,14 @@ class _Walk:
         try:
             status = os.fstat(folder)
             quiet = max(status.st_mtime_ns, status.st_ctime_ns) + QUIET_NANOSECONDS < now
-            found = _Folder(_folder_stamp(status), quiet, below)
-            with os.scandir(folder) as items:
+            found = _Folder(_folder_stamp(status), quiet, below, judged)
+            with os.scandir(folder) as entries:
+                items = list(entries)
+                found.judged_content = judge_content(
+                    judged,
+                    _MEANINGFUL_ENTRIES.intersection(item.name for item in items),
+                    in_workspace=self.scanner.is_workspace,
+                )
                 for item in items:
                     with suppress(FileNotFoundError):
                         self._add_entry(
@@ -391,7 +435,8 @@ class _Walk:
         into.environment |= item.name == CONDA
         status = item.stat(follow_symlinks=False)
         what = FileType.of(status.st_mode)
-        needed = self.scanner.needs(name, item.name, what, into.below)
+        judged = _join_judged(into, name)
+        needed = self.scanner.needs(name, judged, item.name, what, into.below)
         if needed is not None:
             found = _Candidate(name, what, needed, (status.st_dev, status.st_ino))
             if needed.unless_own:
@@ -401,7 +446,7 @@ class _Walk:
         if (
             what is FileType.FOLDER
             and (needed is None or needed.kind is MaskKind.READ_ONLY)
-            and not _is_object_store(name)
+            and (item.name == "info" or not _is_object_store(into.judged_content))
         ):
             into.folders.append(name)
         if what is FileType.FILE and status.st_nlink > 1:
@@ -418,9 +463,11 @@ class _Walk:
         elif found.covered.kind is MaskKind.TEXT:
             found.stamp = _content_stamp(status)
             data = _read_beginning(folder, last, git_config.LIMIT)
-            found.text = git_config.remove_secrets(data.decode("utf-8", "replace"))
+            found.text = git_config.remove_secrets(
+                data.decode("utf-8", "replace"), git_hooks=self.scanner.git_hooks
+            )
 
-    def _collect(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
+    def _collect(self, folder: _Folder, below: str) -> Iterator[tuple[str, str, str]]:
         """Keep what needs a mask.
 
         Yields the folders that are the session's own and are walked after all.
@@ -430,7 +477,7 @@ class _Walk:
                 self.own_met.add(found.identity)
                 self._own_inodes.add(found.inode)
                 if found.what is FileType.FOLDER:
-                    yield found.name, below or found.name
+                    yield found.name, below or found.name, _join_judged(folder, found.name)
                 continue
             if found.stamp:
                 self._refresh(found)
@@ -508,15 +555,28 @@ class _Walk:
         return f"{self.scanner.root.rstrip('/')}/{name}"
 
 
+_MEANINGFUL_ENTRIES = GIT_FOLDER_ENTRIES | {".git"}
+"""Names of which `judge_content` asks whether a folder has them."""
+
+
+def _join_judged(folder: _Folder, name: str) -> str:
+    """Return the name by which something in a folder is judged."""
+    last = name.rpartition("/")[2]
+    return f"{folder.judged_content}/{last}" if folder.judged_content else last
+
+
 def _folders_above(name: str) -> Iterator[str]:
     while "/" in name:
         name = name.rpartition("/")[0]
         yield name
 
 
-def _is_object_store(name: str) -> bool:
+_OBJECTS = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?objects$")
+
+
+def _is_object_store(judged: str) -> bool:
     """Return whether git keeps contents under their hashes there: nobody chose these names."""
-    return name.endswith(".git/objects")
+    return judged.endswith("/objects") and _OBJECTS.search(judged) is not None
 
 
 def _folder_stamp(status: os.stat_result) -> _Stamp:

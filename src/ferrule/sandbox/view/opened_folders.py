@@ -3,7 +3,9 @@
     scanner = OpenedFolders(policy, home=home)
     masks = scanner.scan(own)       # like that of a single folder's scanner
 
-The same names are covered in all of them, each seen from its own folder. Where one folder is inside
+The same names are covered in all of them, each judged by where it really lies: whether `~/.cargo`
+is opened or the home around it, its `credentials.toml` is covered. A folder that has itself such a
+name (`~/.ssh`) stays as empty as if the folder around it were opened. Where one folder is inside
 another, the inner one decides for what is in it. What differs for further folders:
 
 * files with names elsewhere are covered only if they are known secrets: caches and folders of
@@ -27,23 +29,53 @@ from pathlib import PurePath
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.path_denials import PathDenials, names_something_in
 from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.repositories import Repository, find_judged_path
 from ferrule.sandbox.policy import SandboxPolicy
 
 from .linked_files import PACKAGES
-from .mask_rules import MaskKind
+from .mask_rules import MaskKind, is_hooks_folder
 from .masks import MAX_ENTRIES, MAX_MASKS, Mask, MaskScanner, ScanResult
+from .repository_masks import find_foreign_folders, mask_places, mask_repository
 
 
 class OpenedFolderScanner:
     """Scans all folders of a policy again and again. Not thread-safe; its calls block."""
 
-    def __init__(self, policy: SandboxPolicy, *, home: str | None = None) -> None:
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        *,
+        home: str | None = None,
+        repository: Repository | None = None,
+        configured: tuple[str, ...] = (),
+    ) -> None:
         self._root = str(policy.root)
-        self._workspace = MaskScanner(policy.root, policy.names, home=home)
-        self._further = [
-            (_make_scanner(path, policy, home), path in policy.writable and not policy.preview)
+        self._repository = repository
+        self._configured = configured
+        self._opened = (self._root, *policy.writable)
+        self._workspace = MaskScanner(
+            policy.root, policy.names, home=home, git_hooks=policy.git_hooks
+        )
+        further = [
+            path
             for path in dict.fromkeys((*policy.readable, *policy.writable))
             if path != self._root and os.path.isdir(path)  # noqa: PTH112  text, as the policy has it
+        ]
+        judged = {path: find_judged_path(path) for path in further}
+        covered = [path for path in further if policy.names.hides_folder(judged[path])]
+        shown = [path for path in covered if policy.git_hooks and is_hooks_folder(judged[path])]
+        self._hidden = (
+            *(Mask(path, MaskKind.EMPTY_FOLDER) for path in covered if path not in shown),
+            *(Mask(path, MaskKind.READ_ONLY) for path in shown if path in policy.writable),
+        )
+        foreign = tuple(find_foreign_folders(repository, self._root)) if repository else ()
+        self._further = [
+            (
+                _make_scanner(path, policy, home, foreign),
+                path in policy.writable and not policy.preview,
+            )
+            for path in further
+            if path not in covered
         ]
 
     def scan(
@@ -64,8 +96,11 @@ class OpenedFolderScanner:
             ConfigError: A folder cannot be read, there are more than `MOST` masks, or one would
                 cover the workspace.
         """
+        for mask in self._hidden:
+            self._check(mask, mask.path)
         workspace = self._workspace.scan(own, limit=limit)
-        if not self._further:
+        repository_masks = self._list_repository_masks()
+        if not self._further and not self._hidden and not repository_masks:
             return replace(workspace, masks=_add_read_only(workspace.masks, read_only))
         results = [
             workspace,
@@ -75,6 +110,8 @@ class OpenedFolderScanner:
             ),
         ]
         items = {mask.path: mask for masks in results[::-1] for mask in masks.masks}
+        items |= {mask.path: mask for mask in self._hidden}
+        _add_weaker(items, repository_masks)
         if len(items) > MAX_MASKS:
             raise ConfigError(
                 (
@@ -92,6 +129,12 @@ class OpenedFolderScanner:
             tuple(chain.from_iterable(masks.unreadable for masks in results)),
         )
 
+    def _list_repository_masks(self) -> list[Mask]:
+        masks = list(mask_places(self._configured, self._opened))
+        if self._repository is not None:
+            masks += mask_repository(self._repository, self._root)
+        return masks
+
     def _scan_further(
         self, scanner: MaskScanner, own: Collection[str], limit: int, *, is_writable: bool
     ) -> ScanResult:
@@ -103,13 +146,13 @@ class OpenedFolderScanner:
             mask for mask in result.masks if is_writable or mask.kind is not MaskKind.READ_ONLY
         )
         for mask in items:
-            self._check(mask, scanner)
+            self._check(mask, scanner.root)
         return ScanResult(items, result.added, result.removed, result.own_seen, result.unreadable)
 
-    def _check(self, mask: Mask, scanner: MaskScanner) -> None:
+    def _check(self, mask: Mask, opened: str) -> None:
         if PurePath(self._root).is_relative_to(mask.path):
             raise ConfigError(
-                f"`{scanner.root}` was opened for commands, and the workspace lies in it "
+                f"`{opened}` was opened for commands, and the workspace lies in it "
                 f"below `{mask.path}`, which no "
                 "command may see",
                 code="sandbox_masks",
@@ -142,16 +185,40 @@ def _add_read_only(masks: Iterable[Mask], places: Collection[str]) -> tuple[Mask
     return tuple(kept)
 
 
-def _make_scanner(path: str, policy: SandboxPolicy, home: str | None) -> MaskScanner:
+def _add_weaker(items: dict[str, Mask], masks: Iterable[Mask]) -> None:
+    """Add masks, but not over or below what is covered already, nor twice what is read-only."""
+    for mask in masks:
+        above = [items[path] for path in _paths_up(mask.path) if path in items]
+        if any(one.path == mask.path or one.kind is MaskKind.EMPTY_FOLDER for one in above):
+            continue
+        if mask.kind is MaskKind.READ_ONLY and above:
+            continue
+        for path in [path for path in items if path.startswith(f"{mask.path}/")]:
+            if mask.kind is MaskKind.EMPTY_FOLDER or items[path].kind is MaskKind.READ_ONLY:
+                del items[path]
+        items[mask.path] = mask
+
+
+def _paths_up(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _make_scanner(
+    path: str, policy: SandboxPolicy, home: str | None, foreign: tuple[str, ...]
+) -> MaskScanner:
     packages = path not in policy.writable and not PACKAGES.isdisjoint(PurePath(path).parts)
     return MaskScanner(
         path,
         _names_in(path, policy.names),
         home=home,
         is_package_folder=True,
+        is_workspace=False,
+        git_hooks=policy.git_hooks,
         name_prefix="site-packages" if packages else "",
         excluded=tuple(
-            _folders_inside(path, (str(policy.root), *policy.readable, *policy.writable))
+            _folders_inside(path, (str(policy.root), *policy.readable, *policy.writable, *foreign))
         ),
     )
 

@@ -673,6 +673,17 @@ SETTINGS: tuple[Setting, ...] = (
         short="Folders outside the workspace that commands may read and write.",
     ),
     Setting(
+        key="sandbox.git_hooks",
+        kind="flag",
+        default=True,
+        project="off",
+        short="Whether git runs the hooks of the repository in commands and git tools, confined.",
+        long=(
+            "Commands see the hooks and cannot change them, and a result names those that ran. "
+            "`false`: git runs no hooks for a model."
+        ),
+    ),
+    Setting(
         key="sandbox.memory",
         kind="integer",
         default=8192,

@@ -302,6 +302,9 @@ def list_hints(
     if ended.refused_names:
         shown = ", ".join(f"`{make_printable(name)}`" for name in ended.refused_names[:_MAX_NAMES])
         found.append(f"not created, as no tool may: {shown}")
+    if ended.git_hooks:
+        ran = ", ".join(make_printable(name) for name in ended.git_hooks)
+        found.append(f"hooks of the repository ran, confined like the command: {ran}")
     if ended.changes and listed:
         found.append("a preview: nothing was changed; `changes` lists what would be")
     elif ended.changes:

@@ -17,13 +17,13 @@ from .plan import make_printable
 
 _TOUCHED = re.compile(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
 _UNFINISHED = re.compile(
-    r"(?:.*/)?\.git/(?:.*/)?(?P<what>rebase-merge|rebase-apply|sequencer)/[^/]+"
+    r"(?:.*/)?\.git/(?:.*/)?(?P<what>rebase-merge|rebase-apply|sequencer)/[^/ ]+"
 )
 _OPERATIONS = {
     "rebase-merge": (
-        "no command may write the list of steps that `git rebase` obeys when a person goes on "
-        "with it: `git rebase --abort` takes back what was begun; use the tool `git_rebase`, or "
-        "ask the person"
+        "no command may write a strategy that `git rebase` obeys when a person goes on with it, "
+        "nor its steps outside the repository of the workspace: `git rebase --abort` takes back "
+        "what was begun; use the tool `git_rebase`, or ask the person"
     ),
     "rebase-apply": (
         "no command may write the options that `git am` and `git rebase --apply` obey when a "

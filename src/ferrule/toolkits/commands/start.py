@@ -75,6 +75,11 @@ def decide_shell(context: Context) -> CommandPolicy:
     return replace(policy, shell_allowed=_is_confined(context, policy))
 
 
+def has_confinement(context: Context) -> bool:
+    """Return whether the sandbox of this run enforces all that is required of it."""
+    return _is_confined(context, CommandPolicy.from_context(context))
+
+
 def _is_confined(context: Context, policy: CommandPolicy) -> bool:
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):

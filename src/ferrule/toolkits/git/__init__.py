@@ -8,5 +8,6 @@ Modules:
     affected_files, withheld_files, file_access        what may be written, read, and used
     readable_repository, writable_repository, remote   the repository as git sees it
     run, refs, settings  running git, names of commits, settings read as data
+    commit_hooks         hooks of the repository, for `git_commit`
     attempt, receipt     the result of a call
 """

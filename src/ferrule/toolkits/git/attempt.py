@@ -18,7 +18,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 
-from .readable_repository import read_small_file
+from .readable_repository import RealRepository, read_small_file
 from .run import GitRunner
 
 MAX_REFERENCES = 2000
@@ -51,8 +51,8 @@ class Attempt:
         found = context.resources.get(Attempt)
         return found if isinstance(found, Attempt) else Attempt()
 
-    def watch_references(self, real: int, leaving: list[Callable[[], None]]) -> None:
-        """Note the references of `.git` (a descriptor) now, and when the workbench is left."""
+    def watch_references(self, real: RealRepository, leaving: list[Callable[[], None]]) -> None:
+        """Note the references of a repository now, and when the workbench is left."""
         self._before = read_references(real)
 
         def read_again() -> None:
@@ -90,25 +90,27 @@ class Attempt:
         }
 
 
-def read_references(real: int) -> dict[str, str]:
+def read_references(real: RealRepository) -> dict[str, str]:
     """Return ids by full name, and `HEAD` as the id it stands for.
 
     For a branch without commits, `HEAD` is the name of the branch.
     """
-    found = _read_packed(real)
+    found = _read_packed(real.common)
     try:
-        for folder, _, names, descriptor in os.fwalk("refs", dir_fd=real, follow_symlinks=False):
+        for folder, _, names, descriptor in os.fwalk(
+            "refs", dir_fd=real.common, follow_symlinks=False
+        ):
             for name in names:
                 if len(found) >= MAX_REFERENCES:
                     break
                 _add_reference(found, f"{folder}/{name}", read_small_file(descriptor, name))
     except OSError:
         pass  # A folder was removed while it was read: what was found is kept.
-    head = read_small_file(real, "HEAD").decode("utf-8", "replace").strip()
+    head = real.read("HEAD").decode("utf-8", "replace").strip()
     branch = head.removeprefix("ref: ")
     if branch.startswith("refs/heads/"):
         # Read even if there are more references than the limit.
-        _add_reference(found, branch, read_small_file(real, branch))
+        _add_reference(found, branch, real.read(branch))
     return {"HEAD": found.get(branch, head), **found}
 
 

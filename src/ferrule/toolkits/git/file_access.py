@@ -33,7 +33,9 @@ _CERTIFICATES = ("/var/lib/ca-certificates",)
 _PARTS = ("lib", "lib64", "libexec", "share")
 
 
-def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | None:
+def make_wall(
+    program: str, folder: Path, *, outside: Iterable[str] = (), writes: bool
+) -> LandlockAccess | None:
     """Return the wall around a git that runs in the root of a workspace; None if there is none.
 
     Nothing in the workspace may be run as a program.
@@ -41,6 +43,7 @@ def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | N
     Args:
         program: Path of git.
         folder: The `GIT_DIR` of git.
+        outside: Folders of the repository of the workspace that lie outside of it.
         writes: Whether git may change the workspace and its folder.
     """
     if kernel_abi() < _MINIMUM_ABI:
@@ -50,6 +53,7 @@ def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | N
         (
             (".", words),
             (str(folder), words),
+            *((place, words) for place in outside),
             ("/proc", _READ),
             ("/sys/devices/system/cpu", _READ),
             *device_rules(),

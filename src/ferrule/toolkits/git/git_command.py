@@ -161,7 +161,7 @@ async def git_command(
     program = find_git(context)
     with open_shadow(workspace) as repository:
         timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
-        files = make_wall(program, repository.folder, writes=False)
+        files = make_wall(program, repository.folder, outside=repository.outside, writes=False)
         git = _Git(program, repository, workspace, timeout, files)
         plan = await _make_plan(git, subcommand, parsed)
         left_out, withheld = await _find_withheld(git, subcommand, parsed, plan)

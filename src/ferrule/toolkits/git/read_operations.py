@@ -7,7 +7,6 @@ the only settings that are shown, without credentials.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
@@ -23,7 +22,7 @@ from ferrule.tools.number_ranges import require_ranges
 from .attempt import Attempt
 from .file_access import make_wall
 from .git_command import git_command
-from .readable_repository import open_repository, open_shadow, read_small_file
+from .readable_repository import open_shadow
 from .receipt import Outcome, cut_inline, make_result
 from .refs import check_range, check_revision
 from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
@@ -40,21 +39,18 @@ def open_for_reading(context: Context) -> Generator[GitRunner]:
     workspace = context.resource(Workspace)
     program = find_git(context)
     with open_shadow(workspace) as found:
-        held = make_wall(program, found.folder, writes=False)
+        held = make_wall(program, found.folder, outside=found.outside, writes=False)
         git = GitRunner(
-            program, found.directory, found.environment, held, workspace, compute_deadline(context)
+            program,
+            found.directory,
+            found.environment,
+            held,
+            workspace,
+            compute_deadline(context),
+            config=found.config,
         )
         Attempt.from_context(context).git = git
         yield git
-
-
-def _read_configuration(git: GitRunner) -> bytes:
-    """Return the real configuration as data."""
-    real = open_repository(git.directory)
-    try:
-        return read_small_file(real, "config")
-    finally:
-        os.close(real)
 
 
 def _path_arguments(git: GitRunner, paths: list[str] | None) -> list[str]:
@@ -271,7 +267,7 @@ async def git_branch_list(
         )
         layout = "--format=%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(subject)"
         ran = await git.run_checked("for-each-ref", layout, *wanted, *places)
-        follows = find_upstreams(await parse_settings(git, _read_configuration(git)))
+        follows = find_upstreams(await parse_settings(git, git.config))
     rows: list[dict[str, str]] = [
         dict(zip(("name", "commit", "date", "subject"), line.split("\0"), strict=False))
         for line in ran.text.splitlines()
@@ -303,7 +299,7 @@ def _describe_branch(row: dict[str, str], current: str, follows: dict[str, str])
 async def git_remote_list(context: Context) -> dict[str, Any]:
     """List remotes with their addresses. Passwords and tokens in an address are not shown."""
     with open_for_reading(context) as git:
-        found = find_remotes(await parse_settings(git, _read_configuration(git)))
+        found = find_remotes(await parse_settings(git, git.config))
         argv = git.results[-1].argv if git.results else ()
     value = {
         "remotes": [
@@ -324,7 +320,7 @@ async def git_discover(context: Context) -> dict[str, Any]:
             form = await git.run_checked("rev-parse", "--show-object-format")
             names = [
                 make_printable(remote.name)
-                for remote in find_remotes(await parse_settings(git, _read_configuration(git)))
+                for remote in find_remotes(await parse_settings(git, git.config))
             ]
             value: dict[str, Any] = {
                 "repository": True,

@@ -11,10 +11,14 @@ off. Instead git gets another folder as `GIT_DIR`, made for the call, private an
 
 The global and the system configuration are off by environment, and no variable of ours reaches git.
 
-Refused, since they may lead out of the workspace: a `.git` that is a file or a link, any link among
-what git reads below it (each object, pack, branch and log is checked), alternates (objects kept
-elsewhere) outside of the workspace, `commondir` (linked worktrees). What is planted after that
-check meets `file_access`. Lost on purpose: `filter` drivers, so that files of git-lfs look changed;
+In a linked worktree or a submodule these lie outside of the workspace, in the repository that
+it belongs to (`permissions.repositories`): HEAD, index and the state of operations in the folder
+of the work tree, all else in the one that work trees share.
+
+Refused, since they may lead elsewhere: a `.git` that names a repository which does not name the
+workspace, any link among what git reads below it (each object, pack, branch and log is checked),
+alternates (objects kept elsewhere) outside of the workspace. What is planted after that check meets
+`file_access`. Lost on purpose: `filter` drivers, so that files of git-lfs look changed;
 `diff` drivers; submodules, which are never entered.
 """
 
@@ -28,13 +32,16 @@ import stat
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem import open_beneath
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.repositories import find_repository
 
 _COPIED = (
     "HEAD",
@@ -48,6 +55,27 @@ _COPIED = (
 _LINKED = ("objects", "refs", "logs", "index", "reftable")
 _READ_BY_GIT = frozenset((*_COPIED, *_LINKED, "info", "worktrees"))
 """What git reads of a repository: nothing in it may be a link."""
+_OWN_NAMES = frozenset(
+    {
+        "AUTO_MERGE",
+        "BISECT_LOG",
+        "CHERRY_PICK_HEAD",
+        "FETCH_HEAD",
+        "HEAD",
+        "MERGE_HEAD",
+        "MERGE_MODE",
+        "MERGE_MSG",
+        "ORIG_HEAD",
+        "REVERT_HEAD",
+        "index",
+        "index.lock",
+        "rebase-apply",
+        "rebase-merge",
+        "sequencer",
+    }
+)
+_OWN_PATHS = frozenset({"info/sparse-checkout", "logs/HEAD"})
+"""What each work tree has for itself: gitrepository-layout(5)."""
 _MAX_DEPTH = 5
 """Length of a chain of object stores that name one another, as in git."""
 _SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
@@ -98,16 +126,55 @@ FORCED_SETTINGS = """\
 
 @frozen
 class ShadowRepository:
-    """What git is run with: the folder `directory` (a descriptor of the root) and its `GIT_DIR`."""
+    """What git is run with: the folder `directory` (a descriptor of the root) and its `GIT_DIR`.
+
+    `outside` are folders of the repository outside of the workspace, `config` is its configuration.
+    """
 
     directory: int
     folder: Path
     environment: dict[str, str]
+    outside: tuple[str, ...]
+    config: bytes
+
+
+@dataclass(slots=True)
+class RealRepository:
+    """The real folders of a repository, by descriptor.
+
+    `own` has HEAD and the index of the work tree, `common` objects, refs and configuration; mostly
+    they are the same. `outside` are their paths where they lie outside of the workspace, `name` is
+    that of a linked worktree.
+    """
+
+    own: int
+    common: int
+    outside: tuple[str, ...] = ()
+    name: str = ""
+
+    def locate(self, name: str) -> int:
+        """Return the descriptor of the folder that contains a file of a repository."""
+        first = name.split("/")[0]
+        is_own = first in _OWN_NAMES or name in _OWN_PATHS or _SHARED_INDEX.fullmatch(first)
+        return self.own if is_own else self.common
+
+    def read(self, name: str) -> bytes:
+        """Read a small regular file; empty if there is none."""
+        return read_small_file(self.locate(name), name)
+
+    def list_names(self) -> set[str]:
+        """Return the names that git finds in it."""
+        return {
+            name
+            for folder in {self.own, self.common}
+            for name in os.listdir(folder)  # noqa: PTH208  a descriptor
+            if self.locate(name) == folder
+        }
 
 
 @contextmanager
 def open_shadow(workspace: Workspace) -> Generator[ShadowRepository]:
-    """Yield a shadow of the repository at the root of the workspace, inside a `with` block.
+    """Yield a shadow of the repository of the workspace, inside a `with` block.
 
     Raises:
         ToolFailed: `not_found` if there is no repository, `permission_denied` if it leads outside.
@@ -115,13 +182,14 @@ def open_shadow(workspace: Workspace) -> Generator[ShadowRepository]:
     with ExitStack() as stack:
         root = workspace.open_descriptor("")
         stack.callback(os.close, root)
-        real = open_repository(root)
-        stack.callback(os.close, real)
+        real = stack.enter_context(open_repository(workspace, root))
         check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         fill_shadow(folder, real)
-        yield ShadowRepository(root, folder, make_git_environment(folder))
+        yield ShadowRepository(
+            root, folder, make_git_environment(folder), real.outside, real.read("config")
+        )
 
 
 @contextmanager
@@ -133,8 +201,10 @@ def open_bare_shadow(workspace: Workspace) -> Generator[Path]:
     with ExitStack() as stack:
         root = workspace.open_descriptor("")
         stack.callback(os.close, root)
-        real = os.dup(root) if _is_bare(root) else open_repository(root)
-        stack.callback(os.close, real)
+        if _is_bare(root):
+            real = RealRepository(root, root)
+        else:
+            real = stack.enter_context(open_repository(workspace, root))
         check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -148,24 +218,51 @@ def _is_bare(root: int) -> bool:
     return {"HEAD", "objects", "refs"} <= set(names) and ".git" not in names
 
 
-def open_repository(root: int) -> int:
-    """Open the folder `.git` below a root, and return its descriptor.
+@contextmanager
+def open_repository(workspace: Workspace, root: int) -> Generator[RealRepository]:
+    """Yield the repository of a workspace, whose root is a descriptor, inside a `with` block.
 
     Raises:
-        ToolFailed: There is none, or only a pointer to one.
+        ToolFailed: There is none, or one that does not belong to the workspace.
     """
-    try:
-        status = os.stat(".git", dir_fd=root, follow_symlinks=False)
+    with ExitStack() as stack:
+        try:
+            status = os.stat(".git", dir_fd=root, follow_symlinks=False)
+        except FileNotFoundError:
+            raise _missing_error(workspace) from None
         if stat.S_ISDIR(status.st_mode):
-            return os.open(".git", _FOLDER_FLAGS, dir_fd=root)
-    except FileNotFoundError:
-        raise ToolFailed(
+            folder = os.open(".git", _FOLDER_FLAGS, dir_fd=root)
+            stack.callback(os.close, folder)
+            if "commondir" in os.listdir(folder):  # noqa: PTH208  a descriptor
+                raise outside_error("`.git/commondir` names another folder")
+            yield RealRepository(folder, folder)
+            return
+        found = find_repository(workspace.root)
+        if found.repository is None or found.repository.work_tree != str(workspace.root):
+            raise outside_error(found.problem or "`.git` is not a folder and names none")
+        repository = found.repository
+        folders = tuple(dict.fromkeys((repository.git_dir, repository.common_dir)))
+        own, common = (
+            os.open(path, _FOLDER_FLAGS) for path in (repository.git_dir, repository.common_dir)
+        )
+        stack.callback(os.close, own)
+        stack.callback(os.close, common)
+        is_linked = len(folders) > 1
+        name = os.path.basename(repository.git_dir) if is_linked else ""  # noqa: PTH119  text
+        yield RealRepository(own, common if is_linked else own, folders, name)
+
+
+def _missing_error(workspace: Workspace) -> ToolFailed:
+    found = find_repository(workspace.root).repository
+    if found is None:
+        return ToolFailed(
             ErrorType.NOT_FOUND,
-            "the workspace is not a git repository: there is no folder `.git` at its root "
-            "(folders above and below are not looked at)",
-        ) from None
-    raise outside_error(
-        "`.git` is not a folder but points to one (a worktree, a submodule or a link)"
+            "the workspace is not a git repository: there is no `.git` at its root",
+        )
+    return ToolFailed(
+        ErrorType.NOT_FOUND,
+        "the git tools work where the repository begins, and the workspace is a subfolder of "
+        f"{quote_path(os.path.basename(found.work_tree))}; run git with `run_command`",  # noqa: PTH119  text
     )
 
 
@@ -173,22 +270,19 @@ def outside_error(what: str) -> ToolFailed:
     """Return the error for a repository that is not completely in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"git was not run: {what}, which may lie outside of the workspace; ask the person to "
-        "work in a full clone",
+        f"git was not run: {what}; ask the person to look, or to work in a full clone",
     )
 
 
-def check_inside(workspace: Workspace, real: int) -> None:
-    """Refuse whatever git would read that may lie outside of the workspace.
+def check_inside(workspace: Workspace, real: RealRepository) -> None:
+    """Refuse whatever git would read that may lie outside of the repository.
 
     That is a link, what is neither file nor folder, and an object store outside of the workspace.
     """
-    for name in os.listdir(real):
-        if name == "commondir":
-            raise outside_error("`.git/commondir` names another folder")
+    for name in sorted(real.list_names()):
         if name in _READ_BY_GIT or _SHARED_INDEX.fullmatch(name):
-            _check_entry(real, name, f".git/{name}")
-    _check_alternates(workspace, real, ".git/objects", _MAX_DEPTH)
+            _check_entry(real.locate(name), name, f".git/{name}")
+    _check_alternates(workspace, real.common, ".git/objects", _MAX_DEPTH)
 
 
 def _check_entry(folder: int, name: str, shown: str) -> None:
@@ -282,27 +376,58 @@ def read_small_file(real: int, name: str) -> bytes:
 
 
 def fill_shadow(
-    folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
+    folder: Path,
+    real: RealRepository,
+    *,
+    copied: Sequence[str] = _COPIED,
+    linked: Sequence[str] = _LINKED,
 ) -> None:
-    """Make a shadow of the repository `real` in an empty folder, from copied and linked files."""
-    source = Path(descriptor_path(real))
+    """Make a shadow of a repository in an empty folder, from copied and linked files."""
     for name in copied:
-        data = read_small_file(real, name)
+        data = real.read(name)
         if data:
             (folder / name).write_bytes(data)
-    present = set(os.listdir(real))
+    present = real.list_names()
     shared = sorted(filter(_SHARED_INDEX.fullmatch, present))
     for name in (*linked, *shared):
         if name in present:
-            (folder / name).symlink_to(source / name)
+            (folder / name).symlink_to(Path(descriptor_path(real.locate(name)), name))
+    if real.name:
+        _separate_work_trees(folder, real)
     for name in ("objects", "refs"):
         if name not in present:
             (folder / name).mkdir()
     (folder / "info").mkdir()
     for name in ("exclude", "sparse-checkout"):
-        (folder / "info" / name).write_bytes(read_small_file(real, f"info/{name}"))
-    text = read_small_file(real, "config").decode("utf-8", "replace")
+        (folder / "info" / name).write_bytes(real.read(f"info/{name}"))
+    text = real.read("config").decode("utf-8", "replace")
     (folder / "config").write_text(format_kept_settings(text) + FORCED_SETTINGS)
+
+
+def _separate_work_trees(folder: Path, real: RealRepository) -> None:
+    """Give the shadow of a linked worktree its own log of HEAD, and the other work trees alone.
+
+    The main one is among them: git moves no branch that is checked out elsewhere.
+    """
+    common = Path(descriptor_path(real.common))
+    own = Path(descriptor_path(real.own))
+    if (folder / "logs").is_symlink():
+        (folder / "logs").unlink()
+        (folder / "logs").mkdir()
+        (folder / "logs/refs").symlink_to(common / "logs/refs")
+        (folder / "logs/HEAD").symlink_to(own / "logs/HEAD")
+    if not (folder / "worktrees").is_symlink():
+        return
+    (folder / "worktrees").unlink()
+    (folder / "worktrees").mkdir()
+    for entry in (common / "worktrees").iterdir():
+        if entry.name != real.name:
+            (folder / "worktrees" / entry.name).symlink_to(entry)
+    main = folder / "worktrees/ferrule-main"
+    main.mkdir()
+    (main / "HEAD").write_bytes(read_small_file(real.common, "HEAD"))
+    (main / "commondir").write_text("../..\n")
+    (main / "gitdir").write_text(f"{common}\n")
 
 
 def format_kept_settings(text: str) -> str:

@@ -63,6 +63,8 @@ class GitRunner:
     wall: LandlockAccess | None
     workspace: Workspace
     deadline: float
+    config: bytes = b""
+    """The real configuration, as data; empty where git works on a workbench."""
     results: list[GitResult] = field(default_factory=list[GitResult])
     """The runs so far, for receipts."""
 

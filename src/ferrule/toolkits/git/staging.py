@@ -23,6 +23,7 @@ from ferrule.tools.definition import READS
 
 from .affected_files import check_filters, check_names
 from .attempt import Attempt
+from .commit_hooks import CommitHooks
 from .file_access import make_wall
 from .receipt import GitOptions, Outcome, make_result
 from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
@@ -40,7 +41,7 @@ def make_runner(workbench: Workbench, context: Context) -> GitRunner:
     workspace = context.resource(Workspace)
     attempt = Attempt.from_context(context)
     program = find_git(context)
-    held = make_wall(program, workbench.folder, writes=True)
+    held = make_wall(program, workbench.folder, outside=workbench.real.outside, writes=True)
     git = GitRunner(
         program,
         workbench.directory,
@@ -215,11 +216,14 @@ async def git_commit(
     all: Annotated[bool, "Stage all tracked files that changed before."] = False,
     allow_empty: Annotated[bool, "Commit also if nothing is staged."] = False,
 ) -> dict[str, Any]:
-    """Record what is staged as a commit of the checked-out branch. Runs no hooks and signs
-    nothing.
+    """Record what is staged as a commit of the checked-out branch. Signs nothing. Hooks of the
+    repository run in the sandbox; the result names them.
     """
     text = _check_message(message)
     workspace = context.resource(Workspace)
+    hooks = CommitHooks(context)
+    await hooks.prepare()
+    text = await hooks.run_before(text)
     with open_workbench(workspace) as made:
         git = make_runner(made, context)
         await configure_author(git, made, context)
@@ -251,7 +255,9 @@ async def git_commit(
             )
         commit = await git.find_commit("HEAD")
         made.install()
+    await hooks.run_after()
     value = {
+        **hooks.describe(),
         "commit": commit,
         "subject": text.splitlines()[0],
         "files": staged[:_MAX_NAMES],

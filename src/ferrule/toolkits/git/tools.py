@@ -5,7 +5,8 @@
     git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
 
 Reads never write, and mutations never run a program of the repository (`readable_repository`,
-`writable_repository`); there is no push. Compared with git on a terminal these are missing: hooks,
+`writable_repository`); there is no push. Hooks run for commits alone, in the sandbox
+(`commit_hooks`). Compared with git on a terminal these are missing:
 filters, signatures, credential helpers, submodules, merges with conflicts.
 
 A toolbox with mutations is one tool for all operations: its risk is that of the worst one, so a

@@ -36,13 +36,13 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
 
 from .readable_repository import (
+    RealRepository,
     check_inside,
     descriptor_path,
     fill_shadow,
     make_git_environment,
     open_repository,
     outside_error,
-    read_small_file,
 )
 from .refs import is_valid_branch
 
@@ -100,12 +100,12 @@ _WRITING_SETTINGS = """\
 class Workbench:
     """A repository to work on.
 
-    `directory` is the root and `real` the folder `.git` (descriptors); git gets `folder` instead of
-    the latter.
+    `directory` is the root (a descriptor) and `real` the real repository; git gets `folder` instead
+    of the latter.
     """
 
     directory: int
-    real: int
+    real: RealRepository
     folder: Path
     environment: dict[str, str]
     exit_callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -115,7 +115,7 @@ class Workbench:
 
     def read_config(self) -> bytes:
         """Return the real configuration, as data."""
-        return read_small_file(self.real, "config")
+        return self.real.read("config")
 
     def configure(self, text: str) -> None:
         """Add to the configuration that git sees."""
@@ -137,7 +137,7 @@ class Workbench:
 
     def restore_index(self) -> None:
         """Discard the changes to the copy of the index."""
-        _copy_index(self.real, self.folder)
+        _copy_index(self.real.own, self.folder)
 
     def install(self) -> None:
         """Put back what git changed: index, HEAD and the like.
@@ -145,7 +145,7 @@ class Workbench:
         Raises:
             ToolFailed: HEAD was changed by another program meanwhile.
         """
-        if read_small_file(self.real, "HEAD") != self._before["HEAD"]:
+        if self.real.read("HEAD") != self._before["HEAD"]:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
                 "another program switched the branch meanwhile; look at `git_status`",
@@ -154,7 +154,7 @@ class Workbench:
         for name in _COPIED:
             content = _read_if_present(self.folder / name)
             if content is not None and content != self._before[name]:
-                _replace(self.real, name, content)
+                _replace(self.real.locate(name), name, content)
 
     def _install_index(self) -> None:
         source = self.folder / "index"
@@ -167,12 +167,12 @@ class Workbench:
             shutil.copyfileobj(new, lock)
         # git concludes from this time which files may have changed since: it must be git's own.
         os.utime(self._lock, ns=(status.st_atime_ns, status.st_mtime_ns))
-        os.rename("index.lock", "index", src_dir_fd=self.real, dst_dir_fd=self.real)
+        os.rename("index.lock", "index", src_dir_fd=self.real.own, dst_dir_fd=self.real.own)
 
 
 @contextmanager
 def open_workbench(workspace: Workspace, *, allow_unfinished: bool = False) -> Generator[Workbench]:
-    """Yield the repository at the root of the workspace for writing, inside a `with` block.
+    """Yield the repository of the workspace for writing, inside a `with` block.
 
     `install` keeps what was done.
 
@@ -186,16 +186,20 @@ def open_workbench(workspace: Workspace, *, allow_unfinished: bool = False) -> G
     with ExitStack() as stack:
         root = workspace.open_descriptor("")
         stack.callback(os.close, root)
-        real = open_repository(root)
-        stack.callback(os.close, real)
+        real = stack.enter_context(open_repository(workspace, root))
         check_inside(workspace, real)
         _check_writable(real)
         if not allow_unfinished:
             _check_idle(real)
-        lock = _take_lock(real)
-        stack.callback(_drop_lock, real, lock)
-        with suppress(FileExistsError):
-            os.mkdir("logs", dir_fd=real)
+        lock = _take_lock(real.own)
+        stack.callback(_drop_lock, real.own, lock)
+        for descriptor, place in (
+            (real.own, "logs"),
+            (real.common, "logs"),
+            (real.common, "logs/refs"),
+        ):
+            with suppress(FileExistsError):
+                os.mkdir(place, dir_fd=descriptor)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         made = Workbench(root, real, folder, _environment(folder))
@@ -210,9 +214,9 @@ def _fill_bench(made: Workbench) -> None:
     fill_shadow(made.folder, made.real, copied=_COPIED, linked=_LINKED)
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
-        packed.symlink_to(f"{descriptor_path(made.real)}/packed-refs")
+        packed.symlink_to(f"{descriptor_path(made.real.common)}/packed-refs")
     # Attributes alone run nothing, and those of this file tell which files need a filter.
-    (made.folder / "info/attributes").write_bytes(read_small_file(made.real, "info/attributes"))
+    (made.folder / "info/attributes").write_bytes(made.real.read("info/attributes"))
     made.restore_index()
     made.configure(_WRITING_SETTINGS)
 
@@ -226,8 +230,8 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _check_writable(real: int) -> None:
-    names = set(os.listdir(real))
+def _check_writable(real: RealRepository) -> None:
+    names = real.list_names()
     if "reftable" in names:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
@@ -237,9 +241,9 @@ def _check_writable(real: int) -> None:
     for name in ("HEAD", "index", "packed-refs", "ORIG_HEAD", "shallow"):
         if name not in names:
             continue
-        if not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
+        if not stat.S_ISREG(os.stat(name, dir_fd=real.locate(name), follow_symlinks=False).st_mode):
             raise outside_error(f"`.git/{name}` is no file")
-    _check_head(read_small_file(real, "HEAD"))
+    _check_head(real.read("HEAD"))
 
 
 def _check_head(head: bytes) -> None:
@@ -253,8 +257,9 @@ def _check_head(head: bytes) -> None:
         )
 
 
-def _check_idle(real: int) -> None:
-    under_way = sorted(set(os.listdir(real)) & set(_UNFINISHED))
+def _check_idle(real: RealRepository) -> None:
+    present = set(os.listdir(real.own))  # noqa: PTH208  a descriptor
+    under_way = sorted(present & set(_UNFINISHED))
     if under_way:
         raise ToolFailed(
             ErrorType.IO_ERROR,

@@ -8,6 +8,10 @@ On top of the lists of `permissions/protected_names.py`:
   root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
   `.git` is exempt: git commands write it, apart from RESERVED names inside.
 * `.git` is a folder or nothing: a file or link of that name leads git to a configuration elsewhere.
+* Where a name lies decides, not which folder was opened: `relative` gives the name by which it is
+  judged (`ProtectedNames.find_above`, `judge_content`), which for `hooks/x` in an opened
+  `repo/.git` is `.git/hooks/x`, and for one in a bare repository as well.
+* No folder becomes a repository under another name than `.git`: git would obey what is in it.
 * SECRET names may be created: a test key is the command's own. They are reported, so that the
   session can still read them, and counted.
 
@@ -39,6 +43,13 @@ REDIRECTING_NAMES = (
     ".git/**/rebase-merge/strategy",
     ".git/**/rebase-apply/apply-opt",
     ".git/**/sequencer/opts",
+    ".git/**/worktrees/*/gitdir",
+    ".git/**/info/attributes",
+    ".git/**/info/exclude",
+    ".git/**/info/grafts",
+    ".git/**/info/sparse-checkout",
+    ".git/**/objects/info/alternates",
+    ".git/**/objects/info/http-alternates",
     ".hg/sharedpath",
     ".hg/hgrc-not-shared",
 )
@@ -46,8 +57,20 @@ REDIRECTING_NAMES = (
 
 When a person goes on with a rebase, a pick or a mail that git applies, it runs what the list of
 steps names and the program of the strategy (`/x` is `./git-merge-/x`), and hands the options to
-`git apply`, one of which writes a file anywhere.
+`git apply`, one of which writes a file anywhere. Attributes start filters and
+drivers; `gitdir` of a linked worktree says which folder may use the repository; the other lists in
+`info` hide files from the person, or have them removed; alternates read another repository.
 """
+
+_GIT_ENTRIES = (b"HEAD", b"objects", b"refs", b"commondir")
+_CONFIGURED = ".git/hooks"
+"""The name by which a place is judged that settings of git name (`core.hooksPath`)."""
+_STEPS = "/steps"
+"""The name by which the steps of a rebase in the workspace's repository are judged: commands may
+make a list of their own (`view.rebase_steps`), and no other name begins with a slash.
+"""
+_BECOMES_REPOSITORY = ".git/config"
+"""The name by which one is judged that would make a folder a repository."""
 
 
 def _load_protected_names() -> ModuleType:
@@ -75,8 +98,10 @@ class NameRules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
     `own_files` are files (`identify`) that the session's own commands created and that are hidden
-    from others, `name_quota` is how many more of these there may be. `fixed` are absolute names
-    below the roots that nothing else may take; the folders above them stay where they are.
+    from others, `name_quota` is how many more of these there may be. `judged_roots` are the paths
+    that the roots are judged by, which nobody can find out from inside of a view. `fixed` are
+    absolute names below the roots that nothing else may take; the folders above them stay where
+    they are.
     """
 
     def __init__(
@@ -85,16 +110,21 @@ class NameRules:
         reserved: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
-        own_files: frozenset[str] = frozenset(),
-        name_quota: int = MAX_HIDDEN_NAMES,
+        configured_places: tuple[str, ...] = (),
+        steps_file: str = "",
+        judged_roots: tuple[str, ...] = (),
         fixed: Iterable[str] = (),
     ) -> None:
         lists = _load_protected_names()
-        self.own_files = own_files
-        self.name_quota = name_quota
+        self.own_files: frozenset[str] = frozenset()
+        self.name_quota = MAX_HIDDEN_NAMES
         self.fixed_folders: frozenset[str] = frozenset()
         """Folders that contain a masked name, relative to a root: they stay where they are."""
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
+        self._configured_places = frozenset(map(os.fsencode, configured_places))
+        self._steps_file = os.fsencode(steps_file)
+        self._judge_content = lists.judge_content
+        self._is_git_folder = lists.is_git_folder
         # Names below these cannot be on /proc.
         self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
         self._names = lists.ProtectedNames((*REDIRECTING_NAMES, *reserved), secret, protected)
@@ -107,31 +137,105 @@ class NameRules:
             reserved=tuple(sorted(_leading_components(at_root)))
         )
         self._decisions: dict[tuple[str, bool], int] = {}
-        self._folders: dict[bytes, str | None] = {}
+        self._folders: dict[bytes, tuple[str, str] | None] = {}
+        places = lists.ProtectedNames(reserved, secret, protected)
+        self._above = tuple(places.find_above(root) for root in judged_roots or roots)
+        self._shown: dict[str, str] = {}
         self._fixed = frozenset(self._relative_names(fixed))
         # Compiles the patterns: once, before anything is forked.
         self.decide("warm/.git", folder=False)
         self.may_differ("warm")
 
     def relative(self, folder: bytes, name: bytes) -> str | None:
-        """Return the name below a root of `name` in `folder`; None if it is below none.
+        """Return the name by which `name` in `folder` is judged; None if it is below no root.
 
-        `folder` is absolute, as the kernel gives it.
+        That is the name below its root, or one that says more (`judge_content`). `folder` is
+        absolute, as the kernel gives it.
         """
-        path = self._folders.get(folder, "")
-        if path == "":
+        if folder in self._folders:
+            found = self._folders[folder]
+        else:
             if len(self._folders) >= _MAX_CACHED:
                 self._folders.clear()
-            path = self._folders[folder] = self._path_within(folder)
-        return None if path is None else path[1:] + os.fsdecode(name)
+            found = self._folders[folder] = self._find_place(folder)
+        if found is None:
+            return None
+        inside, judged = found
+        last = os.fsdecode(name)
+        if self._is_configured(folder, name):
+            self._shown[_CONFIGURED] = inside + last
+            return _CONFIGURED
+        if self._steps_file and folder + b"/" + name == self._steps_file:
+            self._shown[_STEPS] = inside + last
+            return _STEPS
+        if name in _GIT_ENTRIES and self._becomes_repository(folder, name, judged):
+            self._shown[_BECOMES_REPOSITORY] = inside + last
+            return _BECOMES_REPOSITORY
+        if inside != judged and len(self._shown) < _MAX_CACHED:
+            self._shown[judged + last] = inside + last
+        return judged + last
 
-    def _path_within(self, folder: bytes) -> str | None:
-        """Return `/` and the folder's name below a root, with a slash at the end."""
-        for root in self._roots:
+    def _is_configured(self, folder: bytes, name: bytes) -> bool:
+        """Return whether a name is, or lies in, a place that settings of git name."""
+        path = folder + b"/" + name
+        return any(
+            path == place or path.startswith(place + b"/") for place in self._configured_places
+        )
+
+    def show(self, name: str) -> str:
+        """Return the name for people of one that `relative` returned.
+
+        It is below the workspace, or absolute.
+        """
+        return self._shown.get(name, name)
+
+    def _find_place(self, folder: bytes) -> tuple[str, str] | None:
+        """Return the folder's name and the one that its content is judged by.
+
+        The first is below the workspace, or absolute. Both end with a slash, or are empty. None if
+        it is below no root.
+        """
+        for number, root in enumerate(self._roots):
             if folder == root or folder.startswith(root + b"/"):
-                rest = os.fsdecode(folder[len(root) :])
-                return rest + "/" if rest else "/"
+                inside = os.fsdecode(folder[len(root) + 1 :])
+                judged = self._judge_folder(number, inside)
+                shown = os.fsdecode(folder) if number else inside
+                return shown + "/" if shown else "", judged + "/" if judged else ""
         return None
+
+    def _judge_folder(self, number: int, inside: str) -> str:
+        """Return the name that the content of a folder below a root is judged by."""
+        judged = self._above[number]
+        path = self._roots[number]
+        is_workspace = number == 0
+        judged = self._judge_content(judged, _find_entries(path), in_workspace=is_workspace)
+        for part in inside.split("/") if inside else ():
+            path += b"/" + os.fsencode(part)
+            judged = f"{judged}/{part}" if judged else part
+            judged = self._judge_content(judged, _find_entries(path), in_workspace=is_workspace)
+        return judged
+
+    def _becomes_repository(self, folder: bytes, name: bytes, judged: str) -> bool:
+        """Return whether a folder is a repository once it has this name too, and was none.
+
+        `judged` is what its content is judged by. A repository that was one before is left alone,
+        and `.git` is protected by its name.
+        """
+        if ".git" in judged.split("/"):
+            return False
+        # What is known of the folder, and of all below it, may be older than its content.
+        self._folders.clear()
+        entries = _find_entries(folder)
+        before = self._judge_content("x", entries, in_workspace=True)
+        after = self._judge_content("x", {*entries, os.fsdecode(name)}, in_workspace=True)
+        return before != after
+
+    def is_git_folder(self, entries: list[str], name: str) -> bool:
+        """Return whether entries make a folder a repository, but not one that is called `.git`.
+
+        `name` is the name of one of them.
+        """
+        return ".git" not in name.split("/") and self._is_git_folder(entries)
 
     def fix_folders(self, folders: Iterable[str]) -> None:
         """Have these folders (absolute) stay where they are."""
@@ -157,6 +261,8 @@ class NameRules:
     def _decide(self, name: str, folder: bool) -> int:
         if name in self._fixed:
             return REFUSED
+        if name == _STEPS:
+            return SECRET
         verdict = self._names.check(name, write=True)
         if verdict is None:
             return FREE
@@ -196,6 +302,15 @@ class NameRules:
 def _find_slashes(name: str) -> Iterator[int]:
     """Yield where the folders above a name end."""
     return (end for end, character in enumerate(name) if character == "/")
+
+
+def _find_entries(folder: bytes) -> set[str]:
+    """Return which of the entries a folder has that `judge_content` asks about."""
+    return {
+        os.fsdecode(name)
+        for name in (*_GIT_ENTRIES, b".git")
+        if os.path.lexists(folder + b"/" + name)
+    }
 
 
 def _matches_component(names: object, part: str) -> bool:

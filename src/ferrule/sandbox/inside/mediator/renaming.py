@@ -113,6 +113,8 @@ class _Move:
         )
         if folder and self._content_may_change():
             for below, status, handle, entry in _content(self.source.folder, self.source.plain):
+                if self.old is None and self._is_in_repository(below, handle):
+                    raise self.request.context.refuse(_join(self.new, below) or below)
                 old = _join(self.old, below)
                 new = _join(self.new, below)
                 secrets += self._check_name(old, new, status, handle, entry)
@@ -136,6 +138,13 @@ class _Move:
         if after == SECRET and new is not None:
             self.request.context.count_names(1 if folder else status.st_nlink)
             yield identify(within, entry), new
+
+    def _is_in_repository(self, below: str, handle: int) -> bool:
+        """Return whether something comes in a repository that is no `.git` into the roots."""
+        name = os.fsencode(below.rpartition("/")[2])
+        return name == b"HEAD" and self.request.context.rules.is_git_folder(
+            os.listdir(handle), _join(self.new, below) or ""
+        )
 
     def _content_may_change(self) -> bool:
         if self.old is None or self.new is None:

@@ -95,8 +95,9 @@ class MediatorContext:
 
     def refuse(self, name: str) -> CallRefused:
         """Remember a refused name. Returns the refusal to raise."""
-        if name not in self.refused_names and len(self.refused_names) < MAX_REMEMBERED:
-            self.refused_names.append(name)
+        shown = self.rules.show(name)
+        if shown not in self.refused_names and len(self.refused_names) < MAX_REMEMBERED:
+            self.refused_names.append(shown)
         return CallRefused(EACCES)
 
     def note_created(self, identity: str, name: str) -> None:
