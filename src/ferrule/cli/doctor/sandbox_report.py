@@ -20,7 +20,6 @@ from ferrule.sandbox.backends.selection import (
 )
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.view.description import describe_view
-from ferrule.sandbox.view.openings import find_writable
 
 from .findings import Finding
 
@@ -77,7 +76,7 @@ def report_sandbox(policy: SandboxPolicy, probes: Probes, mode: SandboxMode) -> 
 
 def _report_own_code(backend: SandboxBackend, policy: SandboxPolicy) -> Iterator[Finding]:
     """Report whether commands can change Ferrule itself, where it lies in what they can write."""
-    held = find_writable(policy).held
+    held = policy.command_writable.held
     if not held:
         return
     places = ", ".join(f"`{place}`" for place in held)

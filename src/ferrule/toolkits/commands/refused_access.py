@@ -36,7 +36,6 @@ from ferrule.sandbox.command import Refusal
 from ferrule.sandbox.openings import Opening, find_opening, may_be_opened
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.view.openings import find_writable
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS, URL, WRITES, Risk, SideEffect
 
@@ -114,7 +113,7 @@ def _describe_host(refusal: Refusal) -> str:
 
 def _describe_write(path: str, policy: SandboxPolicy) -> str:
     shown = make_printable(path)
-    own_code = explain_own_code(path, find_writable(policy))
+    own_code = explain_own_code(path, policy.command_writable)
     if own_code:
         return f"the sandbox refused to write `{shown}`: {own_code}"
     inside = _name_inside(path, policy)
@@ -165,7 +164,7 @@ def _explain_unseen(path: str, sandbox: Sandbox, policy: SandboxPolicy, home: st
 
 def _explain_mask(path: str, policy: SandboxPolicy) -> Iterator[str]:
     """Explain why a name of the workspace cannot be opened, if it is one that is masked."""
-    own_code = explain_own_code(path, find_writable(policy))
+    own_code = explain_own_code(path, policy.command_writable)
     if own_code:
         yield f"the sandbox refused to write `{make_printable(path)}`: {own_code}"
         return
