@@ -47,8 +47,7 @@ class CommitHooks:
         """Find out whether hooks may run."""
         if self._wanted and has_confinement(self._context):
             sandbox = await get_sandbox(self._context, SessionCommands.from_context(self._context))
-            policy = sandbox.policy
-            if policy is not None and policy.git_hooks:
+            if sandbox.policy.git_hooks:
                 self._sandbox = sandbox
         if self._sandbox is None:
             self.left_out = self._wanted
@@ -94,7 +93,7 @@ class CommitHooks:
             ended = await sandbox.run(
                 Command(
                     ("git", "hook", "run", name, "--", *words),
-                    find_git(self._workspace),
+                    find_git(self._context),
                     directory,
                     filter_environment(os.environ, overrides={"GIT_EDITOR": ":"}).values,
                     output,
