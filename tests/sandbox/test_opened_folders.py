@@ -60,16 +60,40 @@ def kinds(found: ScanResult, folder: Path) -> dict[str, MaskKind]:
 @pytest.mark.proves("sandbox.mask.opened")
 def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
     found = scan(base, readable=("library",), writable=("shared",))
-    alone = kinds(MaskScanner(base / "work", ProtectedNames()).scan(), base / "work")
+    scanner = MaskScanner(base / "work", ProtectedNames(), git_hooks=True)
+    alone = kinds(scanner.scan(), base / "work")
     assert alone[".env"] is MaskKind.UNREADABLE and alone[".git/config"] is MaskKind.TEXT
+    assert alone[".git/hooks"] is MaskKind.READ_ONLY
     assert kinds(found, base / "work") == kinds(found, base / "shared") == alone
-    # Where nothing is written, what may only be read needs no mask.
+    # Where nothing is written, what may only be read needs no mask, and no hook runs.
     assert kinds(found, base / "library") == {
-        n: k for n, k in alone.items() if k is not MaskKind.READ_ONLY
+        **{n: k for n, k in alone.items() if k is not MaskKind.READ_ONLY},
+        ".git/hooks": MaskKind.EMPTY_FOLDER,
     }
     assert all("token" not in mask.text for mask in found.masks)
     paths = [mask.path.split("/") for mask in found.masks]
     assert paths == sorted(paths)
+
+
+@pytest.mark.proves("sandbox.git.hooks")
+def test_hooks_are_hidden_everywhere_where_none_may_run(base: Path) -> None:
+    policy = SandboxPolicy(
+        base / "work",
+        readable=(str(base / "library"),),
+        writable=(str(base / "shared"),),
+        git_hooks=False,
+    )
+    found = kinds(OpenedFolderScanner(policy, home=str(base / "home")).scan(), base)
+    for folder in ("work", "library", "shared"):
+        assert found[f"{folder}/.git/hooks"] is MaskKind.EMPTY_FOLDER
+    opened = SandboxPolicy(
+        base / "work",
+        readable=(str(base / "library/.git/hooks"),),
+        writable=(str(base / "shared/.git/hooks"),),
+    )
+    found = kinds(OpenedFolderScanner(opened, home=str(base / "home")).scan(), base)
+    assert found["library/.git/hooks"] is MaskKind.EMPTY_FOLDER
+    assert found["shared/.git/hooks"] is MaskKind.READ_ONLY
 
 
 @pytest.mark.proves("sandbox.mask.opened")

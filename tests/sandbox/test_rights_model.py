@@ -225,12 +225,23 @@ class Tree:
 
     def may_read(self, place: Path) -> bool:
         """Whether the rules let a command read a file, by its real path."""
-        return self.is_within(place, self.installations) or self.is_free(
-            place, [self.root, *self.readable, *self.writable]
+        return (
+            self.is_within(place, self.installations)
+            or self.is_free(place, [self.root, *self.readable, *self.writable])
+            or self.is_hook(place)
         )
 
     def may_write(self, place: Path) -> bool:
         return self.is_free(place, [self.root, *self.writable])
+
+    def is_hook(self, place: Path) -> bool:
+        """Whether git may run a file as a hook: where it can write the repository, alone."""
+        folder = self.find_opened(place, [self.root, *self.writable])
+        if folder is None:
+            return False
+        above, found, inside = f"/{place.relative_to(folder)}".partition("/.git/hooks/")
+        names = (above.strip("/") or "plain", inside)
+        return bool(found) and not any(DEFAULT_NAMES.check(name, write=False) for name in names)
 
     def is_free(self, place: Path, opened: list[Path]) -> bool:
         """Whether a file lies in an opened folder under no name that is off limits."""

@@ -63,10 +63,14 @@ class OpenedFolderScanner:
         ]
         judged = {path: find_judged_path(path) for path in further}
         covered = [path for path in further if policy.names.hides_folder(judged[path])]
-        shown = [path for path in covered if policy.git_hooks and is_hooks_folder(judged[path])]
-        self._hidden = (
-            *(Mask(path, MaskKind.EMPTY_FOLDER) for path in covered if path not in shown),
-            *(Mask(path, MaskKind.READ_ONLY) for path in shown if path in policy.writable),
+        shown = [
+            path
+            for path in covered
+            if _may_run_hooks_in(path, policy) and is_hooks_folder(judged[path])
+        ]
+        self._hidden = tuple(
+            Mask(path, MaskKind.READ_ONLY if path in shown else MaskKind.EMPTY_FOLDER)
+            for path in covered
         )
         foreign = tuple(find_foreign_folders(repository, self._root)) if repository else ()
         self._further = [
@@ -215,12 +219,17 @@ def _make_scanner(
         home=home,
         is_package_folder=True,
         is_workspace=False,
-        git_hooks=policy.git_hooks,
+        git_hooks=_may_run_hooks_in(path, policy),
         name_prefix="site-packages" if packages else "",
         excluded=tuple(
             _folders_inside(path, (str(policy.root), *policy.readable, *policy.writable, *foreign))
         ),
     )
+
+
+def _may_run_hooks_in(path: str, policy: SandboxPolicy) -> bool:
+    """Return whether git may run hooks of repositories in a folder: those it can write, alone."""
+    return policy.git_hooks and path in policy.writable
 
 
 def _names_in(path: str, names: ProtectedNames) -> ProtectedNames:
