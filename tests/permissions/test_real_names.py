@@ -99,6 +99,7 @@ def make_tree(base: Path) -> list[Path]:
         "repo/.git/modules/m/config",
         "repo/.git/modules/m/hooks/update",
         "repo/src/plain.txt",
+        "lib/dist-packages/x.pth",
         "bare/HEAD",
         "bare/config",
         "bare/hooks/update",
@@ -140,6 +141,7 @@ def test_masks_do_not_depend_on_the_folder_that_was_opened(tmp_path: Path, acces
         (".docker", "config.json"),
         ("bare", "hooks/update"),
         ("bare", "config"),
+        ("lib/dist-packages", "x.pth"),
         ("", "bare/config"),
         ("", "bare/hooks/post-receive"),
     ],
@@ -151,9 +153,26 @@ def test_file_tools_judge_a_name_by_where_the_workspace_lies(
     opened = Workspace(tmp_path / workspace)
     with pytest.raises(ToolFailed):
         opened.write(name, b"x")
-    if "gitdir" not in name:
+    if name not in ("gitdir", "x.pth"):  # these may be read
         with pytest.raises(ToolFailed):
             opened.open(name)
+
+
+@pytest.mark.proves("sandbox.mask.real-place")
+def test_names_for_other_folders_say_nothing_of_where_the_workspace_lies(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    workspace = Workspace(tmp_path / "repo/.git", names=ProtectedNames(secret=("mine",)))
+    assert workspace.names.above == ".git"
+    for names in (workspace.names.only_lists(), workspace.names_for_commands()):
+        assert names.check("hooks/x", write=True) is None
+        assert names.check("mine", write=False) is not None
+
+
+@pytest.mark.proves("sandbox.mask.real-place")
+def test_a_folder_that_becomes_a_repository_later_is_judged_as_one(tmp_path: Path) -> None:
+    rules = NameRules((str(tmp_path),), fixed=(f"{tmp_path}/bare/hooks/kept",))
+    make_tree(tmp_path)
+    assert rules.relative(os.fsencode(tmp_path / "bare/hooks"), b"update") == ".git/hooks/update"
 
 
 @pytest.mark.proves("sandbox.mask.real-place")

@@ -349,9 +349,8 @@ class ProtectedNames:
         It begins where the first pattern of several components could begin that could still match
         below the folder.
         """
-        rows = _rows_of(
-            RESERVED + self.reserved + SECRET + self.secret + PROTECTED + self.protected
-        )
+        unread = RESERVED + self.reserved + SECRET + self.secret
+        rows = _rows_of(unread + PROTECTED + self.protected + INSTALLED)
         parts = folder.strip("/").split("/")
         folded = [_fold(part) for part in parts]
         for start, part in enumerate(folded):
@@ -424,7 +423,7 @@ class ProtectedNames:
 
     def only_lists(self) -> ProtectedNames:
         """Return the lists alone, for names that do not begin at the workspace."""
-        return replace(self, rules=())
+        return replace(self, rules=(), above="")
 
     def for_commands(self) -> ProtectedNames:
         """Return the names that bind commands, too."""

@@ -127,10 +127,14 @@ class Workspace:
         return Workspace(self.root, names=names, linked=self._linked, open_folder=self._open_folder)
 
     def names_for_commands(self, also: ProtectedNames = DEFAULT_NAMES) -> ProtectedNames:
-        """Return the names to hide from commands: the lists, those of `also`, and deny rules."""
-        return self.names.for_commands().extend(
+        """Return the names to hide from commands: the lists, those of `also`, and deny rules.
+
+        Where the workspace lies is not part of them: the sandbox judges each folder that it opens.
+        """
+        names = self.names.for_commands().extend(
             reserved=also.reserved, secret=also.secret, protected=also.protected, rules=also.rules
         )
+        return replace(names, above="")
 
     # Names
 

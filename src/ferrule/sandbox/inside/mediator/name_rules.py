@@ -142,6 +142,7 @@ class NameRules:
         self._above = tuple(places.find_above(root) for root in judged_roots or roots)
         self._shown: dict[str, str] = {}
         self._fixed = frozenset(self._relative_names(fixed))
+        self._folders.clear()  # commands come later: folders may be repositories by then
         # Compiles the patterns: once, before anything is forked.
         self.decide("warm/.git", folder=False)
         self.may_differ("warm")
