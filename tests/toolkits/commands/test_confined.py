@@ -257,13 +257,14 @@ async def test_an_operation_of_git_that_obeys_files_says_how_it_is_taken_back(
 @pytest.mark.proves("sandbox.git.hooks")
 @pytest.mark.parametrize("runs", [True, False])
 async def test_hooks_run_confined_and_the_result_names_them(
-    held: World, tmp_path: Path, runs: bool
+    held: World, tmp_path_factory: pytest.TempPathFactory, runs: bool
 ) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "-q", str(held.folder)], check=True)
     hook = held.folder / ".git/hooks/pre-commit"
-    hook.write_text(f"#!/bin/sh\ntouch ran {tmp_path}/outside; exit 0\n")
+    hook.write_text(f"#!/bin/sh\ntouch ran {elsewhere}/outside; exit 0\n")
     hook.chmod(0o755)
     held.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(held.folder, git_hooks=runs)))
     record = await held.run(
@@ -273,7 +274,7 @@ async def test_hooks_run_confined_and_the_result_names_them(
     said = " ".join(record["notes"])
     assert ("hooks of the repository ran, confined like the command: pre-commit" in said) is runs
     assert (held.folder / "ran").exists() is runs
-    assert not (tmp_path / "outside").exists()
+    assert not (elsewhere / "outside").exists()
     assert "outside; exit 0\n" in hook.read_text() and "x" not in hook.read_text().splitlines()
 
 

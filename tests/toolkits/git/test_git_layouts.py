@@ -41,9 +41,9 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home/.gitconfig").write_text("[user]\n\tname = p\n\temail = p@example.org\n")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "person").mkdir()
+    (tmp_path / "person/.gitconfig").write_text("[user]\n\tname = p\n\temail = p@example.org\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
 

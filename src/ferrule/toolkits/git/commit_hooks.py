@@ -2,7 +2,8 @@
 
 A commit on a workbench knows no hooks. Those of the repository run before and after it, as a
 command of the session would run them: `git hook run` (git 2.36), confined. Where no sandbox
-confines, or the person switched hooks off (`sandbox.git_hooks`), the result says which did not run.
+confines, commands do not see their folder, or the person switched hooks off (`sandbox.git_hooks`),
+the result says which did not run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.child_environment import filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.repositories import find_repository, read_text
+from ferrule.permissions.repositories import find_hooks_folder, find_repository, read_text
 from ferrule.sandbox.command import Capture, Command
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.sandbox.view.git_hooks import list_hooks
 from ferrule.toolkits.commands.session_commands import SessionCommands
@@ -36,7 +39,7 @@ class CommitHooks:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._workspace = context.resource(Workspace)
-        found = find_repository(self._workspace.root).repository
+        self._repository = found = find_repository(self._workspace.root).repository
         present = list_hooks(found) if found is not None else frozenset[str]()
         self._wanted = [name for name in (*_BEFORE, *_AFTER) if name in present]
         self._sandbox: Sandbox | None = None
@@ -47,11 +50,19 @@ class CommitHooks:
         """Find out whether hooks may run."""
         if self._wanted and has_confinement(self._context):
             sandbox = await get_sandbox(self._context, SessionCommands.from_context(self._context))
-            if sandbox.policy.git_hooks:
+            if sandbox.policy.git_hooks and self._are_seen(sandbox.policy):
                 self._sandbox = sandbox
         if self._sandbox is None:
             self.left_out = self._wanted
             self._wanted = []
+
+    def _are_seen(self, policy: SandboxPolicy) -> bool:
+        """Return whether commands see the folder of the hooks, which settings may put anywhere."""
+        if self._repository is None:
+            return False
+        folder = PurePath(find_hooks_folder(self._repository))
+        seen = (policy.root, self._repository.common_dir, *policy.readable, *policy.writable)
+        return any(folder.is_relative_to(one) for one in seen)
 
     async def run_before(self, message: str) -> str:
         """Run what comes before a commit. Return the message, which hooks may change.

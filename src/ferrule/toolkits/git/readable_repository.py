@@ -270,7 +270,8 @@ def outside_error(what: str) -> ToolFailed:
     """Return the error for a repository that is not completely in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"git was not run: {what}; ask the person to look, or to work in a full clone",
+        f"git was not run: {what}, and nothing outside of the workspace's repository is read; ask "
+        "the person to look, or to work in a full clone",
     )
 
 
