@@ -76,7 +76,9 @@ def test_the_canary_of_a_folder_that_is_opened_by_its_own_path_is_read(
 ) -> None:
     """What the rows look for is found where it may be."""
     world.plant("mv <H>/Documents/taxes.txt <H>/shared")
-    assert world.canary in world.run(backend, (READ_ALL.format(home=world.home),))
+    assert world.canary in world.run(
+        backend, (READ_ALL.format(home=f"{world.home} {world.home}/shared"),)
+    )
 
 
 @pytest.fixture
