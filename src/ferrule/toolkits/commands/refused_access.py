@@ -81,8 +81,6 @@ def describe_refusals(
         failed: Whether it failed: then what its output names is explained as well.
     """
     policy = sandbox.policy
-    if policy is None:
-        return []
     found: dict[str, None] = {}
     refused = list(refusals)
     for refusal in refused:
