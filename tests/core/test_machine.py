@@ -170,9 +170,12 @@ def test_a_denied_call_is_answered_and_the_next_one_goes_on() -> None:
 
 
 @pytest.mark.proves("limits.turns")
-def test_a_model_that_never_stops_is_stopped_after_200_rounds_with_a_typed_end() -> None:
+@pytest.mark.parametrize(("model", "turns"), [("local:smollm2", 10), ("openai:m", 200)])
+def test_a_model_that_never_stops_is_stopped_at_its_turns_with_a_typed_end(
+    model: str, turns: int
+) -> None:
     machine = Machine()
-    commands = machine.feed(RunStarted("go"))
+    commands = machine.feed(RunStarted("go", limits=Limits().for_model(model)))
     executed = 0
     while not isinstance(commands[0], FinishRun):
         one = call(f"c{executed}", arguments=f'{{"n":{executed}}}')
@@ -180,7 +183,7 @@ def test_a_model_that_never_stops_is_stopped_after_200_rounds_with_a_typed_end()
         machine.feed(allow(one.id))
         commands = machine.feed(answer(one))
         executed += 1
-    assert executed == 200
+    assert executed == turns
     assert (commands[0].stop, commands[0].code) == ("limit", "limit_max_turns")
 
 
