@@ -7,6 +7,7 @@
     reading_sinks        sinks that read calls out of a streamed reply
     plain_history        a history with tools as messages without tools
     reprompting          one more question where a native answer is of no use
+    refused_tools        which tools a provider's refusal is about
     live_probe           a small request that finds out whether a model calls tools
 
 The `native` mode, the provider's own tools field, is the model client itself. Only `selection` and

@@ -21,5 +21,6 @@ Modules:
     started_programs    programs that `uv run`, `npx`, `python -m`, ... start
     program_facts       tables of programs
     hazards             arguments that do more than a program's name says
+    reading_commands    which commands only read
     risk_labels         labels for people, such as `destructive`
 """
