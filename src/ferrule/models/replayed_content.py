@@ -9,7 +9,7 @@ the same rules as calls of other providers (`request_encoding`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.calls import encode_json, parse_json
 
@@ -31,7 +31,7 @@ def _repair_piece(text: str, repair: Repair) -> str:
     piece: Any = parse_json(text)
     if not isinstance(piece, dict):
         return ""
-    repaired = repair(piece)
+    repaired = repair(cast("Piece", piece))
     if repaired is None:
         return ""
     return text if repaired is piece else encode_json(repaired)

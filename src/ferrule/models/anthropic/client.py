@@ -450,10 +450,11 @@ def _repair_block(block: Piece) -> Piece | None:
         return None if is_blank(block.get("text")) else block
     if kind not in ("tool_use", "server_tool_use", "mcp_tool_use"):
         return block
-    repaired = repair_call(block, "input") if kind == "tool_use" else block
-    if not isinstance(repaired.get("input"), dict):
-        repaired = {**repaired, "input": {}}
-    return repaired
+    if kind == "tool_use":
+        return repair_call(block, "input")
+    if isinstance(block.get("input"), dict):
+        return block
+    return {**block, "input": {}}
 
 
 def _encode_id(id: str) -> str:
