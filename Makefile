@@ -116,6 +116,9 @@ forks: $(READY) ## 200 forks of a process whose threads run agents: each child r
 attacks: $(READY) ## every row of every table of attacks
 	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git
 
+rights: $(READY) ## 20,000 random machines: what commands really read and write is within what the rules say
+	FERRULE_RIGHTS_TREES=20000 $(BIN)/pytest -q -n $(JOBS) -p no:cacheprovider tests/sandbox/test_rights_model.py
+
 marks: $(READY) ## calls in the legal form of every model family, with marks of all of them in their values: 1,000 cases of each form
 	FERRULE_MARK_CASES=1000 $(BIN)/pytest -n $(JOBS) -p no:cacheprovider tests/models/test_dialect_values.py
 fuzz: $(READY) ## 200,000 shell programs, run by bash and read by us (ARGS="--seconds 600" stops, the same again goes on)

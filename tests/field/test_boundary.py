@@ -98,6 +98,28 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         shutil.rmtree(base)
 
 
+READ_ALL = "cat {0} {0}/* {0}/*/* 2>/dev/null; echo {1} >> {0}/planted 2>/dev/null; true"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [".ssh", ".config", ".config/gh", ".local/share/ferrule", ".ssh/id_ed25519", "."],
+)
+@pytest.mark.parametrize("link", ["x", "data/shared", "venv/bin", ".venv/lib", "env/share"])
+def test_a_link_in_the_workspace_shows_nothing_of_the_home(
+    machine: Machine, link: str, target: str
+) -> None:
+    place = machine.root / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if link != "x" and link != "data/shared":
+        (place.parent / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        (place.parent / "bin").mkdir(exist_ok=True) if place.name != "bin" else None
+    place.symlink_to(machine.home / target)
+    shown = machine.run(READ_ALL.format(link, "reached"))
+    assert machine.canary not in shown
+    assert not list(machine.home.glob("**/planted"))
+
+
 @pytest.mark.parametrize("kind", ["run/docker.sock", ".gnupg/S.gpg-agent", "work/broker.sock"])
 def test_no_socket_of_another_program_is_reached(machine: Machine, kind: str) -> None:
     place = machine.home / kind
@@ -173,6 +195,20 @@ def test_what_a_program_outside_runs_later_is_not_written(machine: Machine, name
     machine.run(f"mkdir -p {Path(name).parent}; echo planted >> {name}; chmod +x {name}; true")
     assert (place.read_bytes() if place.exists() else None) == before
     assert DEFAULT_NAMES.check(name, write=True) is not None
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_hooks_folder_that_a_repository_names_is_not_written(
+    machine: Machine, exists: bool
+) -> None:
+    subprocess.run(["git", "init", "-q", str(machine.root)], check=True)
+    subprocess.run(
+        ["git", "-C", str(machine.root), "config", "core.hooksPath", ".githooks"], check=True
+    )
+    if exists:
+        (machine.root / ".githooks").mkdir()
+    machine.run("mkdir -p .githooks; echo planted > .githooks/post-commit; true")
+    assert not (machine.root / ".githooks/post-commit").exists()
 
 
 class _Anything:

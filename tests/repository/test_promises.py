@@ -8,6 +8,7 @@ reason, which is a debt and is counted.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from functools import cache
@@ -109,3 +110,13 @@ def test_places_for_later_are_counted() -> None:
 
 def test_the_sources_are_all_there() -> None:
     assert {path.stem for path in SOURCES} == set(TITLES)
+
+
+def test_each_claim_of_the_security_page_names_promises() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    claims_part = page[page.index("## Claims") : page.index("Settings extend the lists")]
+    rows = [line for line in claims_part.splitlines() if re.match(r"\| [A-Z]", line)]
+    assert len(rows) > 25
+    for row in rows:
+        named = re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])
+        assert named and set(named) <= ids(), row
