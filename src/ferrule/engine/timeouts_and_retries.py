@@ -125,7 +125,7 @@ async def _run_attempt(
     context.is_stopped = lambda: stop.is_requested
     token = stop.enter()
     try:
-        work: asyncio.Future[Any] = asyncio.ensure_future(attempt())
+        work = _start(attempt)
     finally:
         stop.leave(token)
     waiter = asyncio.get_running_loop().create_future()
@@ -154,6 +154,11 @@ async def _run_attempt(
     if asyncio.iscoroutine(value) and not isinstance(work, asyncio.Task):
         return await _run_attempt(lambda: value, limit, context, stop_seconds)
     return value
+
+
+def _start(attempt: Callable[[], Awaitable[Any]]) -> asyncio.Future[Any]:
+    """Start a handler: as a task, or as the future of a thread that it returned."""
+    return asyncio.ensure_future(attempt())
 
 
 def describe_left_behind(seconds: float) -> str:

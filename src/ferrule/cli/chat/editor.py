@@ -15,7 +15,7 @@ from ferrule.sandbox.trusted_process import start_program
 _USUAL = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/vi")
 
 
-def edit_file(path: str) -> bool:
+def edit_file(filename: str) -> bool:
     """Open a file in `$VISUAL`, `$EDITOR` or a usual editor. Return whether it ended well.
 
     An editor that commands can write is passed over, which is said.
@@ -30,7 +30,7 @@ def edit_file(path: str) -> bool:
             program = find_program(words[0], os.environ.get("PATH", os.defpath), writable)
             editor = start_program(
                 program,
-                [*words[1:], path],
+                [*words[1:], filename],
                 environment=trust_environment(os.environ, writable),
                 folder=None,
                 stdin=None,

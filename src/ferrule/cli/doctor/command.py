@@ -140,7 +140,7 @@ def _check_system() -> Iterable[Finding]:
 
 def _describe_tried(version: Sequence[str]) -> str:
     """Say where Ferrule was tried, and whether this version of Python was among it."""
-    tried = json.loads(files(__package__).joinpath("tried.json").read_text("utf-8"))
+    tried = json.loads(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
     pythons = sorted({tuple(map(int, one.split(".")[:2])) for one in tried["pythons"]})
     shown = ", ".join(f"{major}.{minor}" for major, minor in pythons)
     said = f"tried on {', '.join(tried['systems'])} with Python {shown}"

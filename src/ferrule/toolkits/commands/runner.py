@@ -343,7 +343,7 @@ async def _ask_to_open(
     session = SessionCommands.from_context(context).sandbox
     sandbox = session.current
     is_given = context.resources.get(Sandbox) is not None
-    if sandbox is None or sandbox.policy is None or is_given or sandbox.is_busy:
+    if sandbox is None or is_given or sandbox.is_busy:
         return None
     handle = attempt.handle
     if handle is None:
@@ -455,7 +455,7 @@ async def launch(
                 handle_id,
                 ready.policy_context,
             )
-            if sandbox.policy is not None and sandbox.policy.preview:
+            if sandbox.policy.preview:
                 handle.extra_fields["changes"] = []
             handle.end_callbacks.append(
                 lambda: handle.hints.extend(_explain(handle, workspace, sandbox))

@@ -115,7 +115,7 @@ class SessionSandbox:
             return
         async with self._making:
             sandbox = self._sandbox
-            if sandbox is None or sandbox.policy is None or sandbox.is_busy:
+            if sandbox is None or sandbox.is_busy:
                 raise ToolFailed(
                     ErrorType.LIMIT,
                     "the command was not run again: what was opened for it alone would be open "
