@@ -12,12 +12,13 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 END_SECONDS = 10.0
-"""How long a thread that is about to end is waited for."""
+"""How long is waited for what is about to end: a thread, or a process that another one ends."""
 
 PROCESS_THREADS = {
     r"ferrule-tool": "the pool of `engine.threads`: idle daemon threads wait for the next job",
@@ -180,7 +181,13 @@ def nothing_left_open() -> Iterator[None]:
     try:
         yield
         gc.collect()
-        found = before.find() + errors.messages
+        found = before.find()
+        deadline = time.monotonic() + END_SECONDS
+        while found and time.monotonic() < deadline:
+            time.sleep(0.1)
+            gc.collect()
+            found = before.find()
+        found += errors.messages
     finally:
         logger.removeHandler(errors)
     assert not found, "left open: " + "; ".join(found)

@@ -13,7 +13,6 @@ import pytest
 from ferrule import Agent, Scripted, Storage
 from ferrule.core.errors import JournalError
 from ferrule.models.scripted import says
-from ferrule.storage.journal.idle_files import MAX_IDLE_FILES
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from left_open import list_descriptors
@@ -111,10 +110,10 @@ async def test_a_session_that_outlives_its_agent_says_that_the_journal_is_closed
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("files", ["one file", "a file each"])
 def test_agents_that_nobody_closes_use_few_descriptors(tmp_path: Path, files: str) -> None:
-    for number in range(5 * MAX_IDLE_FILES):
+    for number in range(5 * 8):
         name = "j.db" if files == "one file" else f"j{number}.db"
         assert agent_on(tmp_path / name).run_sync("go").text == "one"
-    assert len(opened_below(tmp_path)) <= MAX_IDLE_FILES * DESCRIPTORS_OF_A_FILE
+    assert len(opened_below(tmp_path)) <= 8 * DESCRIPTORS_OF_A_FILE
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -122,7 +121,7 @@ async def test_a_journal_whose_sessions_are_in_use_is_never_closed(tmp_path: Pat
     kept = agent_on(tmp_path / "kept.db")
     session = kept.session()
     await session.run("go")
-    for number in range(2 * MAX_IDLE_FILES):
+    for number in range(2 * 8):
         await agent_on(tmp_path / f"j{number}.db").run("go")
     with pytest.raises(JournalError, match="in use"):
         agent_on(tmp_path / "kept.db").resume(session.id)

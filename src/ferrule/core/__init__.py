@@ -18,6 +18,7 @@ Modules:
     output                 what a run must end with, and answers that did not fit
     limits                 bounds of a run
     identity               who a run is for
+    refusals               who can refuse a call, for records and people
     errors, extras         the exceptions; which extra brings a library that is missing
     value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see

@@ -49,10 +49,10 @@ def describe_missing(error: BaseException) -> ExtraMissing | None:
     parts = error.name.split(".")
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
     module = next((name for name in names if name in EXTRAS), None)
-    return None if module is None else missing(module)
+    return None if module is None else build_missing_error(module)
 
 
-def missing(module: str, extra: str = "") -> ExtraMissing:
+def build_missing_error(module: str, extra: str = "") -> ExtraMissing:
     """Return the error for a library that is not installed, by the name it is imported by."""
     extra = extra or EXTRAS[module]
     return ExtraMissing(
@@ -67,4 +67,4 @@ def require(*modules: str, extra: str = "") -> None:
 
     for module in modules:
         if find_spec(module) is None:
-            raise missing(module, extra)
+            raise build_missing_error(module, extra)

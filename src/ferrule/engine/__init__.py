@@ -16,6 +16,7 @@ Modules:
     timeouts_and_retries                applied to each call, exactly once
     stopping                            stops, which stay requested whatever swallowed them
     approval_requests                   the question to a person, and its answer
+    shown_state                         what a person was shown of a call, as a digest
     running_calls, direct_calls         calls under way, and calls that no model made
     served_tools                        what programs outside may call
     background, threads                 tasks that outlast their call, and blocking functions

@@ -139,7 +139,7 @@ def check_variables(variables: Mapping[str, str], folder: str, writable: Command
             if not piece or not (is_list or "/" in piece or os.path.exists(place)):  # noqa: PTH110  text
                 continue
             if writable.contains(place):
-                raise _untrusted(f"{name}={value}", place)
+                raise _describe_untrusted(f"{name}={value}", place)
 
 
 def trust_environment(variables: Mapping[str, str], writable: CommandWritable) -> dict[str, str]:
@@ -172,7 +172,7 @@ class _Check:
         """Check the interpreter that the first line of a script names."""
         for word in _read_first_line(program.real)[:1]:
             if self._writable.contains(word):
-                raise _untrusted(program, word)
+                raise _describe_untrusted(program, word)
 
     def check_files(self, words: Sequence[str]) -> None:
         """Check each argument that names a file."""
@@ -180,7 +180,7 @@ class _Check:
             for piece in _split_word(word):
                 place = _locate(piece, self._folder)
                 if os.path.isfile(place) and self._writable.contains(place):  # noqa: PTH113  text
-                    raise _untrusted(word, place)
+                    raise _describe_untrusted(word, place)
 
     def check_code(self, words: Sequence[str]) -> None:
         """Check what the program takes for code by the position of its argument."""
@@ -220,7 +220,7 @@ class _Check:
             named = word.partition("=")[2] if word.startswith("-") else word
             place = _locate(named, self._folder)
             if named.startswith((".", "/", "~", "file:")) and self._writable.contains(place):
-                raise _untrusted(word, place)
+                raise _describe_untrusted(word, place)
 
     def _check_script(self, operand: str | None, options: Sequence[str]) -> None:
         if self.name in SHELLS and any("c" in word for word in options if word[1:2] != "-"):
@@ -234,7 +234,7 @@ class _Check:
         if operand is None:
             self._check_folder()
         elif self._writable.contains(_locate(operand, self._folder)):
-            raise _untrusted(operand, _locate(operand, self._folder))
+            raise _describe_untrusted(operand, _locate(operand, self._folder))
 
 
 def _check_part(
@@ -304,7 +304,7 @@ def _read_first_line(path: str) -> list[str]:
     return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
 
 
-def _untrusted(named: str, place: str) -> UntrustedPath:
+def _describe_untrusted(named: str, place: str) -> UntrustedPath:
     return UntrustedPath(named, place, f"commands can write `{place}`", hint=_ELSEWHERE)
 
 

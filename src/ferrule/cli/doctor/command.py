@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from ferrule.cli.terminal import fit_encoding
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError
 from ferrule.permissions.filesystem.open_beneath import (
     PORTABLE,
@@ -140,7 +141,7 @@ def _check_system() -> Iterable[Finding]:
 
 def _describe_tried(version: Sequence[str]) -> str:
     """Say where Ferrule was tried, and whether this version of Python was among it."""
-    tried = json.loads(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
+    tried = parse_json(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
     pythons = sorted({tuple(map(int, one.split(".")[:2])) for one in tried["pythons"]})
     shown = ", ".join(f"{major}.{minor}" for major, minor in pythons)
     said = f"tried on {', '.join(tried['systems'])} with Python {shown}"

@@ -390,10 +390,10 @@ def _prepare(
         program = trust_command_line(words, variables.get("PATH", ""), str(folder), writable)
     except ProgramNotFound as error:
         if not error.skipped:
-            raise _not_found(filled.command[0]) from error
-        raise _untrusted(server, error) from error
+            raise _describe_not_found(filled.command[0]) from error
+        raise _describe_untrusted(server, error) from error
     except UntrustedPath as error:
-        raise _untrusted(server, error) from error
+        raise _describe_untrusted(server, error) from error
     return program, ChildEnvironment(variables, environment.withheld)
 
 
@@ -401,10 +401,10 @@ def _check_program(server: McpServer, program: TrustedProgram) -> None:
     try:
         program.check()
     except UntrustedPath as error:
-        raise _untrusted(server, error) from error
+        raise _describe_untrusted(server, error) from error
 
 
-def _untrusted(server: McpServer, error: FerruleError) -> ToolFailed:
+def _describe_untrusted(server: McpServer, error: FerruleError) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"server `{server.name}` was not started: {error.detail}, and the server gets more than "
@@ -423,11 +423,11 @@ def _find_program(name: str, path: str) -> str:
         return name
     found = find_any_program(name, path)
     if found is None:
-        raise _not_found(name)
+        raise _describe_not_found(name)
     return found
 
 
-def _not_found(name: str) -> ToolFailed:
+def _describe_not_found(name: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.NOT_FOUND,
         f"{shlex.quote(name)} was not started: there is no such program on the PATH; correct "

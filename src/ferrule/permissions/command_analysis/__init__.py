@@ -22,5 +22,6 @@ Modules:
     program_facts       tables of programs
     hazards             arguments that do more than a program's name says
     reading_commands    which commands only read
+    named_scripts       programs and scripts that a command names by a path
     risk_labels         labels for people, such as `destructive`
 """

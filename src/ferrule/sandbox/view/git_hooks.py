@@ -7,12 +7,12 @@ session. A command can write into it too: it is for people and models to read, a
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+from ferrule.core.calls import parse_json
 from ferrule.permissions.repositories import (
     Repository,
     find_hooks_folder,
@@ -58,7 +58,7 @@ def _read_events(trace: Path) -> Iterator[dict[str, object]]:
         if '"child_' not in line:
             continue
         try:
-            event: object = json.loads(line)
+            event: object = parse_json(line)
         except ValueError:
             continue
         if isinstance(event, dict):

@@ -6,6 +6,7 @@
 | `yaml_tree` | YAML files as a tree with places |
 | `values` | values read from files, environment and flags |
 | `merge` | the layers merged |
+| `restrictions` | which settings only restrict, and hold without trust |
 | `mistakes` | all mistakes of settings at once |
 | `settings` | the settings of a run |
 | `writing` | single settings written into the person's own file |
