@@ -103,16 +103,33 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield home
 
 
+LEFT_OPEN = os.environ.get("FERRULE_LEFT_OPEN", "")
+"""Whether to look for what tests leave open: `module` or `test`, which says which one it is."""
+
+_last_item: list[pytest.Function] = []
+
+
+def pytest_runtest_teardown(item: pytest.Function) -> None:
+    """Remember which test is being torn down."""
+    _last_item[:] = [item]
+
+
 def scope_of_closing(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
-    """Once for a module, which is cheap; FERRULE_LEFT_OPEN=1 says which of its tests it is."""
-    return "function" if os.environ.get("FERRULE_LEFT_OPEN") == "1" else "module"
+    """Return how often it is looked for."""
+    return "function" if LEFT_OPEN == "test" else "module"
 
 
 @pytest.fixture(scope=scope_of_closing, autouse=True)
 def closes_what_it_opens() -> Iterator[None]:
     """Fail a module of tests that leaves descriptors, threads, processes or tasks behind."""
+    if not LEFT_OPEN:
+        yield
+        return
     with nothing_left_open():
         yield
+        if LEFT_OPEN == "module":
+            # Its fixtures are finished, and would keep their values alive until the next test.
+            _last_item[0].funcargs.clear()
 
 
 @pytest.fixture(scope="session")
