@@ -78,6 +78,7 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "context.keep": _PREFERENCE,
     "index.outline": _MODEL,
     "model": _MODEL,
+    "sandbox.git_hooks": "would switch off checks that the person's commits go through",
     "hooks.claude": "would switch off the person's own guards",
     "skills.enabled": _HIDES_OWN,
     "instructions.enabled": _HIDES_OWN,
