@@ -87,9 +87,11 @@ async def run_commands(rows: Iterable[AgentCommand], folder: Path) -> AsyncItera
                 person.has_approved = False
                 session = assembly.open_session(None)
             if not person.has_approved:
-                first = await session.call("run_command", command="ls")
+                # What only reads runs unasked; this writes, and is taken back.
+                first = await session.call("run_command", command="touch asked.txt")
                 if not (first.success and person.has_approved):
                     raise SystemExit(f"all commands were not offered: {first.error_message}")
+                restore(template, work)
             person.requests.clear()
             given = {"command": row.command, "cwd": row.cwd, "timeout": TIMEOUT, "restart": True}
             result = await session.call("run_command", **given)

@@ -22,6 +22,7 @@ from ferrule.permissions.approvals import (
     Approver,
     DenyingApprover,
 )
+from ferrule.permissions.grant_proposals import GrantOffer
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
@@ -169,7 +170,7 @@ async def test_a_person_may_have_it_done_again_or_leave_it_unknown() -> None:
     (asked,) = person.asked
     assert asked.has_unknown_outcome
     assert "outcome is unknown" in asked.reason
-    assert asked.offers == ()
+    assert asked.offers == (GrantOffer("once", ""),)  # No rule covers it.
 
     world, person = World(), Person("deny")
     message, events = await died(world, world.tool(), did=True, approver=person)

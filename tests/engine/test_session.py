@@ -38,6 +38,7 @@ from ferrule.core.events import (
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.live_events import Live
 from ferrule.models.scripted import calls, fails, says
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock, RecordingApprover
 from grouped_options import grouped
@@ -657,7 +658,8 @@ async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
 
     approver = RecordingApprover(["deny"])
     kits = [*files.TOOLS, *browse.TOOLS, *search.TOOLS]
-    session = agent([], kits, workspace=tmp_path, approver=approver).session()
+    gate = PermissionGate(root=tmp_path, reads="ask")
+    session = agent([], kits, workspace=tmp_path, approver=approver, gate=gate).session()
     await session.call("search_files", pattern="x")
     await session.call("read_file", path="a.txt")
     await session.call("file_outline", path=".")

@@ -14,6 +14,7 @@ from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import AllowlistApprover, ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
+from ferrule.permissions.grant_proposals import GrantOffer
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import tools as files
 
@@ -118,7 +119,8 @@ async def test_what_changes_between_question_and_run_is_asked_about_again(
     (result,) = await work(root, person, (tool, arguments))
     assert len(person.asked) == 2
     assert "has changed since it was approved" in person.asked[1].reason
-    assert person.asked[1].offers == ()
+    # A yes for this once, and no rule that would cover what was not shown.
+    assert person.asked[1].offers == (GrantOffer("once", ""),)
     assert not result.success
     assert (root / name).read_text() == theirs
     assert not (root / "proof.txt").exists()

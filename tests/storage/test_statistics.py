@@ -144,7 +144,7 @@ async def test_a_refusal_is_counted_for_whoever_refused(
         last = numbers.tools.list_stopped()
     assert stopped == {"1970-01-02": Counter(rule=1, gate=1, person=1, tool=1, sandbox=1)}
     assert [call.stopped_by for call in last] == ["sandbox", "tool", "person", "gate", "rule"]
-    assert last[2].message == "ada said no: not today"
+    assert last[2].message == "denied by ada: not today"
 
 
 @pytest.fixture

@@ -146,8 +146,15 @@ async def test_the_gate_judges_the_call_that_does_the_work(tmp_path: Path, famil
     agent = make_agent(tmp_path, model, approver=asked, deny=["Read(adder.py)"])
     session = agent.session()
     for name, arguments in steps:
+        if name == "read_many_files":
+            # A glob finds the rest, and nothing that may not be read.
+            found = await session.call(name, **arguments)
+            assert found.success and str(found.data).startswith("--- tests/test_adder.py ---\n")
+            assert "--- adder.py" not in str(found.data) and OLD not in str(found.data)
+            arguments = {"include": ["adder.py"]}
         refused = await session.call(name, **arguments)
         text = str(refused.data)
+        assert OLD not in text
         is_told = "denied" in text or "deny" in text
         assert refused.error_type is ErrorType.PERMISSION_DENIED or is_told, (name, refused)
     await session.close()

@@ -54,6 +54,7 @@ def ask(workspace: Path) -> Ask:
         domains: tuple[str, ...] = (),
         allow: Any = ("vision::*",),
         deny: Any = (),
+        ask_about: Any = (),
         resources: Any = (),
         **arguments: Any,
     ) -> tuple[ToolResult, list[bytes]]:
@@ -64,7 +65,7 @@ def ask(workspace: Path) -> Ask:
                 workspace=workspace,
                 storage=Storage(journal=SqliteJournal(":memory:")),
                 resources=[MediaOptions(domains=domains), *resources],
-                permissions=Permissions(allow=allow, deny=deny),
+                permissions=Permissions(allow=allow, deny=deny, ask=ask_about),
             )
             session = agent.session()
             try:
@@ -329,7 +330,7 @@ def test_a_page_of_a_pdf_is_drawn(ask: Ask, workspace: Path) -> None:
         ("cut.pdf", {}, "parse_error"),
         ("two.pdf", {"page": 0}, "validation_failed"),
         ("two.pdf", {"size": 5000}, "validation_failed"),
-        ("two.pdf", {"allow": ()}, "permission_denied"),
+        ("two.pdf", {"allow": (), "ask_about": ["vision::pdf_page"]}, "permission_denied"),
     ],
 )
 def test_what_is_not_drawn_is_never_given_to_the_program(
