@@ -241,9 +241,16 @@ def test_tools_can_be_left_out(folder: Path, ferrule: Any) -> None:
 
 @pytest.mark.proves("cli.tools-call")
 def test_a_tool_is_called_through_the_gate_and_the_journal(folder: Path, ferrule: Any) -> None:
-    ran = ferrule("tools", "call", "read_file", "path=note.txt")
+    write = ("tools", "call", "write_file", "path=new.txt", "content=x")
+    ran = ferrule(*write)
     assert (ran.code, ran.out) == (4, "") and "permission_denied" in ran.err
-    ran = ferrule("tools", "call", "read_file", "path=note.txt", "--yes-to", "read_file")
+    assert not (folder / "new.txt").exists()
+    assert ferrule(*write, "--yes-to", "write_file").code == 0
+    assert (folder / "new.txt").read_text() == "x"
+    # Reading the workspace needs nobody, and a rule may ask for somebody again.
+    read = ("tools", "call", "read_file", "path=note.txt")
+    assert ferrule(*read, "--ask", "Read(note.txt)").code == 4
+    ran = ferrule(*read)
     assert (ran.code, ran.out) == (0, "1: one\n2: two\n")
     assert (
         "read_file"
@@ -286,10 +293,10 @@ def test_policy_says_step_by_step_what_would_be_decided(folder: Path, ferrule: A
 def test_expectations_are_tested_against_the_rules(folder: Path, ferrule: Any) -> None:
     cases = folder / "cases"
     cases.write_text(
-        "# rules\n\nallow read_file path=a\nask write_file path=a content=b # as it is\ndeny "
-        "read_file path=.env\n"
+        "# rules\n\nallow write_file path=a content=b\nask write_file path=c content=b # as it is\n"
+        "deny read_file path=.env\n"
     )
-    ran = ferrule("policy", "test", "cases", "--allow", "Read(**)")
+    ran = ferrule("policy", "test", "cases", "--allow", "Edit(a)")
     assert (ran.code, ran.out, ran.err) == (0, "", "3 passed, 0 failed\n")
     ran = ferrule("policy", "test", "cases")
     assert ran.code == 1 and "cases:3: expected allow, got ask" in ran.out

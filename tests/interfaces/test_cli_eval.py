@@ -90,19 +90,19 @@ def test_the_copy_of_a_trusted_folder_is_trusted_until_it_differs(
     shop = folder / "shop"
     (shop / ".ferrule").mkdir(parents=True)
     settings = shop / ".ferrule" / "ferrule.yaml"
-    settings.write_text("permissions: {deny: [list_files]}\n")
+    settings.write_text("permissions: {allow: [Edit(a.txt)]}\n")
     write(
-        "cases.yaml", "cases: [{name: a, message: x, fixture: shop, expect: {calls: [list_files]}}]"
+        "cases.yaml", "cases: [{name: a, message: x, fixture: shop, expect: {calls: [write_file]}}]"
     )
-    write("talk.yaml", "[{call: {tool: list_files, arguments: {}}}, {say: done}]")
+    write("talk.yaml", "[{call: {tool: write_file, arguments: {path: a.txt, content: x}}}, {say: done}]")
     words = ("eval", "cases.yaml", "-m", "scripted:talk.yaml", "-q")
-    assert ferrule(*words).code == 0, "nobody trusts it, so its rules do nothing"
+    refused = ferrule(*words)
+    assert refused.code == 1, "nobody trusts it, so its rules allow nothing"
+    assert "permission_denied" in refused.out
     TrustStore().trust(shop)
-    denied = ferrule(*words)
-    assert denied.code == 1
-    assert "permission_denied" in denied.out
-    settings.write_text("permissions: {deny: [list_files, read_file]}\n")
-    assert ferrule(*words).code == 0, "it was changed since"
+    assert ferrule(*words).code == 0
+    settings.write_text("permissions: {allow: [Edit(a.txt), Edit(b.txt)]}\n")
+    assert ferrule(*words).code == 1, "it was changed since"
     TrustStore().trust(shop)
     copy = Path(shutil.copytree(shop, "copy"))
     assert CopyTrust(shop).state(copy) == "trusted"

@@ -119,10 +119,12 @@ def test_no_run_begins_with_a_policy_that_cannot_be_read(
 
 @pytest.mark.proves("mcp.approve-all")
 def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
-    ferrule: Any, server: Path, monkeypatch: pytest.MonkeyPatch
+    ferrule: Any, server: Path, tmp_path: Path
 ) -> None:
     home = Path.home()
-    block = {"command": f"{PYTHON} plain_server.py new good", "alwaysAllow": ["echo"]}
+    # They get more than commands have, so commands may not be able to change their program.
+    program = shutil.copy(SERVER, tmp_path)
+    block = {"command": f"{PYTHON} {program} new good", "alwaysAllow": ["echo"]}
     entries = {
         "one": block,
         "two": {**block, "env": {"ZONE": "UTC"}},

@@ -308,8 +308,10 @@ def test_what_commands_see_is_listed_with_the_reason_and_the_origin(
     outside.mkdir()
     (folder / "link").symlink_to(outside)
     opened = json.dumps([str(outside), f"{folder}/link"])
-    (folder / "ferrule.yaml").write_text(f"sandbox: {{readable: {opened}}}\n")
-    monkeypatch.setenv("FERRULE_CONFIG", str(folder))
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "ferrule.yaml").write_text(f"sandbox: {{readable: {opened}}}\n")
+    monkeypatch.setenv("FERRULE_CONFIG", str(own))
     ran = ferrule("doctor", "--view")
     lines = [line.split(maxsplit=2) for line in ran.out.splitlines()]
     shown = {detail.split("  ")[0]: (access, detail) for _, access, detail in lines}

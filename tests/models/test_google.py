@@ -674,7 +674,8 @@ def test_an_error_in_the_middle_of_a_stream_is_one() -> None:
     events.append({"error": {"code": 500, "message": "it broke", "status": "INTERNAL"}})
     encoded = [encode_event(one, named=False) for one in events]
     error = failed(Reply(200, encoded, headers=EVENT_STREAM_HEADERS), RecordingSink())
-    assert error.code == "provider" and "it broke" in error.detail
+    assert (error.code, error.status, error.retryable) == ("http_500", 500, False)
+    assert "it broke" in error.detail
 
 
 # ---- what the model can do, and where it is
