@@ -69,6 +69,15 @@ class World:
     def close(self) -> None:
         self._watch.close()
 
+    @property
+    def git_settings(self) -> tuple[str, ...]:
+        """The files of git's settings, by the names that reads of them are reported under."""
+        return (
+            f"{self.root}/.git/config",
+            f"{self.root}/.git/config.worktree",
+            f"{self.root}/src/hard-config.py",  # another name of the first
+        )
+
     def text(self, template: str) -> str:
         """A path of the table as it is sent here."""
         for name, value in (

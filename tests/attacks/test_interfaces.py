@@ -59,7 +59,7 @@ ANYTHING = ("*", "Read", "Edit", "Bash", "Bash(*)")
 
 def agent(world: World, model: Any = None, **options: Any) -> Agent:
     given: dict[str, Any] = {"mode": "bypassPermissions", "allow": ANYTHING, **options}
-    return Agent(
+    made = Agent(
         model or Scripted([]),
         TOOLS,
         **grouped(
@@ -71,6 +71,10 @@ def agent(world: World, model: Any = None, **options: Any) -> Agent:
             **given,
         ),
     )
+    # To protect what git is told to run, an agent reads git's settings when it is made. No call
+    # has been made yet; from here on nothing may be read.
+    assert world.unharmed(readable=world.git_settings) == []
+    return made
 
 
 class Watcher:
@@ -509,7 +513,8 @@ def test_tools_call_on_the_command_line_reaches_nothing(
             f"{world.root}/{name}/" if name.startswith(".") else f"{world.root}/{name}"
             for name in COVERED_NAMES
         )
-        readable = "/" if tool == "git_command" else configuration
+        # So it does with git's settings, to protect what they name.
+        readable = "/" if tool == "git_command" else (*configuration, *world.git_settings)
         harm += [
             f"{attack.row.id}: {one}"
             for one in world.unharmed(shown.out, shown.err, readable=readable)
