@@ -152,7 +152,12 @@ async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goe
         (["tools", "call", "read_file", "path"], 2, "KEY=VALUE"),
         (["tools", "call", "read_file", "--json", '{"path": true}'], 1, "`path` must be a string"),
         (["tools", "call", "read_file", "pfad=x"], 1, "pfad"),
-        (["tools", "call", "read_file", "path=plain.txt"], 4, "no one was available"),
+        (["tools", "call", "write_file", "path=plain.txt", "content=x"], 4, "no one was available"),
+        (
+            ["tools", "call", "read_file", "path=plain.txt", "--ask", "Read"],
+            4,
+            "no one was available",
+        ),
         (["tools", "call", "read_file", "path=.env", "--yes-to", "read_file"], 4, "secret"),
         (["tools", "call", "list_files", "path=nowhere"], 1, "not_found"),
         (["tools", "call", "list_files", "-C", "nowhere"], 2, "nowhere"),

@@ -31,6 +31,10 @@ from ferrule.sandbox.policy import SandboxPolicy
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SAMPLE = 150
 PYTHON = os.path.realpath(sys.executable)
+WORK = "/tmp/work"
+"""In the sandbox, whose `/tmp` is its own. Each case gets a repository in it: in the workspace
+commands can make none under another name.
+"""
 HERE = [program for program in OPERANDS if shutil.which(program.split()[0])]
 
 pytestmark = pytest.mark.skipif(
@@ -82,7 +86,7 @@ def did_something(
         PYTHON,
         made / "driver.py",
         made / "template",
-        made / "work",
+        WORK,
         made / "cases.json",
         made / "answer",
     )
