@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 
 from ferrule import Agent, Permissions, Scripted
 from ferrule.engine import driver
+from ferrule.engine.shown_state import digest_files
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import AllowlistApprover, ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
+from ferrule.permissions.filesystem import Workspace
 from ferrule.permissions.grant_proposals import GrantOffer
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import tools as files
 
@@ -195,3 +199,40 @@ async def test_a_policy_that_answers_in_a_persons_place_is_asked_again_too(root:
 def test_scripts_are_found_in_commands(line: str, named: set[str]) -> None:
     found = {name for part in analyse_command(line).parts for name in find_scripts(part)}
     assert found == named
+
+
+@pytest.mark.proves("approval.is-for-what-was-shown")
+@pytest.mark.parametrize("command", [["bash", "link.sh"], ["./link.sh"], ["bash", "k.pem"]])
+async def test_a_script_that_may_not_be_read_is_asked_about_again_without_reading_it(
+    command: list[str],
+    root: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "real.sh"
+    outside.write_text("#!/bin/sh\nexit 0\n")
+    outside.chmod(0o755)
+    (root / "link.sh").symlink_to(outside)
+    (root / "k.pem").write_text("exit 0\n")
+    gate, workspace = PermissionGate(root=root), Workspace(root)
+    opened: list[str] = []
+    real_open = os.open
+
+    def record(path: Any, *given: Any, **more: Any) -> int:
+        opened.append(os.fspath(path))
+        return real_open(path, *given, **more)
+
+    run = next(tool for tool in commands.TOOLS if tool.name == "run_command")
+
+    def digest() -> Coroutine[Any, Any, str]:
+        return digest_files(run, {"command": command}, gate, workspace)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", record)
+        before = await digest()
+        assert await digest() == before
+    (root / "k.pem").write_text("echo theirs\n")
+    outside.write_text("#!/bin/sh\necho theirs\n")
+    assert await digest() != before
+    assert not [path for path in opened if path.endswith((".sh", ".pem"))]
+    workspace.close()

@@ -12,6 +12,7 @@ from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
+from ferrule.permissions.filesystem import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
@@ -151,7 +152,13 @@ async def _build_with_digest(
     call runs.
     """
     assert prepared.tool is not None and prepared.values is not None
-    files = await digest_files(prepared.tool, prepared.values, gate)
+    workspace = context.resources.get(Workspace)
+    files = await digest_files(
+        prepared.tool,
+        prepared.values,
+        gate,
+        workspace if isinstance(workspace, Workspace) else None,
+    )
     request = await build_request(prepared, context)
     return request, digest_shown(request, files)
 

@@ -5,6 +5,10 @@ call runs; if both differ, the question is asked again. It covers, for a call th
 something: the text of its preview, the content (or absence) of each path that it touches, and the
 scripts that its commands name (`bash build.sh`, `./run`). Between the second look and the call
 itself remains a moment in which a change is not seen.
+
+Content is read only of what tools may read in the workspace. Of anything else (a secret, a file
+outside, what a link leads to) size, time and number are taken: a question opens nothing, and the
+journal holds no digest of a secret.
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import ApprovalRequest
 from ferrule.permissions.call_analysis import analyse_call
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
+from ferrule.permissions.filesystem import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.definition import SideEffect, Tool
 
@@ -30,11 +36,20 @@ MAX_NAMES = 5_000
 """Names of a folder that are looked at."""
 
 
-async def digest_files(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> str:
-    """Return the digest of the files that a call is about; empty for one that only reads."""
+async def digest_files(
+    tool: Tool, values: Mapping[str, Any], gate: PermissionGate, workspace: Workspace | None
+) -> str:
+    """Return the digest of the files that a call is about; empty for one that only reads.
+
+    Args:
+        tool: The tool.
+        values: The arguments of the call.
+        gate: What judges it.
+        workspace: What files are read through; without one, none is read.
+    """
     if tool.side_effect in (SideEffect.NONE, SideEffect.READ):
         return ""
-    return await asyncio.to_thread(_digest, tool, values, gate)
+    return await asyncio.to_thread(_digest, tool, values, gate, workspace)
 
 
 def digest_shown(request: ApprovalRequest, files: str) -> str:
@@ -45,10 +60,12 @@ def digest_shown(request: ApprovalRequest, files: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _digest(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> str:
+def _digest(
+    tool: Tool, values: Mapping[str, Any], gate: PermissionGate, workspace: Workspace | None
+) -> str:
     digest = hashlib.sha256()
     for path in dict.fromkeys(_paths_of(tool, values, gate)):
-        digest.update(b"\0path\0" + os.fsencode(path) + b"\0" + _describe(path))
+        digest.update(b"\0path\0" + os.fsencode(path) + b"\0" + _describe(path, workspace))
     return digest.hexdigest()
 
 
@@ -66,37 +83,30 @@ def _paths_of(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> It
                 yield from (posixpath.join(start, name) for name in find_scripts(part))
 
 
-def _describe(path: str) -> bytes:
+def _describe(path: str, workspace: Workspace | None) -> bytes:
     """Return what is at a path: its content, or why there is none. Links are not followed."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
-            return b"link\0" + os.fsencode(Path(path).readlink()) + b"\0" + _describe_target(path)
+            # What the link leads to is looked at, so that a script behind one is seen, too.
+            target = os.stat(path)  # noqa: PTH116 - text paths throughout
+            return b"link\0" + os.fsencode(Path(path).readlink()) + b"\0" + _encode_status(target)
         if stat.S_ISDIR(status.st_mode):
             return b"folder\0" + _describe_folder(path)
         if stat.S_ISREG(status.st_mode):
-            return b"file\0" + _describe_file(path, status)
+            return b"file\0" + _describe_file(path, status, workspace)
         return b"other"
     except OSError as error:
         return f"error {error.errno}".encode()
 
 
-def _describe_target(path: str) -> bytes:
-    """Return what a link leads to, so that a script behind one is seen, too."""
-    status = os.stat(path)  # noqa: PTH116 - text paths throughout
-    return _describe_file(path, status) if stat.S_ISREG(status.st_mode) else b"other"
-
-
-def _describe_file(path: str, status: os.stat_result) -> bytes:
-    if status.st_size > MAX_BYTES:
+def _describe_file(path: str, status: os.stat_result, workspace: Workspace | None) -> bytes:
+    if workspace is None or status.st_size > MAX_BYTES:
         return _encode_status(status)
-    with open(path, "rb", opener=_open_at_once) as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    # A pipe that was put in place of the file must not keep us waiting.
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return hashlib.sha256(workspace.read(path, limit=MAX_BYTES)).digest()
+    except ToolFailed:
+        return _encode_status(status)
 
 
 def _describe_folder(path: str) -> bytes:
