@@ -90,6 +90,11 @@ class Service:
         self.plain_calls.forget(key)
         self.sessions.close_client(key)
 
+    async def end_connection(self, key: tuple[str, ...]) -> None:
+        """Close the sessions of a connection that ended, and wait: their calls are journaled."""
+        self.plain_calls.forget(key)
+        await self.sessions.end_client(key)
+
     # ---- tools
 
     async def list_tools(self, context: Any, params: Any) -> dict[str, Any]:

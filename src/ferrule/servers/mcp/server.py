@@ -109,7 +109,8 @@ class McpServer:
         try:
             await self._server.run(read, write, self._server.create_initialization_options())
         finally:
-            self._service.close_connection(connection)
+            # The caller may close the agent next, and with it the journal.
+            await self._service.end_connection(connection)
 
     async def http(
         self,

@@ -254,11 +254,17 @@ class ClientSessions:
         self.pool.add(who.key, visit)
         return visit
 
-    def close_client(self, key: tuple[str, ...]) -> None:
-        """Close the sessions of a client that is gone, in the background."""
-        for known in self.pool.open_keys():
-            if known[: len(key)] == key:
-                self.pool.close_soon(known)
+    def close_client(self, key: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Close the sessions of a client that is gone, in the background. Return their keys."""
+        closing = [known for known in self.pool.open_keys() if known[: len(key)] == key]
+        for known in closing:
+            self.pool.close_soon(known)
+        return closing
+
+    async def end_client(self, key: tuple[str, ...]) -> None:
+        """Close the sessions of a client that is gone, and wait until they are."""
+        for known in self.close_client(key):
+            await self.pool.wait_closed(known)
 
     async def close(self) -> None:
         """Close all sessions."""
