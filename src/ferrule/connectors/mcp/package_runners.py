@@ -87,7 +87,7 @@ def find_runner_needs(name: str, command: tuple[str, ...]) -> RunnerNeeds:
         if registries:
             variables["npm_config_registry"] = registries[0]
         # Else npx runs what it finds in `node_modules` of the folder where it starts.
-        options = (f"--prefix={cache}/here",) if program == "npx" else ()
+        options = (f"--prefix={cache}",) if program == "npx" else ()
         return RunnerNeeds(_hosts_of(registries) or NPM_HOSTS, variables, cache, options)
     variables = {
         **authorities,
