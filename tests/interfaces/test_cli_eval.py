@@ -94,7 +94,10 @@ def test_the_copy_of_a_trusted_folder_is_trusted_until_it_differs(
     write(
         "cases.yaml", "cases: [{name: a, message: x, fixture: shop, expect: {calls: [write_file]}}]"
     )
-    write("talk.yaml", "[{call: {tool: write_file, arguments: {path: a.txt, content: x}}}, {say: done}]")
+    write(
+        "talk.yaml",
+        "[{call: {tool: write_file, arguments: {path: a.txt, content: x}}}, {say: done}]",
+    )
     words = ("eval", "cases.yaml", "-m", "scripted:talk.yaml", "-q")
     refused = ferrule(*words)
     assert refused.code == 1, "nobody trusts it, so its rules allow nothing"

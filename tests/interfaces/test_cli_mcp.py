@@ -123,8 +123,14 @@ def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
 ) -> None:
     home = Path.home()
     # They get more than commands have, so commands may not be able to change their program.
-    program = shutil.copy(SERVER, tmp_path)
-    block = {"command": f"{PYTHON} {program} new good", "alwaysAllow": ["echo"]}
+    place = tmp_path / "programs"
+    place.mkdir()
+    program = shutil.copy(SERVER, place)
+    block = {
+        "command": f"{PYTHON} {program} new good",
+        "alwaysAllow": ["echo"],
+        "readable": [str(place)],
+    }
     entries = {
         "one": block,
         "two": {**block, "env": {"ZONE": "UTC"}},

@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ferrule
+from ferrule.core import extras
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
