@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.core.web_addresses import split_web_address
+from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
 from ferrule.storage import paths
 
 FIRST_START_SECONDS = 180.0
@@ -86,6 +87,8 @@ def find_runner_needs(name: str, command: tuple[str, ...]) -> RunnerNeeds:
         }
         if registries:
             variables["npm_config_registry"] = registries[0]
+        if machine := _find_machine_npmrc():
+            variables["npm_config_globalconfig"] = machine
         # Else npx runs what it finds in `node_modules` of the folder where it starts.
         options = (f"--prefix={cache}",) if program == "npx" else ()
         return RunnerNeeds(_hosts_of(registries) or NPM_HOSTS, variables, cache, options)
@@ -102,6 +105,20 @@ def find_runner_needs(name: str, command: tuple[str, ...]) -> RunnerNeeds:
     indexes = [os.environ[one] for one in _INDEX_VARIABLES if os.environ.get(one)]
     variables |= {one: os.environ[one] for one in _INDEX_VARIABLES if os.environ.get(one)}
     return RunnerNeeds((*_hosts_of(indexes), *PYPI_HOSTS), variables, cache)
+
+
+def _find_machine_npmrc() -> str:
+    """Return the settings of npm for the whole machine; with `--prefix` it looks for others.
+
+    They name a company's registry, proxy and certificates. Without them it is an empty text.
+    """
+    writable = CommandWritable.from_current_folder()
+    try:
+        node = find_program("node", os.environ.get("PATH", os.defpath), writable)
+    except ProgramNotFound:
+        return ""
+    settings = Path(node.real).parent.parent / "etc/npmrc"
+    return "" if writable.contains(str(settings)) or not settings.is_file() else str(settings)
 
 
 def _npm_registries() -> list[str]:
