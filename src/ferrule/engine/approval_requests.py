@@ -11,8 +11,8 @@ from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import Refuser
+from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
-from ferrule.permissions.filesystem import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
@@ -152,12 +152,12 @@ async def _build_with_digest(
     call runs.
     """
     assert prepared.tool is not None and prepared.values is not None
-    workspace = context.resources.get(Workspace)
+    workspace = context.resources.get(filesystem.Workspace)
     files = await digest_files(
         prepared.tool,
         prepared.values,
         gate,
-        workspace if isinstance(workspace, Workspace) else None,
+        workspace if isinstance(workspace, filesystem.Workspace) else None,
     )
     request = await build_request(prepared, context)
     return request, digest_shown(request, files)

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ToolFailed
+from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import ApprovalRequest
 from ferrule.permissions.call_analysis import analyse_call
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
-from ferrule.permissions.filesystem import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.definition import SideEffect, Tool
 
@@ -37,7 +37,10 @@ MAX_NAMES = 5_000
 
 
 async def digest_files(
-    tool: Tool, values: Mapping[str, Any], gate: PermissionGate, workspace: Workspace | None
+    tool: Tool,
+    values: Mapping[str, Any],
+    gate: PermissionGate,
+    workspace: filesystem.Workspace | None,
 ) -> str:
     """Return the digest of the files that a call is about; empty for one that only reads.
 
@@ -61,7 +64,10 @@ def digest_shown(request: ApprovalRequest, files: str) -> str:
 
 
 def _digest(
-    tool: Tool, values: Mapping[str, Any], gate: PermissionGate, workspace: Workspace | None
+    tool: Tool,
+    values: Mapping[str, Any],
+    gate: PermissionGate,
+    workspace: filesystem.Workspace | None,
 ) -> str:
     digest = hashlib.sha256()
     for path in dict.fromkeys(_paths_of(tool, values, gate)):
@@ -83,7 +89,7 @@ def _paths_of(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> It
                 yield from (posixpath.join(start, name) for name in find_scripts(part))
 
 
-def _describe(path: str, workspace: Workspace | None) -> bytes:
+def _describe(path: str, workspace: filesystem.Workspace | None) -> bytes:
     """Return what is at a path: its content, or why there is none. Links are not followed."""
     try:
         status = os.lstat(path)
@@ -100,7 +106,9 @@ def _describe(path: str, workspace: Workspace | None) -> bytes:
         return f"error {error.errno}".encode()
 
 
-def _describe_file(path: str, status: os.stat_result, workspace: Workspace | None) -> bytes:
+def _describe_file(
+    path: str, status: os.stat_result, workspace: filesystem.Workspace | None
+) -> bytes:
     if workspace is None or status.st_size > MAX_BYTES:
         return _encode_status(status)
     try:
