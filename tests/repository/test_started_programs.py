@@ -126,7 +126,9 @@ def test_each_name_that_is_looked_for_is_in_the_table_of_deputies():
     known = {name for deputy in DEPUTIES for name in deputy.programs}
     found = {name for file in FILES for name in looked_for(ast.parse(file.read_text("utf-8")))}
     assert {"git", "rg", "tesseract"} <= found
-    assert {name for name in found - known if not name.startswith("/")} <= {"sh", "darwin"}
+    # `node` is not started: where it lies says where npm's settings of the machine are.
+    others = {"sh", "darwin", "node"}
+    assert {name for name in found - known if not name.startswith("/")} <= others
 
 
 def test_the_table_in_the_documentation_is_that_of_the_code():
