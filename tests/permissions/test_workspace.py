@@ -1049,11 +1049,20 @@ def test_no_tool_changes_what_ferrule_runs_from(
     (tmp_path / "current").symlink_to("tools/.venv")
     places = (str(prefix), str(tmp_path / "current/bin"))
     monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(places))
-    before = {place: place.lstat() for place in tmp_path.rglob("*")}
+
+    def look() -> dict[Path, tuple[object, ...]]:
+        # Without the time of the last reading, which reading changes.
+        fields = ("st_mode", "st_ino", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns")
+        return {
+            place: tuple(getattr(place.lstat(), field) for field in fields)
+            for place in tmp_path.rglob("*")
+        }
+
+    before = look()
     workspace = Workspace(tmp_path)
     error = refused(lambda: change(workspace))
     assert error.error_type is ErrorType.PERMISSION_DENIED
     assert "Ferrule itself runs from" in str(error) and "uv tool install ferrule" in str(error)
-    assert {place: place.lstat() for place in tmp_path.rglob("*")} == before
+    assert look() == before
     workspace.write("tools/beside", b"x")
     workspace.delete("tools/beside")

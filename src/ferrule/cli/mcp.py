@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ferrule.connectors.mcp import McpServer
     from ferrule.connectors.mcp.definitions import Manifest
+    from ferrule.permissions.provenance import CommandWritable, TrustedProgram
     from ferrule.storage.settings.settings import Settings
 
 # `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
@@ -454,23 +456,30 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
+    """Return the program that opens an address in the person's browser, if there is one."""
+    from ferrule.permissions.provenance import ProgramNotFound, find_program
+
+    name = "open" if sys.platform == "darwin" else "xdg-open"
+    try:
+        return find_program(name, os.environ.get("PATH", os.defpath), writable)
+    except ProgramNotFound:
+        return None
+
+
 def _open_browser(url: str) -> None:
-    """Open an address in the person's browser, if there is a program for that."""
     from ferrule.permissions.loaded_code import trust_environment
-    from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
+    from ferrule.permissions.provenance import CommandWritable
     from ferrule.sandbox.trusted_process import start_program
 
     writable = CommandWritable.from_current_folder()
-    try:
-        program = find_program(
-            "open" if sys.platform == "darwin" else "xdg-open",
-            os.environ.get("PATH", os.defpath),
-            writable,
-        )
-    except ProgramNotFound:
+    opener = _find_opener(writable)
+    if opener is None:
         return  # the address was printed
     environment = trust_environment(os.environ, writable)
-    start_program(program, [url], environment=environment, is_session=True)
+    process = start_program(opener, [url], environment=environment, is_session=True)
+    # A browser of the terminal runs as long as the person wants; nobody else would wait for it.
+    threading.Thread(target=process.wait, name="ferrule-browser", daemon=True).start()
 
 
 async def _sign_in(server: McpServer, filled: Any) -> None:

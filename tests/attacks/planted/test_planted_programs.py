@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ferrule.cli.chat.prompt import ChatPrompt
-from ferrule.cli.mcp import _open_browser  # pyright: ignore[reportPrivateUsage]
+from ferrule.cli.mcp import _find_opener  # pyright: ignore[reportPrivateUsage]
 from ferrule.connectors.mcp import LaunchSettings, McpServer
 from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.connectors.mcp.stdio import open_stdio
@@ -143,7 +143,7 @@ DOORS = {
     "tesseract": lambda planted: find_confined(["tesseract"], planted.context(), "hint"),
     "pdftoppm": lambda planted: find_confined(["pdftoppm"], planted.context(), "hint"),
     "chromium": lambda planted: find_confined(["chromium"], planted.context(), "hint"),
-    "xdg-open": lambda planted: _open_browser("https://a.example"),
+    "xdg-open": lambda planted: _find_opener(CommandWritable.from_current_folder()),
     "uvx": lambda planted: pull._find_client(),  # pyright: ignore[reportPrivateUsage]
 }
 """What looks for each of the names that Ferrule starts with rights of its own."""
