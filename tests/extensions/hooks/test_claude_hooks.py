@@ -456,3 +456,23 @@ def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     work.mkdir()
     with pytest.raises(ConfigError, match="others can write it"):
         loaded(work, tmp_path / "claude")
+
+
+def test_comments_in_the_person_s_settings_lose_no_hook(tmp_path: Path) -> None:
+    claude = tmp_path / "home"
+    file = settings_file(claude, "exit 0")
+    file.write_text("// mine\n" + file.read_text())
+    assert len(loaded(tmp_path, claude).hooks) == 1
+
+
+def test_settings_that_cannot_be_read_are_named_with_their_line_and_end_nothing(
+    tmp_path: Path,
+) -> None:
+    claude = tmp_path / "home"
+    file = settings_file(claude, "exit 0")
+    file.write_text(file.read_text() + "\n]")
+    found = loaded(tmp_path, claude)
+    assert not found.hooks
+    (warning,) = found.warnings
+    assert warning.where.startswith("~/.claude/settings.json:")
+    assert "not JSON" in warning.message and "its hooks are left out" in warning.message
