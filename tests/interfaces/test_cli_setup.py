@@ -126,7 +126,7 @@ def test_a_key_that_is_refused_is_not_written_down(
         monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
         assert ferrule("setup", "--model", "openai:house-model").code == 0
     text = (own_folders / "config/ferrule.yaml").read_text()
-        assert text.startswith('model: "openai:house-model"\n') and gateways.KEY not in text
+    assert text.startswith('model: "openai:house-model"\n') and gateways.KEY not in text
 
 
 @pytest.mark.proves("setup.checks-key")
