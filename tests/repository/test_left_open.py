@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from left_open import kept_by_process, nothing_left_open
+from ferrule.command import command_run
+from ferrule.extensions.starlark.pool import shared_pool
+from ferrule.extensions.starlark.script import Script
+from left_open import LeftOpen, kept_by_process, nothing_left_open
 
 
 @contextmanager
@@ -102,3 +105,17 @@ def test_what_belongs_to_the_process_or_was_closed_is_not_named(tmp_path: Path) 
         with kept_by_process():
             kept = os.open(tmp_path, os.O_RDONLY)
     os.close(kept)
+
+
+def test_what_the_process_shares_can_be_closed_and_is_started_again() -> None:
+    script = Script("def run(args):\n    return 'hello'\n", "t.md")
+
+    async def use_both() -> None:
+        assert (await command_run(["echo", "a"]))["stdout"] == "a\n"
+        assert await shared_pool().run(script, "run", [{}]) == "hello"
+
+    for _ in range(2):
+        with nothing_left_open():
+            before = LeftOpen()
+            asyncio.run(use_both())
+            assert len(before.new_children()) >= 2
