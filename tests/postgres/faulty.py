@@ -31,17 +31,22 @@ class Faulty:
         self._server = str(server / ".s.PGSQL.5432")
         self._ended = threading.Event()
         self._sockets: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / ".s.PGSQL.5432"))
         self._listening.listen(50)
         self.dsn = f"host={folder} user=ferrule dbname=postgres"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         self._ended.set()
-        self._listening.close()
+        _close(self._listening)  # also ends the thread that waits for the next connection
+        self._accepting.join()
         for one in [*self._sockets]:
-            _close(one)
+            _shut_down(one)
+        for thread in self._threads:
+            thread.join()
 
     def _accept(self) -> None:
         while not self._ended.is_set():
@@ -49,7 +54,9 @@ class Faulty:
                 client, _ = self._listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+            thread = threading.Thread(target=self._pass_on, args=(client,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _wait_for_the_client_to_give_up(self, client: socket.socket) -> None:
         while select.select([client], [], [], 60)[0]:
@@ -94,7 +101,12 @@ class Faulty:
                 self._sockets.discard(one)
 
 
-def _close(one: socket.socket) -> None:
+def _shut_down(one: socket.socket) -> None:
+    """Wake whoever waits at the socket; closing it alone would not."""
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
+
+
+def _close(one: socket.socket) -> None:
+    _shut_down(one)
     one.close()

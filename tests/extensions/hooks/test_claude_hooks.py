@@ -66,10 +66,11 @@ def post(name: str, result: Any, **arguments: Any) -> Occasion:
 
 
 def parsed(
-    table: dict[str, Any], *, is_foreign: bool = True, root: str = "."
+    table: dict[str, Any], *, is_foreign: bool = True, commands: HookCommandRunner | None = None
 ) -> tuple[list[EventHook], list[str]]:
+    """Return hooks and warnings. Who runs a hook closes the `commands`."""
     tree = parse_yaml(json.dumps({"hooks": table}).encode(), "settings.json")
-    access = HookAccess(HookCommandRunner(root))
+    access = HookAccess(commands or HookCommandRunner("."))
     found = parse_hook_settings(tree, access, is_foreign=is_foreign)
     return found.hooks, [str(one) for one in (*found.warnings, *found.idle)]
 
@@ -170,10 +171,12 @@ async def test_a_call_that_changes_two_files_is_judged_for_each(tmp_path: Path) 
         'python3 -c \'import json,sys; p = json.load(sys.stdin)["tool_input"]["file_path"]; '
         'sys.exit(p + " is kept" if p.endswith("/kept") else 0)\' || exit 2'
     )
-    (hook,), _ = parsed({"PreToolUse": [group(command, "Edit")]}, root=str(tmp_path))
+    commands = HookCommandRunner(tmp_path)
+    (hook,), _ = parsed({"PreToolUse": [group(command, "Edit")]}, commands=commands)
     answers: list[Action] = []
     for source, target in (("a", "kept"), ("kept", "a"), ("a", "b")):
         answers.append(await hook.run(pre("move_path", source=source, target=target)))
+    await commands.close()
     assert [one.verdict for one in answers] == ["block", "block", "allow"]
 
 
