@@ -16,6 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ferrule.models.registry import PROVIDERS
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
+from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -101,6 +105,15 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in (*VARIABLES_OF_PROVIDERS, *proxies):
         monkeypatch.delenv(name, raising=False)
     yield home
+
+
+@pytest.fixture
+def commands_are_held(tmp_path: Path) -> None:
+    """Skip a test that runs commands on a machine that cannot confine them as required."""
+    try:
+        choose_backend(SandboxPolicy(tmp_path), probe())
+    except MissingProtections:
+        pytest.skip("this machine cannot hold commands as required")
 
 
 LEFT_OPEN = os.environ.get("FERRULE_LEFT_OPEN", "")

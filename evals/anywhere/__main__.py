@@ -88,6 +88,7 @@ def main() -> int:
         print(f"no cell of cells.yaml has a name like {', '.join(options.only)}", file=sys.stderr)
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with us
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     rows: list[Row] = []
     for cell in wanted:
