@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +276,7 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
 def test_where_ferrule_was_tried_is_said(
     is_tried: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried = json.loads(Path(doctor.__file__).with_name("tried.json").read_text(encoding="utf-8"))
+    tried = json.loads(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
     version = tried["pythons"][0] if is_tried else "3.99.0"
     monkeypatch.setattr("platform.python_version_tuple", lambda: tuple(version.split(".")))
     doctor.main([], standalone_mode=False)
