@@ -54,7 +54,7 @@ types: $(READY) ## types, strictly
 unit: $(READY) ## the tests
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-anywhere: $(READY) ## both commands for users, systems, Pythons and folders that this machine can make; as root (ARGS="--only container --whole")
+anywhere: $(READY) ## both commands for users, systems, Pythons and folders that this machine can make; as root (ARGS="--only '*container*' --write")
 	PYTHONPATH=evals $(BIN)/python -m anywhere $(ARGS)
 
 options: $(READY) ## the tables of programs' options, from the help of the programs that are installed here

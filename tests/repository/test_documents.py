@@ -290,8 +290,6 @@ def test_the_terminal_of_the_readme_shows_the_commands_that_are_recorded() -> No
 @pytest.mark.model
 @pytest.mark.proves("documents.readme")
 def test_the_terminal_of_the_readme_can_be_recorded_again(tmp_path: Path) -> None:
-    if not MODEL:
-        pytest.skip("the embedded model is not pulled")
     recording = load_maker("docs/screens/make_recording.py")
     shown = recording.record(tmp_path).plain
     assert "read_file" in shown and "permission_denied" in shown and "port: 8080" in shown
