@@ -15,7 +15,7 @@ import json
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ferrule.connectors import openapi_tools
 from ferrule.storage import paths
@@ -95,12 +95,17 @@ def fetch_document() -> Path:
 
 def read_operations(document: dict[str, Any]) -> dict[str, str]:
     """Return the summary of every operation by its id."""
-    found: dict[str, str] = {}
-    for path in document["paths"].values():
-        for operation in path.values():
-            if isinstance(operation, dict) and "operationId" in operation:
-                found[operation["operationId"]] = operation.get("summary", "")
-    return found
+    operations = [
+        cast("dict[str, Any]", operation)
+        for path in document["paths"].values()
+        for operation in path.values()
+        if isinstance(operation, dict)
+    ]
+    return {
+        operation["operationId"]: operation.get("summary", "")
+        for operation in operations
+        if "operationId" in operation
+    }
 
 
 def find_rank(index: ToolIndex, query: str, strategy: str, wanted: set[str]) -> int:

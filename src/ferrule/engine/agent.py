@@ -27,6 +27,7 @@ from ferrule.core.machine import Machine
 from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
+from ferrule.models.registry import find_tool_bounds
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -225,7 +226,11 @@ class Agent(Generic[DepsT, OutputT]):
             workspace = filesystem.Workspace(workspace)
         gate = permissions.gate or build_gate(permissions, catalog, workspace)
         self.visible_tools = VisibleTools(
-            catalog, gate, frozenset(permissions.scopes), tool_calling.search
+            catalog,
+            gate,
+            frozenset(permissions.scopes),
+            tool_calling.search,
+            lambda: find_tool_bounds(self.connection.model).tools,
         )
         self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant

@@ -238,7 +238,7 @@ class Dispatcher:
         """
         if tool.loading is Loading.INTERNAL:
             return self._explain_unknown(name)
-        if tool.loading is Loading.ALWAYS or self.tool_discovery is None:
+        if self.tool_discovery is None or not self.tool_discovery.is_deferred(tool):
             return ""
         if not self.is_usable(tool):
             return self._explain_unknown(name)

@@ -322,7 +322,9 @@ def _discover_tools(
     assert isinstance(catalog, SessionCatalog)
     if agent.indexes is None:
         agent.indexes = tool_search.Indexes()
-    return ToolDiscovery(option, catalog, agent.indexes, session_id)
+    discovery = ToolDiscovery(option, catalog, agent.indexes, session_id)
+    discovery.max_found = agent.visible_tools.count_free_places()
+    return discovery
 
 
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
