@@ -64,6 +64,7 @@ class SessionSource(Protocol):
     user: str
     clock: Clock
     interruptible: bool
+    hides_errors: bool
     stop_seconds: float
     unclosed: set[Cleanup]
     write_batch: WriteBatch | None
@@ -121,6 +122,7 @@ def build_session(
         model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
     )
     dispatcher.parallel = agent.parallel
+    dispatcher.hides_errors = agent.hides_errors
     identity = Identity(agent.tenant, agent.user, session_id, "none")
     open_media = cache(partial(_open_media, agent, identity))
     dispatcher.open_media = open_media

@@ -347,6 +347,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             results=cast("ResultForm", for_model.results),
             parallel=settings["tools.parallel"],
             search=tool_search_option(settings),
+            errors=settings["tools.errors"],
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[
