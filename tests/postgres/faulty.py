@@ -26,6 +26,8 @@ class Faulty:
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.plan: deque[str] = deque()
+        self.refuses_options = False
+        """Whether connections with parameters of their own are refused, as PgBouncer does."""
         self.stalled = threading.Event()
         self.given_up = threading.Event()
         self._server = str(server / ".s.PGSQL.5432")
@@ -64,6 +66,12 @@ class Faulty:
                 self.given_up.set()
                 return
 
+    def _choose_word(self, client: socket.socket, data: bytes, *, passes: bool) -> str:
+        if self.refuses_options and b"\0options\0" in data:
+            client.sendall(_REFUSAL)
+            return BEFORE
+        return self.plan.popleft() if self.plan and not passes else PASS
+
     def _pass_on(self, client: socket.socket) -> None:
         server = socket.socket(socket.AF_UNIX)
         self._sockets |= {client, server}
@@ -88,7 +96,7 @@ class Faulty:
                         continue
                     # What is too large for one piece is passed on until the server has something to
                     # say.
-                    word = self.plan.popleft() if self.plan and not answer_is_lost else PASS
+                    word = self._choose_word(client, data, passes=answer_is_lost)
                     if word == BEFORE:
                         return
                     answer_is_lost = answer_is_lost or word == AFTER
@@ -99,6 +107,10 @@ class Faulty:
             for one in (client, server):
                 _close(one)
                 self._sockets.discard(one)
+
+
+_FIELDS = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+_REFUSAL = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
 
 
 def _shut_down(one: socket.socket) -> None:
