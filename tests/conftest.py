@@ -122,9 +122,6 @@ def commands_are_held(tmp_path: Path) -> None:
         pytest.skip("this machine cannot hold commands as required")
 
 
-LEFT_OPEN = os.environ.get("FERRULE_LEFT_OPEN", "")
-"""Whether to look for what tests leave open: `module` or `test`, which says which one it is."""
-
 _last_item: list[pytest.Function] = []
 
 
@@ -134,19 +131,22 @@ def pytest_runtest_teardown(item: pytest.Function) -> None:
 
 
 def scope_of_closing(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
-    """Return how often it is looked for."""
-    return "function" if LEFT_OPEN == "test" else "module"
+    """After each module; with FERRULE_LEFT_OPEN=test after each test, to find which one it is."""
+    return "function" if os.environ.get("FERRULE_LEFT_OPEN") == "test" else "module"
 
 
 @pytest.fixture(scope=scope_of_closing, autouse=True)
-def closes_what_it_opens() -> Iterator[None]:
-    """Fail a module of tests that leaves descriptors, threads, processes or tasks behind."""
-    if not LEFT_OPEN:
+def closes_what_it_opens(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a module of tests that leaves descriptors, threads, processes or tasks behind.
+
+    Where workers share the tests of a module, each of them looks after its own part.
+    """
+    if sys.platform != "linux":
         yield
         return
     with nothing_left_open():
         yield
-        if LEFT_OPEN == "module":
+        if request.scope == "module":
             # Its fixtures are finished, and would keep their values alive until the next test.
             _last_item[0].funcargs.clear()
 

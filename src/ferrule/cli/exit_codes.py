@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -34,6 +33,8 @@ def run(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         outcome = ferrule.main(arguments, prog_name="ferrule", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what cannot be written is an error here, not when Python ends
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
@@ -56,7 +57,6 @@ def _report(error: Exception) -> int:
         detail = f"the output could not be written: {error.strerror}"
         hint = "check where it goes: the disk may be full, or the pipe closed"
         code = 1
-        _drop_output()
     else:
         detail = f"a defect in Ferrule: {type(error).__name__}: {error}"
         hint = "set FERRULE_TRACEBACK=1 to see where, and please report it"
@@ -65,17 +65,6 @@ def _report(error: Exception) -> int:
     if hint:
         sys.stderr.write(f"hint: {escape_invisible(hint)}\n")
     return code
-
-
-def _drop_output() -> None:
-    """Let go of what could not be written.
-
-    Python 3.11.2 would try it again at its end, print that, and change the exit code to 120.
-    """
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def _exit_on_signal(number: int, frame: Any) -> None:
