@@ -38,7 +38,13 @@ from typing import Any, Literal, cast, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.core.vocabulary import ApprovalChoice, GateVerdict, PermissionMode, RuleLayer
+from ferrule.core.vocabulary import (
+    ApprovalChoice,
+    GateVerdict,
+    PermissionMode,
+    Refuser,
+    RuleLayer,
+)
 from ferrule.tools.definition import Risk, SideEffect, Tool
 
 from .approvals import digest_arguments
@@ -86,6 +92,7 @@ class Decision:
         layer: Where that rule comes from; `builtin` for the gate's own reasons.
         labels: Risk labels of the call's commands.
         offers: The answers besides no that a person may give.
+        by_mode: Whether it is the mode that denies it.
     """
 
     verdict: GateVerdict
@@ -94,6 +101,14 @@ class Decision:
     layer: RuleLayer | Literal[""] = ""
     labels: tuple[str, ...] = ()
     offers: tuple[GrantOffer, ...] = ()
+    by_mode: bool = False
+
+    @property
+    def refuser(self) -> Refuser:
+        """Who refuses a call that is denied."""
+        if self.by_mode:
+            return "mode"
+        return "rule" if self.rule else "gate"
 
 
 @frozen
@@ -480,7 +495,7 @@ class PermissionGate:
         if self.mode != "plan" or case.tool.side_effect in _READS:
             return None
         reason = f"mode plan: `{case.name}` may {case.tool.side_effect}; only what reads is allowed"
-        return self._deny(case, reason)
+        return replace(self._deny(case, reason), by_mode=True)
 
     def _check_ask_rules(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
         for matcher in profile.ask:
@@ -615,7 +630,7 @@ class PermissionGate:
         name, layer = (rule.text, rule.layer) if rule else ("", "builtin")
         if self.mode == "dontAsk":
             reason = f"{reason}; mode dontAsk does not ask"
-            return Decision("deny", reason, name, layer, case.labels)
+            return Decision("deny", reason, name, layer, case.labels, by_mode=True)
         return Decision("ask", reason, name, layer, case.labels, (GrantOffer("once", ""),))
 
     def _with_offers(self, case: AnalysedCall, profile: _Profile, decision: Decision) -> Decision:
