@@ -11,7 +11,9 @@
     output_families     what of their outputs is noise, and what is not
     shell_state         the folder and variables that one command leaves to the next
     session_commands, outputs, output_folder, record   running commands, their output and records
-    capture, pipelines, output_copies                  keeping the output that a filter hides
+    pipe_status                         pipelines that answer for their producers (plain form)
+    capture, pipelines, output_copies   keeping the output that a filter hides (full form)
+    output_files                        whole outputs under short names, for commands and file tools
     scripts, script_steps, retry_option                commands for programs instead of models
     start, confinement, session_sandbox, refused_access   the session's sandbox, what it refused
     json_output, syntax_tree, repositories             JSON results, shell grammar, git folders

@@ -287,7 +287,7 @@ def list_hints(
     """
     planned = handle.plan
     found: list[str] = []
-    failed = ended.exit_code != 0 and not ended.timed_out
+    failed = bool(ended.exit_code != 0 or handle.failed_producers) and not ended.timed_out
     if failed and planned.literal_globs:
         globs = ", ".join(
             f"`{make_printable(word)}`" for word in planned.literal_globs[:_MAX_NAMES]

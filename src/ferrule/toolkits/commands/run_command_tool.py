@@ -200,6 +200,7 @@ async def run_command(
         context,
         keep=policy.kept_bytes,
         carry=not background,
+        honest=True,
     )
     if note:
         handle.hints.append(note)
