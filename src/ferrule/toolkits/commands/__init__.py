@@ -2,6 +2,7 @@
 
     run_command_tool    the built-in `run_command`: few parameters, readable text
     full_command_tools  `command_tools(options)`: the full `run_command` of requirement 001
+    jobs                `cmd &`, `jobs`, `wait %1`, `kill %1`: the background in a shell's words
     readers, lifecycle  the output of earlier commands, and commands in the background
     runner              from a call to a running command, with every check in order
     request, plan, policy, verdict                     the checks

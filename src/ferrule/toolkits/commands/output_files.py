@@ -16,6 +16,8 @@ from .outputs import OutputStream
 from .session_commands import SessionCommands
 
 _FOLDER = "out"
+_MAX_FILES = 100
+"""Files of one session; the oldest is removed first."""
 _CHUNK_BYTES = 1 << 20
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -34,7 +36,9 @@ def make_output_file(sandbox: Sandbox, commands: SessionCommands) -> tuple[Path,
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         return None  # A command put something else in its place.
-    name = f"{commands.count_output_file()}.txt"
+    number = commands.count_output_file()
+    (folder / f"{number - _MAX_FILES}.txt").unlink(missing_ok=True)
+    name = f"{number}.txt"
     return folder / name, f"{seen}/{_FOLDER}/{name}"
 
 

@@ -533,12 +533,33 @@ def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> l
     if ended is None:
         return []
     hints = repository_hints(ended.refused_names, workspace) if ended.refused_names else []
+    hints += _describe_lost_writes(handle, sandbox)
     failed = handle.has_failed
     if failed or ended.refusals:
         output = handle.outputs.combined.tail(EXPLAINED_BYTES)
         folder = str(workspace.root / handle.folder)
         hints += describe_refusals(ended.refusals, output, sandbox, folder, failed=failed)
     return hints
+
+
+def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox) -> list[str]:
+    """Say which files outside exist for the session's commands alone."""
+    if sandbox.protections().backend not in ("namespaces", "bubblewrap"):
+        return []
+    written = sandbox.policy.writable
+    places = [
+        finding.place
+        for finding in handle.plan.analysis.findings
+        if finding.is_written
+        and finding.place
+        and not finding.place.startswith("/tmp/")
+        and not any(f"{finding.place}/".startswith(f"{folder}/") for folder in written)
+    ]
+    return [
+        f"`{make_printable(place)}` is only in the commands' own folders: outside the sandbox "
+        "nothing was written"
+        for place in dict.fromkeys(places)
+    ]
 
 
 def _error_sink(request: CommandRequest, outputs: Outputs) -> OutputSink | None:

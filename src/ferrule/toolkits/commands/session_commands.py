@@ -87,6 +87,10 @@ class CommandHandle:
     """What failed before a filter, with its exit status (`pipe_status`)."""
     hints: list[str] = field(default_factory=list[str])
     """Explanations of how it ended, besides those that the record finds itself."""
+    job: int = 0
+    """Its number in the session's background (`jobs`); 0: a call waits for it."""
+    shown_bytes: int = 0
+    """Bytes of its output that calls have returned."""
     unanswered_reports: int = 0
     """Reports since somebody last asked about the command."""
     waiting_calls: int = 0
@@ -188,6 +192,8 @@ class SessionCommands:
         self._closed = 0
         self._closes_with: Context | None = None
         self._output_files = 0
+        self.jobs: dict[int, CommandHandle] = {}
+        """Commands that went into the background, by their number."""
         self.sandbox = SessionSandbox()
         """The session's own sandbox."""
         self.shell = ShellState()
@@ -216,6 +222,11 @@ class SessionCommands:
         if self._folder is None:
             self._folder = OutputFolder()
         return self._folder
+
+    def add_job(self, handle: CommandHandle) -> None:
+        """Give a command that goes on in the background its number."""
+        handle.job = max(self.jobs, default=0) + 1
+        self.jobs[handle.job] = handle
 
     def count_output_file(self) -> int:
         """Return the number of the next output file, from 1."""
@@ -365,6 +376,7 @@ class SessionCommands:
             await asyncio.wait(tasks)
         await self.sandbox.close()
         self._handles.clear()
+        self.jobs.clear()
         self._closes_with = None
         folder = self._folder
         self._folder = None
@@ -380,6 +392,7 @@ class SessionCommands:
             oldest = finished.pop(0)
             stored -= oldest.stored_bytes
             del self._handles[oldest.command_id]
+            self.jobs.pop(oldest.job, None)
             for stream in oldest.streams():
                 stream.folder.remove(stream.name)
         for stale in finished[:-MAX_IN_MEMORY]:
