@@ -21,6 +21,7 @@ from ferrule.sandbox.backends.selection import find_required
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.session_folder import share_folder
+from ferrule.toolkits.subfolder import find_whole_workspace
 from ferrule.tools.context import Context
 
 from .confinement import choose_confining_backend
@@ -67,7 +68,7 @@ async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
 
 
 def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
-    workspace = context.resource(Workspace)
+    workspace = find_whole_workspace(context)
     sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
     if sandbox_policy.root == workspace.root:
         # Whoever made the policy, the protected names of this run hold for its commands.
@@ -78,7 +79,7 @@ def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
 
 def find_command_writable(context: Context) -> CommandWritable:
     """Return what the commands of this run can write, with what a person opened since it began."""
-    root = context.resource(Workspace).root
+    root = find_whole_workspace(context).root
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         policy = given.policy
