@@ -135,7 +135,7 @@ class ToolResult:
         return envelope
 
     def to_text(self, *, envelope: bool = False) -> str:
-        """Return what the model reads: the value, or the result object if the call failed.
+        """Return what programs read: the value, or the result object if the call failed.
 
         Args:
             envelope: Always return the result object.
@@ -147,6 +147,13 @@ class ToolResult:
         else:
             body = encode_json(self.data)
         return "\n".join((body, *self.notes)) if self.notes else body
+
+    def to_model_text(self) -> str:
+        """Return what the model reads: the value, or the error's type and message."""
+        if self.success:
+            return self.to_text()
+        body = f"{self.error_type}: {self.error_message or 'the call failed'}"
+        return "\n".join((body, *self.notes))
 
 
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

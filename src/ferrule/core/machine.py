@@ -379,7 +379,8 @@ class Machine:
         for slot in self._turn_calls:
             result = slot.result
             assert result is not None
-            text = result.to_text(envelope=self._shows_envelopes)
+            shows_envelope = self._shows_envelopes
+            text = result.to_text(envelope=True) if shows_envelope else result.to_model_text()
             self.has_media = self.has_media or bool(result.media)
             self.history.append(
                 ToolMessage(slot.call.id, slot.call.tool, text, result.success, result.media)

@@ -35,7 +35,9 @@ class Risk(StrEnum):
     CRITICAL = "critical"
 
 
-PermissionMode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+PermissionMode = Literal[
+    "default", "acceptEdits", "sandboxed", "plan", "auto", "dontAsk", "bypassPermissions"
+]
 """What a session asks about (`permissions.rule_evaluation`)."""
 
 RuleLayer = Literal["managed", "flags", "local", "project", "user", "session", "builtin"]
