@@ -636,6 +636,7 @@ async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() ->
 
 
 @pytest.mark.proves("rules.command-rule-suffices")
+@pytest.mark.usefixtures("commands_are_held")
 async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
     from ferrule.toolkits import commands as shell
 

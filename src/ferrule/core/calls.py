@@ -144,13 +144,29 @@ def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call as they were sent; None if the text is no JSON object.
+def decode_arguments(text: str) -> tuple[object, bool]:
+    """Return the value of a call's arguments, and whether it was JSON text inside JSON text.
 
-    An empty text means no arguments. Nothing is repaired, unlike where a call is carried out.
+    This is the one reader of arguments: a call is shown, counted and kept as it is carried out.
+    Nothing at all, and null, are no arguments. Text that is cut off or broken is never completed.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply to be read.
     """
+    if not text.strip():
+        return {}, False
+    value: object = json.loads(text)
+    is_nested = isinstance(value, str)
+    if isinstance(value, str):
+        value = json.loads(value)
+    return ({} if value is None else value), is_nested
+
+
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call as they are carried out; None if they are no JSON object."""
     try:
-        values: object = parse_json(text or "{}")
-    except ValueError:
+        values, _ = decode_arguments(text)
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", values) if isinstance(values, dict) else None

@@ -27,6 +27,7 @@ from ferrule.core.machine import Machine
 from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
+from ferrule.models.registry import find_tool_bounds
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -43,6 +44,7 @@ from .agent_parts import (
     create_gate,
     explain_unknown_arguments,
     find_user_name,
+    parse_gate,
 )
 from .artifacts.large_results import resolve_artifacts
 from .budgets import count_seconds
@@ -216,12 +218,16 @@ class Agent(Generic[DepsT, OutputT]):
             tool_calling = ToolCalling(tool_calling or "auto")
         self.instructions, functions = parse_instructions(instructions, deps_type)
         self.run_defaults = RunDefaults(
-            *parse_run_options(run_options or {}), deps_type=deps_type, instructions=functions
+            *parse_run_options(run_options or {}),
+            deps_type=deps_type,
+            instructions=functions,
+            make_deps=host.make_deps,
         )
         self.limits = limits or Limits()
         self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
         self.parallel = tool_calling.parallel
+        self.hides_errors = tool_calling.errors == "name"
         first, fallbacks = split_models(model)
         self.connection = ModelConnection(
             first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks
@@ -236,7 +242,11 @@ class Agent(Generic[DepsT, OutputT]):
         if permissions.gate is None:
             check_rule_names(gate.rules, catalog)
         self.visible_tools = VisibleTools(
-            catalog, gate, frozenset(permissions.scopes), tool_calling.search
+            catalog,
+            gate,
+            frozenset(permissions.scopes),
+            tool_calling.search,
+            lambda: find_tool_bounds(self.connection.model).tools,
         )
         self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant
@@ -248,6 +258,7 @@ class Agent(Generic[DepsT, OutputT]):
         self.bus = self.plugins.watch(host.bus)
         self._is_watched = True
         """Whether the observers of plugins are attached to the bus."""
+        self.name = host.name
         self.context = ContextOptions.parse(context)
         self.output = create_agent_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
@@ -307,6 +318,9 @@ class Agent(Generic[DepsT, OutputT]):
         Raises ConfigError for a name that leads nowhere.
         """
         return self.connection.client
+
+    def _find_address(self, model: str) -> str:
+        return self.connection.find_address(model)
 
     def change_model(
         self,
@@ -374,7 +388,7 @@ class Agent(Generic[DepsT, OutputT]):
         if self.bus is not None:
             from .event_bus.attachment import attach_session
 
-            attach_session(self.bus, session.driver)
+            attach_session(self.bus, session.driver, 0, self._find_address)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -382,6 +396,7 @@ class Agent(Generic[DepsT, OutputT]):
             system=system,
             tools=tuple(tool.full_name for tool in self.catalog),
             results=self.results,
+            agent=self.name,
         )
         if deps is not UNSET:
             session.set_deps(deps)
@@ -437,7 +452,7 @@ class Agent(Generic[DepsT, OutputT]):
         if self.bus is not None:
             from .event_bus.attachment import attach_session
 
-            attach_session(self.bus, driver, records[-1].seq)
+            attach_session(self.bus, driver, records[-1].seq, self._find_address)
         driver.open(None)
         return session
 
@@ -530,6 +545,10 @@ class Agent(Generic[DepsT, OutputT]):
         tools: Iterable[ToolLike] | Catalog | None = None,
         deps: DepsT | Unset = UNSET,
         instructions: str | None = None,
+        permissions: Permissions | None = None,
+        limits: Limits | None = None,
+        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] | None = None,
+        model_options: ModelOptions | None = None,
     ) -> Generator[None]:
         """Replace parts of this agent while a `with` block runs, for tests.
 
@@ -541,6 +560,10 @@ class Agent(Generic[DepsT, OutputT]):
             tools: Other tools, under the same permissions.
             deps: Dependencies, also for runs that are given others.
             instructions: A text, in place of texts and functions.
+            permissions: Other permissions, with all that belongs to them.
+            limits: Other limits.
+            hooks: Other hooks.
+            model_options: Other options of the model; of another `model` the defaults otherwise.
 
         Raises:
             ConfigError: Dependencies or tools do not fit `deps_type`.
@@ -548,12 +571,26 @@ class Agent(Generic[DepsT, OutputT]):
         if deps is not UNSET:
             check_deps(deps, self.run_defaults.deps_type)
         before = copy(self)
-        if model is not None:
-            self.change_model(model, options=ModelOptions())
+        if model is not None or model_options is not None:
+            another = self.connection.model if model is None else model
+            self.change_model(another, options=model_options or ModelOptions())
         if tools is not None:
             catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
             check_tools(catalog, self.run_defaults.deps_type)
             self.catalog = catalog
+        if permissions is not None:
+            gate = permissions.gate
+            if gate is None:
+                gate = parse_gate(permissions, self.workspace and self.workspace.root)
+                check_rule_names(gate.rules, self.catalog)
+            self.visible_tools = self.visible_tools.copy(
+                gate=gate, scopes=frozenset(permissions.scopes)
+            )
+            self.approver = permissions.approver or DenyingApprover()
+        if limits is not None:
+            self.limits = limits
+        if hooks is not None:
+            self.hooks = tuple(hooks)
         if instructions is not None:
             self.instructions = instructions
             self.run_defaults = replace(self.run_defaults, instructions=None)
@@ -564,6 +601,9 @@ class Agent(Generic[DepsT, OutputT]):
         finally:
             self.connection = before.connection
             self.visible_tools = before.visible_tools
+            self.approver = before.approver
+            self.limits = before.limits
+            self.hooks = before.hooks
             self.instructions = before.instructions
             self.run_defaults = before.run_defaults
             self._override_deps = before._override_deps
@@ -618,14 +658,21 @@ class Agent(Generic[DepsT, OutputT]):
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
+        key: str = "",
         **options: Unpack[RunOptions],
     ) -> RunResult[OutputT]:
         """Work one message to its end, in a session of its own.
 
         The message is text, or a list of texts, `Image`, `Audio` and `Document`. Raises as
-        `Session.run`; `deps` and `history` are as in `session`.
+        `Session.run`; `deps` and `history` are as in `session`. With a `key` the run is worked once
+        in this journal, whatever process asks: its result is returned again, and what was left open
+        is continued (`keyed_runs.run_keyed`).
         """
         require_asyncio()
+        if key:
+            from .keyed_runs import run_keyed
+
+            return await run_keyed(self, key, text, deps=deps, history=history, **options)
         session = self.session(deps=deps, history=history)
         try:
             return await session.run(text, **options)
@@ -638,11 +685,14 @@ class Agent(Generic[DepsT, OutputT]):
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
+        key: str = "",
         **options: Unpack[RunOptions],
     ) -> RunResult[OutputT]:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
         return run_in_new_loop(
-            lambda: self._disconnect_after(self.run(text, deps=deps, history=history, **options))
+            lambda: self._disconnect_after(
+                self.run(text, deps=deps, history=history, key=key, **options)
+            )
         )
 
     async def _disconnect_after(self, run: Coroutine[Any, Any, T]) -> T:

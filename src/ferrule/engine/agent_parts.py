@@ -39,15 +39,16 @@ def create_gate(
     Whether the rules name tools is checked when all tools are known.
     """
     if given is None:
-        return permissions.gate or _parse_gate(permissions, None), None
+        return permissions.gate or parse_gate(permissions, None), None
     workspace = given if isinstance(given, filesystem.Workspace) else filesystem.Workspace(given)
-    gate = permissions.gate or _parse_gate(permissions, workspace.root)
+    gate = permissions.gate or parse_gate(permissions, workspace.root)
     # Deny rules hold for paths that no argument names, too: a search meets them where it opens
     # files.
     return gate, workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
 
 
-def _parse_gate(permissions: Permissions, root: Path | None) -> PermissionGate:
+def parse_gate(permissions: Permissions, root: Path | None) -> PermissionGate:
+    """Return the gate of these rules."""
     rules = RuleSet.parse(
         allow=permissions.allow, ask=permissions.ask, deny=permissions.deny, root=str(root or "")
     )

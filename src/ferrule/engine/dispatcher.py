@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.identity import Identity
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
+_LOGGER = logging.getLogger("ferrule.tools")
 _CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
 
 
@@ -121,6 +123,8 @@ class Dispatcher:
         self.file_copies: FileCopies | None = None
         """Keeps copies of files before a call overwrites them."""
         self.parallel = True
+        self.hides_errors = False
+        """Whether the text of exceptions that nobody foresaw is kept from the model, in the log."""
         """Whether calls of a turn may run together."""
         self.open_media: Callable[[], SessionMedia] | None = None
         """Opens what keeps pictures and the like that tools return."""
@@ -238,7 +242,7 @@ class Dispatcher:
         """
         if tool.loading is Loading.INTERNAL:
             return self._explain_unknown(name)
-        if tool.loading is Loading.ALWAYS or self.tool_discovery is None:
+        if self.tool_discovery is None or not self.tool_discovery.is_deferred(tool):
             return ""
         if not self.is_usable(tool):
             return self._explain_unknown(name)
@@ -486,6 +490,11 @@ class Dispatcher:
             if error.data is None:
                 return failed
             return replace(failed, data=bound_text(error.data, self._cap).data)
+        if self.hides_errors and not isinstance(error, FerruleError):
+            _LOGGER.error("the tool `%s` failed (call %s)", call.tool, call.id, exc_info=error)
+            kind = ErrorType.IO_ERROR if isinstance(error, OSError) else ErrorType.INTERNAL_ERROR
+            message = f"`{call.tool}` failed: {type(error).__name__}; what it says is in the log"
+            return self._fail(call, kind, message, started)
         if isinstance(error, OSError):
             return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         if isinstance(error, ConfigError) and error.code == "media_invalid":
@@ -799,18 +808,11 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
     Raises:
         ToolFailed: The text is not JSON (`parse_error`) or not an object (`validation_failed`).
     """
-    if not text.strip():
-        return {}, []
-    repairs: list[str] = []
     try:
-        value: Any = json.loads(text)
-        if isinstance(value, str):
-            value = json.loads(value)
-            repairs.append("the arguments were JSON text inside JSON text")
+        value, is_nested = decode_arguments(text)
     except (ValueError, RecursionError) as error:
         raise ToolFailed(ErrorType.PARSE_ERROR, _describe_parse_error(error)) from error
-    if value is None:
-        return {}, repairs
+    repairs = ["the arguments were JSON text inside JSON text"] if is_nested else []
     if not isinstance(value, dict):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,

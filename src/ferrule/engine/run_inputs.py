@@ -13,7 +13,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type, is_context
 from ferrule.tools.definition import Tool
@@ -105,6 +106,26 @@ def _is_within(given: Any, wanted: Any) -> bool:
     if given is None or wanted is None:
         return False
     return _is_subclass(get_origin(given) or given, get_origin(wanted) or wanted)
+
+
+def make_deps(make: Callable[[Identity], Any], identity: Identity, deps_type: Any) -> Any:
+    """Return the dependencies of a run, made by a function of the program.
+
+    Raises:
+        ConfigError: The function failed, or made another type.
+    """
+    try:
+        made = make(identity)
+    except FerruleError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the dependencies of the run could not be made: {type(error).__name__}: {error}",
+            code="deps",
+            hint="`Host(make_deps=...)` makes them; see the cause",
+        ) from error
+    check_deps(made, deps_type)
+    return made
 
 
 def _accepts(deps: object, deps_type: Any) -> bool:

@@ -58,7 +58,7 @@ from .context.usage import ContextUsage
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
-from .run_inputs import UNSET, RunInstructions, check_deps
+from .run_inputs import UNSET, RunInstructions, check_deps, make_deps
 from .stopping import require_asyncio
 from .type_variables import OutputT
 
@@ -116,12 +116,14 @@ class RunDefaults:
         require: The required tools, as in `RunStarted`.
         deps_type: The type of their dependencies; None without any.
         instructions: The functions that say what the model is told in a run; None without any.
+        make_deps: Makes the dependencies of runs that are given none (`Host.make_deps`).
     """
 
     join: int = 0
     require: tuple[str, ...] = ()
     deps_type: Any = None
     instructions: RunInstructions | None = None
+    make_deps: Callable[[Identity], Any] | None = None
 
 
 class RunOptions(TypedDict, total=False):
@@ -150,7 +152,7 @@ def parse_run_options(
     known = list(RunOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(explain_unknown_options(unknown, known))
+        raise TypeError(explain_unknown_options(unknown, ["deps", "history", "key", *known]))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
@@ -197,6 +199,7 @@ class Session(Generic[OutputT]):
         self.join = defaults.join
         self.require = defaults.require
         self.deps_type = defaults.deps_type
+        self._make_deps = defaults.make_deps
         self.run_instructions = defaults.instructions
         self.recorded_instructions: str | None = None
         """What a recorded run was told: the functions are not asked then."""
@@ -257,7 +260,7 @@ class Session(Generic[OutputT]):
             # Another run may have begun while the functions were asked.
             self._require_idle()
             started = replace(started, instructions=said)
-        return self._build_result(await self.driver.run(started, run))
+        return self.build_result(await self.driver.run(started, run))
 
     async def resume(
         self, reason: str = "the process that ran this ended"
@@ -269,7 +272,7 @@ class Session(Generic[OutputT]):
         self.set_deps(UNSET)
         self.driver.budgets = self._make_budgets(self.driver.machine.limits)
         finish = await self.driver.resume(reason)
-        return None if finish is None else self._build_result(finish)
+        return None if finish is None else self.build_result(finish)
 
     async def stream(
         self, text: Content, *, deps: Any = UNSET, **options: Unpack[RunOptions]
@@ -385,12 +388,16 @@ class Session(Generic[OutputT]):
         self.driver.inbox.put(text, source)
 
     def set_deps(self, deps: Any) -> None:
-        """Give the session its dependencies; `UNSET` checks that it has them.
+        """Give the session its dependencies; `UNSET` checks that it has them, or makes them.
 
         Raises:
             ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
         """
         if deps is UNSET and (self._has_deps or self.deps_type is None):
+            return
+        if deps is UNSET and self._make_deps is not None:
+            # For this run alone: the next one gets its own.
+            self.driver.deps = make_deps(self._make_deps, self.identity, self.deps_type)
             return
         check_deps(deps, self.deps_type)
         self._has_deps = True
@@ -808,7 +815,7 @@ class Session(Generic[OutputT]):
                 )
         return replace(started, join=join, require=require)
 
-    def _build_result(self, finish: FinishRun) -> RunResult[OutputT]:
+    def build_result(self, finish: FinishRun) -> RunResult[OutputT]:
         """Return the result of a run that ended well; raise what `run` raises for any other."""
         if finish.stop != "done" and not finish.missing:
             self._raise_failure(finish)
@@ -885,10 +892,10 @@ class _RunInThread(Generic[T]):
 
     def wait(self) -> T:
         """Return what the work returns. Raises what it raises, and what interrupts the caller."""
-        self._thread.start()
         caller = asyncio.current_task()
         cancels = 0 if caller is None else caller.cancelling()
         try:
+            self._thread.start()  # it waits for the thread, so it can be interrupted as well
             # Not `join`: an interrupted one takes the thread for ended (Python 3.11).
             while not self._ended.wait(_POLL_SECONDS):
                 # `asyncio.run` makes of Ctrl-C a cancellation, which cannot reach a blocked task.
@@ -896,7 +903,8 @@ class _RunInThread(Generic[T]):
                     self._interrupt()
         except BaseException:  # Ctrl-C, or what a handler of another signal raises
             self._interrupt()
-            self._ended.wait()
+            if self._thread.is_alive():  # otherwise the work has not begun, and never will
+                self._ended.wait()
             raise
         finally:
             if self._ended.is_set():

@@ -67,6 +67,7 @@ class SessionSource(Protocol):
     user: str
     clock: Clock
     interruptible: bool
+    hides_errors: bool
     stop_seconds: float
     unclosed: set[Cleanup]
     write_batch: WriteBatch | None
@@ -126,6 +127,7 @@ def build_session(
         model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
     )
     dispatcher.parallel = agent.parallel
+    dispatcher.hides_errors = agent.hides_errors
     identity = Identity(agent.tenant, agent.user, session_id, "none")
     open_media = cache(partial(_open_media, agent, identity))
     dispatcher.open_media = open_media
@@ -327,7 +329,9 @@ def _discover_tools(
     assert isinstance(catalog, SessionCatalog)
     if agent.indexes is None:
         agent.indexes = tool_search.Indexes()
-    return ToolDiscovery(option, catalog, agent.indexes, session_id)
+    discovery = ToolDiscovery(option, catalog, agent.indexes, session_id)
+    discovery.max_found = agent.visible_tools.count_free_places()
+    return discovery
 
 
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:

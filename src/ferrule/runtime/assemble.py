@@ -331,7 +331,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             fallback=settings["tools.fallback"],
             results=cast("ResultForm", for_model.results),
             parallel=settings["tools.parallel"],
-            search=tool_search_option(settings, catalog),
+            search=tool_search_option(settings),
+            errors=settings["tools.errors"],
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[

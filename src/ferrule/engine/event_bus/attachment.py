@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ferrule.core.value_class import frozen
@@ -44,10 +45,19 @@ def change_approver(driver: Driver, approver: Approver) -> None:
     driver.approver = approver
 
 
-def attach_session(bus: Bus, driver: Driver, recorded: int = 0) -> None:
-    """Let subscribers see what happens in a session, which has `recorded` events so far."""
+def attach_session(
+    bus: Bus,
+    driver: Driver,
+    recorded: int = 0,
+    find_address: Callable[[str], str] | None = None,
+) -> None:
+    """Let subscribers see what happens in a session, which has `recorded` events so far.
+
+    `find_address` returns the URL at which the session reaches a model, by the model's name.
+    """
     log = driver.log
     feed = bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
+    feed.find_address = find_address
     log.outlet = feed
     driver.dispatcher.enter_scope = bus.enter_scope
     driver.approver = AnnouncingApprover(driver.approver, feed)

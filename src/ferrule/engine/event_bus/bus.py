@@ -120,6 +120,12 @@ class Bus:
             self._journal = journal if self._journal is None else self._journal
             return Feed(self, who, self._journal if journal is None else journal, recorded)
 
+    def find_address(self, session: SessionKey, model: str) -> str:
+        """Return the URL at which a session reaches a model; "" if it does not say."""
+        feed = self._feeds.get(session)
+        find = None if feed is None else feed.find_address
+        return find(model) if find is not None else ""
+
     def deliver(self, feed: Feed, event: BusEvent, place: Place) -> None:
         """Deliver a feed's event to the ring, the readers in whose scope it is, and the taps."""
         session = feed.key

@@ -71,6 +71,8 @@ class Feed:
         self.place = Place(recorded)
         self.is_registered = False
         """Whether the bus knows the feed: from the first event that it publishes."""
+        self.find_address: Callable[[str], str] | None = None
+        """Returns the URL at which the session reaches a model; None if nobody knows."""
         self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity

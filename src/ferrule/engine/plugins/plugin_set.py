@@ -17,7 +17,7 @@ from typing import cast
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.event_bus.bus import Bus, EnterScope
+from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.engine.hooks.events import EventHook
@@ -29,7 +29,7 @@ from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
 from .lifetimes import LifetimeMaker, PluginLifetimes
-from .protocol import Parts, Plugin, Setup
+from .protocol import BusListener, Parts, Plugin, Setup
 
 PROGRAM = "the program"
 """Where tools and resources are from that no plugin brought, in messages."""
@@ -71,7 +71,7 @@ class PluginSet:
     agents: tuple[SubAgent, ...] = ()
     resources: tuple[object, ...] = ()
     observers: tuple[Callable[[BusEvent], None], ...] = ()
-    scopes: tuple[EnterScope, ...] = ()
+    listeners: tuple[BusListener, ...] = ()
     lifetimes: PluginLifetimes = field(default_factory=PluginLifetimes)
 
     def make_text(self, catalog: Catalog) -> str:
@@ -81,13 +81,13 @@ class PluginSet:
 
     def watch(self, bus: Bus | None) -> Bus | None:
         """Attach the observers to the bus; to a new one if there is none. Return the bus."""
-        if not self.observers and not self.scopes:
+        if not self.observers and not self.listeners:
             return bus
         bus = bus or Bus()
         for observer in self.observers:
             bus.tap(observer)
-        for enter in self.scopes:
-            bus.add_scope(enter)
+        for listener in self.listeners:
+            listener.listen(bus)
         return bus
 
     def unwatch(self, bus: Bus | None) -> None:
@@ -96,8 +96,8 @@ class PluginSet:
             return
         for observer in self.observers:
             bus.untap(observer)
-        for enter in self.scopes:
-            bus.remove_scope(enter)
+        for listener in self.listeners:
+            listener.leave(bus)
 
 
 def find_state_folder() -> Path:
@@ -162,7 +162,7 @@ def set_up_plugins(
         tuple(agent for parts in given.values() for agent in parts.agents),
         tuple(item for parts in given.values() for item in parts.resources),
         tuple(observer for parts in given.values() for observer in parts.observers),
-        tuple(enter for parts in given.values() for enter in parts.scopes),
+        tuple(one for parts in given.values() for one in parts.listeners),
         PluginLifetimes(_list_lifetimes(given), setup.notice),
     )
 

@@ -23,7 +23,7 @@ from typing import ClassVar, Protocol
 
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.event_bus.bus import EnterScope
+from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.engine.hooks.events import EventHook
@@ -60,6 +60,18 @@ class Setup:
     find_address: Callable[[str], str]
 
 
+class BusListener(Protocol):
+    """Listens to a bus, perhaps with scopes of its own (`Bus.add_scope`)."""
+
+    def listen(self, bus: Bus) -> None:
+        """Begin; called once for each agent of the bus."""
+        ...
+
+    def leave(self, bus: Bus) -> None:
+        """End; called as often."""
+        ...
+
+
 @frozen
 class Parts:
     """What a plugin adds to an agent. Everything is optional.
@@ -74,7 +86,7 @@ class Parts:
         resources: Objects that tools find by their type with `Context.resource`.
         observers: See every event of the agent's bus, in the thread of its run; they must be quick.
             One that raises is removed.
-        scopes: Called where a run or a call begins; what they set in context variables holds there.
+        listeners: Told the agent's bus, where watching needs more than events.
         tools_from: Returns tools made of the others. Called once, with the tools of all plugins.
         present: Returns the tools as models see them: with another description, other arguments,
             examples or loading, or without some. All else must stay as it is.
@@ -88,7 +100,7 @@ class Parts:
     agents: Sequence[SubAgent] = ()
     resources: Iterable[object] = ()
     observers: Sequence[Callable[[BusEvent], None]] = ()
-    scopes: Sequence[EnterScope] = ()
+    listeners: Sequence[BusListener] = ()
     tools_from: Callable[[Catalog], Iterable[ToolLike]] | None = None
     present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
     lifetime: Callable[[], AbstractAsyncContextManager[object]] | None = None

@@ -87,9 +87,7 @@ class TelemetryExport:
 
 
 def _make_parts(telemetry: Telemetry) -> Parts:
-    return Parts(
-        observers=(telemetry.take,), scopes=(telemetry.enter_scope,), resources=(telemetry,)
-    )
+    return Parts(listeners=(telemetry,), resources=(telemetry,))
 
 
 def _start(setup: Setup) -> Telemetry | None:

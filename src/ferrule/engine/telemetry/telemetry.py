@@ -83,8 +83,9 @@ class Telemetry:
     """Makes spans and metrics; created once per program. Safe to share between threads.
 
     Providers are OpenTelemetry's global ones unless given. `find_address` returns the URL of a
-    model's server by the model's full name. `agent` names runs of agents that have no name. Raises
-    ConfigError if the library is not installed.
+    model's server by the model's full name, for sessions whose client does not say where it asks.
+    `agent` names runs of agents that have no name. Raises ConfigError if the library is not
+    installed.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Telemetry:
     ) -> None:
         self._find_address = find_address
         self._agent = agent
+        self._buses: list[Bus] = []
         try:
             from opentelemetry import metrics, trace
         except ImportError as error:
@@ -123,8 +125,15 @@ class Telemetry:
 
     def listen(self, bus: Bus) -> None:
         """Make spans of what this bus publishes from now on."""
+        self._buses.append(bus)
         bus.tap(self.take)
         bus.add_scope(self.enter_scope)
+
+    def leave(self, bus: Bus) -> None:
+        """Make no more spans of this bus, if it is left as often as it was listened to."""
+        self._buses.remove(bus)
+        bus.untap(self.take)
+        bus.remove_scope(self.enter_scope)
 
     def take(self, event: BusEvent) -> None:
         """Process one event, in the thread of its run."""
@@ -142,6 +151,11 @@ class Telemetry:
             said = events.event_from_json(event.kind, event.payload)
             if not isinstance(said, events.Unknown):
                 handler(self, session, said, event.time)
+
+    def _find_server(self, session: OpenSession, model: str) -> str:
+        """Return the URL that a session's client asks; by the model's name if no client says."""
+        addresses = (bus.find_address(session.key, model) for bus in self._buses)
+        return next(filter(None, addresses), "") or self._find_address(model)
 
     def carrier(self, identity: Identity, call_id: str) -> dict[str, str]:
         """Return the trace context of a running call, to be sent along with a request.
@@ -279,7 +293,7 @@ class Telemetry:
             # Another model answered in place of the run's own.
             provider, name = provider_and_model(model)
             about |= {Attribute.PROVIDER.value: provider, Attribute.MODEL.value: name}
-        about |= server_attributes(self._find_address(model or session.model_name))
+        about |= server_attributes(self._find_server(session, model or session.model_name))
         attributes = {**attributes, Attribute.INPUT_MESSAGES: lambda: encode_json(session.messages)}
         span = self._span(
             session,

@@ -194,7 +194,7 @@ class NamespaceBackend:
         if self._repository is None:
             return None
         try:
-            return trust_repository(self._repository, root, policy.command_writable)
+            return trust_repository(self._repository, root, policy.opened)
         except UntrustedPath:
             self._repository = None
             return None

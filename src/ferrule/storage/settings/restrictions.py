@@ -76,6 +76,8 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "tools.tool_search": _PREFERENCE,
     "tools.search_mode": _PREFERENCE,
     "tools.search_budget": _PREFERENCE,
+    "tools.defer_above": _PREFERENCE,
+    "tools.errors": _PREFERENCE,
     "tools.fallback": _PREFERENCE,
     "tools.rereading": _PREFERENCE,
     "tools.parallel": _PREFERENCE,

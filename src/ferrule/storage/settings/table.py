@@ -305,6 +305,27 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         long="The tools found first are dropped first, and can be found again.",
     ),
     Setting(
+        key="tools.errors",
+        kind="choice",
+        default="text",
+        choices=("text", "name"),
+        short=(
+            "What the model reads of an exception that a tool did not mean for it: its text, or "
+            "its name alone."
+        ),
+        long="With `name` the text goes to the logger `ferrule.tools`.",
+    ),
+    Setting(
+        key="tools.defer_above",
+        kind="integer",
+        default=40,
+        minimum=0,
+        short=(
+            "Number of tools above which those of MCP servers and HTTP documents are deferred, "
+            "apart from those in `tools.always_loaded`."
+        ),
+    ),
+    Setting(
         key="tools.always_loaded",
         kind="names",
         default=(),

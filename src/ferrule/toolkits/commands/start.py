@@ -20,6 +20,7 @@ from ferrule.permissions.provenance import (
 from ferrule.sandbox.backends.selection import find_required
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.toolkits.subfolder import find_whole_workspace
 from ferrule.tools.context import Context
 
 from .confinement import choose_confining_backend
@@ -40,7 +41,7 @@ async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
 
 
 def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
-    workspace = context.resource(Workspace)
+    workspace = find_whole_workspace(context)
     sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
     if sandbox_policy.root == workspace.root:
         # Whoever made the policy, the protected names of this run hold for its commands.
@@ -51,7 +52,7 @@ def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
 
 def find_command_writable(context: Context) -> CommandWritable:
     """Return what the commands of this run can write, with what a person opened since it began."""
-    root = context.resource(Workspace).root
+    root = find_whole_workspace(context).root
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         policy = given.policy
