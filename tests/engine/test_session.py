@@ -498,9 +498,12 @@ async def test_envelope_shows_the_result_object_always_and_value_only_on_failure
         await ours.run("go")
         good, bad = (m for m in ours.model_client.histories[-1] if isinstance(m, ToolMessage))  # type: ignore[attr-defined]
         assert good.text.startswith(begins)
-        assert bad.text.startswith(
-            '{"success":false,"data":null,"error_message":"`add`: `b` is missing"'
-        )
+        if results == "value":
+            assert bad.text.startswith("validation_failed: `add`: `b` is missing")
+        else:
+            assert bad.text.startswith(
+                '{"success":false,"data":null,"error_message":"`add`: `b` is missing"'
+            )
 
 
 @pytest.mark.proves("framing.untrusted")

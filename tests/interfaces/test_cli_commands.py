@@ -92,6 +92,7 @@ FOR_THE_VERSION = {
     "ferrule._version",
     "ferrule.cli",
     "ferrule.cli.entry",
+    "ferrule.cli.import_path",
     "ferrule.core",
     "ferrule.core.lazy_names",
 }

@@ -18,6 +18,7 @@ import pytest
 
 from ferrule.cli.doctor.command import doctor
 from ferrule.permissions import provenance
+from ferrule.permissions.provenance import Origin, TrustedProgram
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe
@@ -54,7 +55,7 @@ NO_NAMESPACES = replace(
 )
 ONLY_BUBBLEWRAP = replace(
     NO_NAMESPACES,
-    bwrap="/usr/bin/bwrap",
+    bwrap=TrustedProgram._make("/usr/bin/bwrap", Origin.MACHINE, "a test's"),  # pyright: ignore[reportPrivateUsage]
     bwrap_notify=True,
     python="/usr/bin/python3",
     landlock_abi=0,

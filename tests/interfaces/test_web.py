@@ -291,7 +291,7 @@ WAYS_IN: list[tuple[Any, str, dict[str, Any], dict[str, str]]] = [
             "mcp-name": "whose",
         },
     ),
-    (create_ag_ui_endpoint, "/", ASK_AG_UI, {"accept": "text/event-stream"}),
+    (create_ag_ui_endpoint, "/run", ASK_AG_UI, {"accept": "text/event-stream"}),
 ]
 
 

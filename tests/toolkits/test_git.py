@@ -202,6 +202,7 @@ def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
     assert "b/inner.txt" in shown and "+changed" in shown and "beside" not in shown
     assert call(root / "sub", "show", "HEAD:inner.txt") == "committed"
     assert refusal(root / "sub", "show", "HEAD:../beside.txt").error_type is not None
+    git_calls.close_sessions()
     RESOURCES.update(git_calls.UNCONFINED)
     assert "have a sandbox" in refusal(root / "sub", "log").message
 

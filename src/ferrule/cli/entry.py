@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from .import_path import find_left_out, protect_imports
 
 if TYPE_CHECKING:
     import io
@@ -39,10 +41,19 @@ def main() -> None:
             return
     if sys.platform == "win32":
         sys.exit(WINDOWS)
+    refused = protect_imports(sys.argv[1:])
+    if refused:
+        _refuse(refused)
     # Nearly everything that is made while a command starts stays: looking for garbage in it took
     # a twelfth of the time to the first answer.
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
-    from .exit_codes import run
+    try:
+        from .exit_codes import run
+    except ModuleNotFoundError as error:
+        left_out = find_left_out(error.name or "")
+        if not left_out:
+            raise
+        _refuse(left_out)
 
     try:
         code = run(sys.argv[1:])
@@ -52,6 +63,11 @@ def main() -> None:
         gc.freeze()
     _drop_unwritten_output()
     sys.exit(code)
+
+
+def _refuse(why: str) -> NoReturn:
+    sys.stderr.write(f"ferrule: {why}\n")
+    sys.exit(2)
 
 
 def _drop_unwritten_output() -> None:

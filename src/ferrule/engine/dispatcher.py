@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
@@ -31,6 +31,7 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.media import MediaReference, has_media
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.background_launch import Launch
 from ferrule.tools.catalog import Catalog
@@ -168,11 +169,12 @@ class Dispatcher:
             if missing_scopes:
                 named = ", ".join(sorted(missing_scopes))
                 message = f"`{call.tool}` needs the scope {named}"
-                return self._refuse(call, ErrorType.PERMISSION_DENIED, message)
+                return self._refuse(call, ErrorType.PERMISSION_DENIED, message, refused_by="gate")
             arguments, repairs = parse_arguments(call.arguments)
             return self._judge(call, tool, arguments, repairs)
         except ToolFailed as error:
-            return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
+            message = f"`{call.tool}`: {error.message}"
+            return self._refuse(call, error.error_type, message, refused_by=error.refused_by)
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
             message = f"`{call.tool}` was not run: it could not be judged: {_describe_error(error)}"
             return self._refuse(call, ErrorType.INTERNAL_ERROR, message)
@@ -193,6 +195,7 @@ class Dispatcher:
                 ErrorType.PERMISSION_DENIED,
                 f"`{call.tool}` was not run: {decision.reason}",
                 decision,
+                refused_by=decision.refuser,
             )
         repairs.extend(checked.repairs)
         # A digest binds an approval, or the announcement of an effect, to these arguments. An
@@ -254,10 +257,16 @@ class Dispatcher:
         return shown and tool.scopes <= self._scopes and not self.gate.is_hidden(tool)
 
     def _refuse(
-        self, call: ToolCall, error: ErrorType, message: str, decision: Decision | None = None
+        self,
+        call: ToolCall,
+        error: ErrorType,
+        message: str,
+        decision: Decision | None = None,
+        *,
+        refused_by: Refuser | Literal[""] = "",
     ) -> PreparedCall:
         """Build a prepared call that will not run, with the result that says why."""
-        result = self._fail(call, error, message)
+        result = self._fail(call, error, message, refused_by=refused_by)
         evaluation = CallEvaluated(
             call.id,
             "refuse",
@@ -282,9 +291,7 @@ class Dispatcher:
         tool = prepared.tool
         call = prepared.call
         if tool is None or prepared.values is None or prepared.evaluation.verdict == "refuse":
-            return prepared.evaluation.result or ToolResult.error(
-                call, ErrorType.PERMISSION_DENIED, "refused"
-            )
+            return prepared.evaluation.result or ToolResult.refusal(call, "gate", "refused")
         answered: Answer | None = None
         if self._hooks:
             passed = await self._ask_hooks(tool, prepared, context)
@@ -380,7 +387,7 @@ class Dispatcher:
         if isinstance(answer, Block):
             context.record(CallHooked(call.id, _hook_name(hook), "block", answer.reason))
             message = f"`{call.tool}` was not run: {answer.reason}"
-            return self._fail(call, ErrorType.PERMISSION_DENIED, message)
+            return self._fail(call, ErrorType.PERMISSION_DENIED, message, refused_by="hook")
         if isinstance(answer, Answer):
             context.record(CallHooked(call.id, _hook_name(hook), "answer"))
         return answer
@@ -391,9 +398,8 @@ class Dispatcher:
             given = ToolResult(call.id, call.tool, True, timestamp=self._read_clock())
             return self._bound_hook_result(replace(given, data=await answer.produce()), given)
         except ToolFailed as error:
-            return self._fail(
-                call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
-            )
+            message = f"`{call.tool}` was not run: {error.message}"
+            return self._fail(call, error.error_type, message, started, refused_by=error.refused_by)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever is raised is one result
             return self._fail(
                 call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_describe_error(error)}", started
@@ -486,7 +492,9 @@ class Dispatcher:
     def _fail_by_error(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
         """Return the result of a call whose tool raised an error."""
         if isinstance(error, ToolFailed):
-            failed = self._fail(call, error.error_type, error.message, started)
+            failed = self._fail(
+                call, error.error_type, error.message, started, refused_by=error.refused_by
+            )
             if error.data is None:
                 return failed
             return replace(failed, data=bound_text(error.data, self._cap).data)
@@ -538,7 +546,9 @@ class Dispatcher:
             outcome, notes = _encode(tool, await launch.work())
             value = bound_text(outcome, self._handler_cap)
         except ToolFailed as error:
-            result = self._fail(call, error.error_type, error.message, started)
+            result = self._fail(
+                call, error.error_type, error.message, started, refused_by=error.refused_by
+            )
         except Exception as error:  # noqa: BLE001  boundary: hooks are told of whatever came of it
             result = self._fail(call, ErrorType.INTERNAL_ERROR, _describe_error(error), started)
         else:
@@ -557,7 +567,11 @@ class Dispatcher:
         for note in result.notes:
             context.tell(note)
         if not result.success:
-            raise ToolFailed(result.error_type, result.error_message or f"`{call.tool}` failed")
+            raise ToolFailed(
+                result.error_type,
+                result.error_message or f"`{call.tool}` failed",
+                refused_by=result.refused_by or "tool",
+            )
         return result.data
 
     async def _gather(
@@ -633,9 +647,16 @@ class Dispatcher:
         return self._fail(prepared.call, ErrorType.CANCELLED, what)
 
     def _fail(
-        self, call: ToolCall, error: ErrorType, message: str, started: float | None = None
+        self,
+        call: ToolCall,
+        error: ErrorType,
+        message: str,
+        started: float | None = None,
+        *,
+        refused_by: Refuser | Literal[""] = "",
     ) -> ToolResult:
         result = ToolResult.error(call, error, self._cut(message), timestamp=self._read_clock())
+        result = replace(result, refused_by=refused_by)
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import (
     AskModel,
     CheckOutput,
@@ -778,8 +778,8 @@ class Driver:
         call = prepared.call
         if prepared.changes >= _MOST_CHANGES:
             why = "not run: what it is about changed each time before it could run; try again later"
-            error = ToolResult.error(call, ErrorType.PERMISSION_DENIED, why)
-            return self.feed(events.ToolAnswered(error))
+            refused = ToolResult.refusal(call, "gate", why)
+            return self.feed(events.ToolAnswered(refused))
         why = "what was shown has changed since it was approved; nothing has run"
         again = require_approval(prepared, prepared.evaluation.digest, why)
         again = replace(again, changes=prepared.changes + 1)

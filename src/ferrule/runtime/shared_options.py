@@ -24,9 +24,12 @@ _SETTINGS = (
     click.option(
         "--mode",
         type=click.Choice(
-            ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+            [
+                *("default", "acceptEdits", "sandboxed", "plan", "auto", "dontAsk"),
+                "bypassPermissions",
+            ]
         ),
-        help="How much is allowed without asking.",
+        help="How much is allowed without asking; `sandboxed`: all that the sandbox holds.",
     ),
     click.option(
         "--fallback",

@@ -262,7 +262,9 @@ class UnconfinedSandbox:
         try:
             command.program.check()
         except UntrustedPath as error:
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, error.detail, refused_by="sandbox"
+            ) from error
         return await _start_unconfined(self._launcher, command, UNCONFINED)
 
     async def run(self, command: TrustedCommand) -> CommandResult:

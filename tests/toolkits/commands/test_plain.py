@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -375,9 +376,25 @@ def test_binary_output_becomes_text(folder: Path) -> None:
 def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None:
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), kept_bytes=40_000)
     answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy)
-    assert answer.startswith("[exit status 4]\nxxx")
-    assert "[... 2920000 bytes left out ...]" in answer
-    assert len(answer) < 81_000
+    assert "\n[exit status 4]\n" in answer
+    assert "[all 1 lines: " in answer
+    assert len(answer) < 7_000
+
+
+@pytest.mark.proves("command.output-bounded")
+def test_a_long_output_is_shown_by_both_ends_and_kept_in_a_file(folder: Path) -> None:
+    answer = run(folder, "seq 1 30000", SHELL)
+    assert len(answer) < 7_000
+    rows = answer.splitlines()
+    gap = next(number for number, row in enumerate(rows) if row.startswith("[... "))
+    assert rows[:gap] == [str(number) for number in range(1, gap + 1)]
+    assert rows[gap] == f"[... {30000 - len(rows) + 2} lines left out ...]"
+    assert rows[-2] == "30000"
+    path = re.fullmatch(r"\[all 30000 lines: (/\S+)\]", rows[-1])
+    assert path is not None
+    assert Path(path[1]).read_text().splitlines() == [str(n) for n in range(1, 30001)]
+    whole = "".join(f"{number}\n" for number in range(3000))
+    assert run(folder, "seq 0 2999", SHELL) == whole
 
 
 @pytest.mark.proves("command.timeout")

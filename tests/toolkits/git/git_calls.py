@@ -10,19 +10,22 @@ from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.commands.policy import CommandPolicy
 from ferrule.tools.context import Context
+from ferrule.tools.process_resources import close_at_exit
 
 UNCONFINED: dict[type, object] = {CommandPolicy: CommandPolicy(on_missing_protection="off")}
 """Resources of a run whose commands no sandbox confines."""
 
 T = TypeVar("T")
-_loop = asyncio.Runner()
+_loops: list[asyncio.Runner] = []
 _sessions: dict[str, dict[str, Any]] = {}
 _closers: list[Callable[[], Awaitable[None]]] = []
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run work on the loop that all calls share."""
-    return _loop.run(work)
+    if not _loops:
+        _loops.append(asyncio.Runner())
+    return _loops[0].run(work)
 
 
 def make_context(
@@ -52,3 +55,13 @@ def close_sessions() -> None:
             await closer()
 
     run(close())
+
+
+def _end() -> None:
+    if _closers:
+        close_sessions()
+    while _loops:
+        _loops.pop().close()
+
+
+close_at_exit(_end)

@@ -26,13 +26,14 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ferrule._version import __version__
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.vocabulary import Refuser
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent, SessionKey
 from ferrule.tools.forking import make_rlock
@@ -326,7 +327,8 @@ class Telemetry:
     def _person(self, session: OpenSession, event: events.PersonAnswered, time: float) -> None:
         call = session.calls.get(event.call_id)
         if call is not None and event.choice == "deny":
-            self._close(session, event.call_id, time, 0.0, "permission_denied")
+            refuser = event.refused_by or "person"
+            self._close(session, event.call_id, time, 0.0, "permission_denied", refuser)
         elif call is not None:
             call.since = time
 
@@ -356,13 +358,22 @@ class Telemetry:
                 Attribute.TOOL_RESULT: result.to_text,
             },
         )
-        self._close(session, result.call_id, time, result.duration_ms / 1000, error)
+        seconds = result.duration_ms / 1000
+        self._close(session, result.call_id, time, seconds, error, result.refused_by)
 
     def _close(
-        self, session: OpenSession, call_id: str, time: float, seconds: float, error: str
+        self,
+        session: OpenSession,
+        call_id: str,
+        time: float,
+        seconds: float,
+        error: str,
+        refused_by: Refuser | Literal[""] = "",
     ) -> None:
         call = session.calls.pop(call_id)
         span = call.span or self._call_span(session, call, time)
+        if refused_by:
+            span.set_attribute(Attribute.REFUSED_BY, refused_by)
         if error and self._choice.emits(TOOL_EXCEPTION):
             span.add_event(TOOL_EXCEPTION, {EXCEPTION_TYPE: error}, nanoseconds(time))
         self._end(span, time, error)

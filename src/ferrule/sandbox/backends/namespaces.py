@@ -383,6 +383,7 @@ class NamespaceBackend:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
                 f"the command was not run: {error.detail}; {error.hint}",
+                refused_by="sandbox",
             ) from error
         if (openings, _identify_opened(openings)) != (self.openings, self._opened):
             await launcher.close()

@@ -121,6 +121,7 @@ NARROWER_CHOICES: Mapping[str, Mapping[str, frozenset[str]]] = {
         "default": frozenset({"plan", "dontAsk"}),
         "acceptEdits": frozenset({"default", "plan", "dontAsk"}),
         "auto": frozenset({"default", "plan", "dontAsk"}),
+        "sandboxed": frozenset({"acceptEdits", "default", "plan", "dontAsk"}),
         "bypassPermissions": frozenset({"acceptEdits", "default", "plan", "dontAsk"}),
     },
     "permissions.reads": {"auto": frozenset({"ask"}), "allow": frozenset({"ask"})},

@@ -125,12 +125,14 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="default",
         choices=MODES,
-        refused_for_projects=("auto", "bypassPermissions"),
+        refused_for_projects=("sandboxed", "auto", "bypassPermissions"),
         flag="--mode",
         short="When a person is asked for approval.",
         long=(
-            "Deny rules and explicit ask rules apply in every mode. A repository cannot choose "
-            "`auto` or `bypassPermissions`."
+            "Deny rules and explicit ask rules apply in every mode. `sandboxed` allows edits in "
+            "the folder and every command that the sandbox holds whole; deleting, publishing and "
+            "the network ask. A repository cannot choose `sandboxed`, `auto` or "
+            "`bypassPermissions`."
         ),
     ),
     Setting(

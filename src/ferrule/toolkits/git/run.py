@@ -280,16 +280,25 @@ class GitRunner:
         """Return ids by full name, `HEAD` among them; of a branch without commits its name."""
         count = len(self.results)
         ran = await self.run(
-            "for-each-ref", f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)"
+            "for-each-ref",
+            f"--count={MAX_REFERENCES}",
+            "--format=%(HEAD)%(objectname) %(refname)",
         )
-        rows = (line.partition(" ") for line in ran.text.splitlines())
-        found = {name: identifier for identifier, _, name in rows}
-        head = await self.find_commit("HEAD")
-        if head is None:
-            symbolic = await self.run("symbolic-ref", "--quiet", "HEAD")
-            head = f"ref: {symbolic.text.strip()}"
+        found: dict[str, str] = {}
+        head = ""
+        for line in ran.text.splitlines():
+            identifier, _, name = line[1:].partition(" ")
+            found[name] = identifier
+            if line.startswith("*"):
+                head = identifier
+        if not head:
+            head = await self.find_commit("HEAD") or await self._find_unborn_branch()
         del self.results[count:]  # They are none of the operation's.
         return {"HEAD": head, **found}
+
+    async def _find_unborn_branch(self) -> str:
+        symbolic = await self.run("symbolic-ref", "--quiet", "HEAD")
+        return f"ref: {symbolic.text.strip()}"
 
     def name_in_workspace(self, name: str) -> str | None:
         """Return the name in the workspace of what git counts from the work tree.

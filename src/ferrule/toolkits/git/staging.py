@@ -178,16 +178,11 @@ def _differing_names(before: set[str], after: set[str]) -> set[str]:
 
 async def _find_staged(git: GitRunner) -> list[str]:
     """Return the names that differ between the newest commit and the index."""
-    tree = await git.find_head_tree()
-    ran = await git.run_checked(
-        "diff-index",
-        "--cached",
-        "--name-only",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-        tree,
-    )
+    arguments = ["--cached", "--name-only", "-z", "--no-renames", "--ignore-submodules=all"]
+    ran = await git.run("diff-index", *arguments, "HEAD", "--")
+    if ran.code:  # There is no commit yet.
+        tree = await git.find_head_tree()
+        ran = await git.run_checked("diff-index", *arguments, tree)
     return [git.name_in_workspace(name) or name for name in ran.names()]
 
 
