@@ -30,7 +30,7 @@ from ferrule.models.tool_modes.selection import (
     open_exchange,
 )
 from ferrule.models.tool_modes.text import open_text, text_prompt
-from ferrule.runtime.shipped_tools import load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 
 T = TypeVar("T")
 

@@ -39,11 +39,12 @@ from . import delegation, hooks, registration, tool_search
 from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .agent_parts import (
-    build_gate,
     build_system_text,
     create_agent_output,
+    create_gate,
     explain_unknown_arguments,
     find_user_name,
+    parse_gate,
 )
 from .artifacts.large_results import resolve_artifacts
 from .budgets import count_seconds
@@ -55,6 +56,9 @@ from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
+from .plugins.plugin_set import PluginSet, add_plugins, setup_for_program
+from .plugins.protocol import Plugin
+from .rule_names import check_rule_names
 from .run_inputs import (
     UNSET,
     Instructions,
@@ -91,6 +95,8 @@ class Agent(Generic[DepsT, OutputT]):
         model: `provider:model`, or a model client; or several, of which the next is asked if one
             fails (`engine.model_fallbacks`).
         tools: Tools, plain functions, or a catalog.
+        plugins: What else is added: tools, hooks, instructions and the like (`ferrule.plugins`), in
+            order; or a set of plugins that were set up, whose tools are among `tools`.
         instructions: What the model is told before the first message: a text, a function that
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
@@ -128,6 +134,7 @@ class Agent(Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
+        plugins: Sequence[Plugin] | PluginSet = ...,
         instructions: Instructions = ...,
         workspace: str | Path | filesystem.Workspace | None = ...,
         permissions: Permissions | None = ...,
@@ -181,6 +188,7 @@ class Agent(Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
+        plugins: Sequence[Plugin] | PluginSet = (),
         instructions: Instructions = "",
         workspace: str | Path | filesystem.Workspace | None = None,
         permissions: Permissions | None = None,
@@ -225,10 +233,14 @@ class Agent(Generic[DepsT, OutputT]):
             first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        gate, self.workspace = create_gate(permissions, workspace)
+        self.resources: dict[type, object] = {type(item): item for item in resources}
+        setup = setup_for_program(self.model, self.workspace, host.connect)
+        self.plugins, catalog = add_plugins(plugins, setup, catalog, self.resources.values())
+        self.resources |= {type(item): item for item in self.plugins.resources}
         check_tools(catalog, deps_type)
-        if workspace is not None and not isinstance(workspace, filesystem.Workspace):
-            workspace = filesystem.Workspace(workspace)
-        gate = permissions.gate or build_gate(permissions, catalog, workspace)
+        if permissions.gate is None:
+            check_rule_names(gate.rules, catalog)
         self.visible_tools = VisibleTools(
             catalog,
             gate,
@@ -239,11 +251,13 @@ class Agent(Generic[DepsT, OutputT]):
         self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant
         self.user = storage.user or find_user_name()
-        self.hooks = tuple(hooks)
+        self.hooks = (*hooks, *self.plugins.hooks)
         self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
         self.stop_seconds = host.stop_seconds
-        self.bus = host.bus
+        self.bus = self.plugins.watch(host.bus)
+        self._is_watched = True
+        """Whether the observers of plugins are attached to the bus."""
         self.name = host.name
         self.context = ContextOptions.parse(context)
         self.output = create_agent_output(output_type, output_mode, output_retries)
@@ -251,23 +265,16 @@ class Agent(Generic[DepsT, OutputT]):
         if self.output is not None:
             for name, wanted in self.output.type.list_wanted_deps():
                 check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
-        self.resources: dict[type, object] = {type(item): item for item in resources}
-        self.workspace: filesystem.Workspace | None = None
-        if workspace is not None:
-            # Deny rules hold for paths that no argument names, too: a search meets them where it
-            # opens files.
-            self.workspace = workspace.restrict(
-                gate.find_refusal, gate.path_denials, lists=gate.only_lists
-            )
+        if self.workspace is not None:
             self.resources[filesystem.Workspace] = self.workspace
         self.registration = registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
-        if agents is not None or registration is not None:
+        if agents is not None or registration is not None or self.plugins.agents:
             from .delegation.delegate_tool import add_delegate_tool
 
-            self.sub_agents = delegation.SubAgentRegistry.parse(agents)
+            self.sub_agents = delegation.SubAgentRegistry.parse(agents, self.plugins.agents)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._override_deps: DepsT | Unset = UNSET
         self._journal = AgentJournal(storage.journal)
@@ -367,7 +374,10 @@ class Agent(Generic[DepsT, OutputT]):
         earlier = MessageHistory.parse(history)
         if self._override_deps is not UNSET:
             deps = self._override_deps
-        system = build_system_text(self.instructions, tools=len(self.catalog) > 0)
+        instructions = "\n\n".join(
+            filter(None, (self.instructions.strip(), self.plugins.make_text(self.catalog)))
+        )
+        system = build_system_text(instructions, tools=len(self.catalog) > 0)
         search = self.visible_tools.search
         if search is not None and search.include_stub_listing:
             from .tool_search.search_tools import list_deferred_tools
@@ -569,7 +579,10 @@ class Agent(Generic[DepsT, OutputT]):
             check_tools(catalog, self.run_defaults.deps_type)
             self.catalog = catalog
         if permissions is not None:
-            gate = permissions.gate or build_gate(permissions, self.catalog, self.workspace)
+            gate = permissions.gate
+            if gate is None:
+                gate = parse_gate(permissions, self.workspace and self.workspace.root)
+                check_rule_names(gate.rules, self.catalog)
             self.visible_tools = self.visible_tools.copy(
                 gate=gate, scopes=frozenset(permissions.scopes)
             )
@@ -625,6 +638,7 @@ class Agent(Generic[DepsT, OutputT]):
             from .replay.recording import OpenGate
 
             copied.hooks = (answers,)
+            copied.plugins = PluginSet()
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
             copied.visible_tools = self.visible_tools.copy(gate=gate)
@@ -734,7 +748,7 @@ class Agent(Generic[DepsT, OutputT]):
         run_in_new_loop(self.close)
 
     async def close(self) -> None:
-        """Close what tools left open in any session (`Context.on_close`), and disconnect.
+        """Close what tools left open (`Context.on_close`) and plugins keep open, and disconnect.
 
         The journal is closed last, if this agent opened it from a path or an address: sessions
         that are still open can no longer be recorded. Copies of an agent leave it open.
@@ -747,10 +761,25 @@ class Agent(Generic[DepsT, OutputT]):
                 await closers.run()
         finally:
             try:
-                await self.disconnect()
+                await self.close_plugins()
             finally:
-                if self._owns_journal:
-                    self._journal.close()
+                try:
+                    await self.disconnect()
+                finally:
+                    if self._owns_journal:
+                        self._journal.close()
+
+    async def close_plugins(self) -> None:
+        """Leave what plugins keep open. A session that goes on enters it again.
+
+        A copy of an agent leaves it alone.
+        """
+        if not self._owns_journal:
+            return
+        if self._is_watched:
+            self._is_watched = False
+            self.plugins.unwatch(self.bus)
+        await self.plugins.lifetimes.close()
 
     async def disconnect(self) -> None:
         """Close the model's connections or local server; sessions can continue with new ones."""
@@ -766,4 +795,8 @@ class Agent(Generic[DepsT, OutputT]):
     def _build_session(
         self, session_id: str, system: str, machine: Machine | None = None
     ) -> Session[OutputT]:
+        if not self._is_watched:
+            # The agent was closed, and is used again.
+            self.plugins.watch(self.bus)
+            self._is_watched = True
         return build_session(self, session_id, system, machine)

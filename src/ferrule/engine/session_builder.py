@@ -32,6 +32,8 @@ from .dispatcher import Dispatcher, ModelCalls
 from .driver import Driver, DriverExtension, SessionHost
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
+from .plugins.lifetimes import StartPlugins
+from .plugins.plugin_set import PluginSet
 from .session import RunDefaults, Session
 from .session_log import SessionLog
 from .visible_tools import VisibleTools
@@ -53,6 +55,7 @@ class SessionSource(Protocol):
     approver: Approver
     resources: dict[type, object]
     hooks: tuple[Hook | hooks.EventHook | hooks.Hooks, ...]
+    plugins: PluginSet
     sub_agents: delegation.SubAgentRegistry | None
     lineage: delegation.Lineage | None
     registration: registration.RegistrationLimits | None
@@ -111,6 +114,8 @@ def build_session(
             discovery = _discover_tools(agent, search, catalog, session_id)
             resources[type(discovery)] = discovery
     extensions, call_hooks = _extensions(agent)
+    if agent.plugins.lifetimes:
+        extensions = (StartPlugins(agent.plugins.lifetimes), *extensions)
     dispatcher = Dispatcher(
         catalog,
         agent.gate.for_session(),

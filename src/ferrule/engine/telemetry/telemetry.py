@@ -130,6 +130,12 @@ class Telemetry:
         bus.tap(self.take)
         bus.add_scope(self.enter_scope)
 
+    def leave(self, bus: Bus) -> None:
+        """Make no more spans of this bus, if it is left as often as it was listened to."""
+        self._buses.remove(bus)
+        bus.untap(self.take)
+        bus.remove_scope(self.enter_scope)
+
     def take(self, event: BusEvent) -> None:
         """Process one event, in the thread of its run."""
         who = event.identity

@@ -52,12 +52,23 @@ RESTRICTING = frozenset(
 
 _PREFERENCE = "a preference: it says how something is done, not how much"
 _MODEL = "chooses or instructs the model"
+_PLUGIN = "adds tools, or switches off what the person's work may need"
 _HIDES_OWN = "would switch off what the person wrote themselves"
 
 NOT_RESTRICTING: Mapping[str, str] = {
     "permissions.allow": "allows calls",
     "tools.python": "runs code in Ferrule's own process",
-    "tools.packs": "adds tools",
+    "plugins.files": _PLUGIN,
+    "plugins.search": _PLUGIN,
+    "plugins.commands": _PLUGIN,
+    "plugins.git": _PLUGIN,
+    "plugins.git.tools": _PLUGIN,
+    "plugins.tasks": _PLUGIN,
+    "plugins.clock": _PLUGIN,
+    "plugins.typed": _PLUGIN,
+    "plugins.index": _PLUGIN,
+    "plugins.pictures": _PLUGIN,
+    "plugins.code": _PLUGIN,
     "tools.profile": "may add tools",
     "tools.shapes": "may add tools",
     "tools.always_loaded": "may add tools to requests",
@@ -78,7 +89,7 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "context.compact": _PREFERENCE,
     "context.share": _PREFERENCE,
     "context.keep": _PREFERENCE,
-    "index.outline": _MODEL,
+    "plugins.index.outline": _MODEL,
     "model": _MODEL,
     "sandbox.git_hooks": "would switch off checks that the person's commits go through",
     "hooks.claude": "would switch off the person's own guards",

@@ -1,5 +1,6 @@
 """Commands: the tools that run programs for a model.
 
+    plugin              the plugin `commands`
     run_command_tool    the built-in `run_command`: few parameters, readable text
     full_command_tools  `command_tools(options)`: the full `run_command` of requirement 001
     jobs                `cmd &`, `jobs`, `wait %1`, `kill %1`: the background in a shell's words

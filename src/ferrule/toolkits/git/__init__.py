@@ -1,6 +1,7 @@
 """Git: `git_command` for reading, and single operations as typed tools with receipts.
 
 Modules:
+    plugin               the plugin `git`
     tools                tools for agents: `git_tools`, `git_toolbox_tools`
     git_command, options `git_command`, and the options it passes on
     catalog, finder      the operations, and finding the one that is meant
