@@ -99,7 +99,7 @@ def main() -> int:
             print(f"its log ends so:\n{read_end(find_log(cell))}", flush=True)
         if options.write:
             order = [cell.name for cell in cells]
-            write_rows(add_row(read_rows(), asdict(row), order), described["untried"])
+            write_rows(add_row(read_rows(), asdict(row), order), order, described["untried"])
     print_table(rows, described["untried"])
     return 0 if all(row.is_good for row in rows) else 1
 

@@ -54,10 +54,16 @@ def add_row(
     return [kept[name] for name in order if name in kept]
 
 
-def write_rows(rows: list[dict[str, Any]], untried: list[str]) -> None:
-    """Write the table, and everything that is made from it."""
+def write_rows(rows: list[dict[str, Any]], order: list[str], untried: list[str]) -> None:
+    """Write the table, and everything that is made from it.
+
+    Args:
+        rows: The rows of the cells that were run.
+        order: The names of all cells.
+        untried: What no cell can try.
+    """
     TABLE.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(make_page(rows, untried), encoding="utf-8")
+    PAGE.write_text(make_page(rows, order, untried), encoding="utf-8")
     good = [row for row in rows if is_good(row)]
     if not good:
         return
@@ -66,8 +72,8 @@ def write_rows(rows: list[dict[str, Any]], untried: list[str]) -> None:
     README.write_text(make_readme(tried), encoding="utf-8")
 
 
-def make_page(rows: list[dict[str, Any]], untried: list[str]) -> str:
-    """Return the page with the table of these rows."""
+def make_page(rows: list[dict[str, Any]], order: list[str], untried: list[str]) -> str:
+    """Return the page with the table of these rows, and what was not tried."""
     lines = [f"| {' | '.join(COLUMNS.values())} |", "|---" * len(COLUMNS) + "|"]
     lines += [
         f"| {' | '.join(str(row[name]) for name in COLUMNS)} |"
@@ -75,7 +81,9 @@ def make_page(rows: list[dict[str, Any]], untried: list[str]) -> str:
         if not row["untried"]
     ]
     lines += ["", "Untried:", "", *(f"- {name}" for name in untried)]
-    lines += [f"- {row['name']}: {row['untried']}" for row in rows if row["untried"]]
+    reasons = {row["name"]: row["untried"] for row in rows}
+    not_run = {name: reasons.get(name, "not run yet") for name in order}
+    lines += [f"- {name}: {reason}" for name, reason in not_run.items() if reason]
     before = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     return before + "\n".join([MARK, "", *lines, ""])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -58,23 +59,37 @@ def test_only_what_went_well_counts_as_tried(
         row("no demo", **bad | {"failed": 0, "demo": "no (1)"}),
         row("missing", untried="install the package mmdebstrap"),
     ]
-    page.write_rows(rows, ["macOS"])
+    order = [one["name"] for one in rows] + ["not run"]
+    page.write_rows(rows, order, ["macOS"])
     tried = json.loads(page.TRIED.read_text(encoding="utf-8"))
     assert (tried["pythons"], tried["systems"]) == (["3.11.7"], ["Debian 12"])
     assert "[Tried on Debian 12 with Python 3.11](docs" in page.README.read_text(encoding="utf-8")
     shown = page.PAGE.read_text(encoding="utf-8")
     assert "| failed | Debian 13 | 3.12.1 | few | yes | 9 | 1 | 1 | 60 | 2026-01-01 |" in shown
-    assert "\n- macOS\n- missing: install the package mmdebstrap\n" in shown
+    assert "\n- macOS\n- missing: install the package mmdebstrap\n- not run: not run yet\n" in shown
 
 
 @pytest.mark.proves("documents.tried")
 def test_pages_and_doctor_say_what_the_table_says() -> None:
     rows, untried = page.read_rows(), described()["untried"]
+    order = [line["name"] for line in described()["cells"]]
     good = [one for one in rows if page.is_good(one)]
     tried = page.make_tried(good, untried)
     assert json.loads(page.TRIED.read_text(encoding="utf-8")) == tried
-    assert page.PAGE.read_text(encoding="utf-8") == page.make_page(rows, untried)
+    assert page.PAGE.read_text(encoding="utf-8") == page.make_page(rows, order, untried)
     assert page.README.read_text(encoding="utf-8") == page.make_readme(tried)
+
+
+@pytest.mark.proves("documents.tried")
+def test_a_classifier_names_a_python_that_was_tried_or_is_called_untried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
+    tried = json.loads(page.TRIED.read_text(encoding="utf-8"))
+    minors = {".".join(version.split(".")[:2]) for version in tried["pythons"]}
+    untried = {one.removeprefix("Python ") for one in tried["untried"] if "Python " in one}
+    assert set(named) == minors | untried and not minors & untried
+    oldest = min(minors, key=lambda version: tuple(map(int, version.split("."))))
+    assert project["requires-python"] == f">={oldest}"
 
 
 def test_ci_runs_a_cell_that_there_is() -> None:

@@ -164,7 +164,7 @@ class _Reading:
         self.found: list[list[_File]] = []
         self.warnings: list[str] = []
         self._seen: set[Path] = set()
-        self._names: set[str] = set()
+        self._names = {FILE_NAME, _CLAUDE}
 
     def enter(self, folder: Path, candidates: Sequence[str]) -> None:
         """Take the first of these files that exists.

@@ -22,6 +22,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
+from ferrule.toolkits.commands.start import NEVER_ASKS
 from ferrule.tools.context import Context
 from ferrule.tools.result_facts import take_facts
 from unheld import share_unheld
@@ -312,7 +313,7 @@ def test_a_child_sees_path_and_language_and_no_key(
     }.items():
         monkeypatch.setenv(name, value)
     shown = dict(line.split("=", 1) for line in run(folder, "env").splitlines())
-    assert shown == keep
+    assert shown == {**NEVER_ASKS, **keep}
     allowed = run(folder, "env", CommandPolicy(safe_mode=SafeMode(on=False), allow_env=("MY_VAR",)))
     assert "MY_VAR=v" in allowed.splitlines()
 

@@ -30,7 +30,7 @@ from .policy import CommandPolicy
 from .request import CommandRequest
 from .session_commands import MEMORY_KEY, SessionCommands
 
-_NEVER_ASKS = {
+NEVER_ASKS = {
     "GIT_EDITOR": "true",
     "EDITOR": "true",
     "VISUAL": "true",
@@ -142,7 +142,7 @@ def make_environment(
     # Programs trust PWD, and ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
     parent = dict[str, str]() if request.env_mode == "replace" else os.environ
-    quiet = dict[str, str]() if request.env_mode == "replace" else _NEVER_ASKS
+    quiet = dict[str, str]() if request.env_mode == "replace" else NEVER_ASKS
     overrides = {**quiet, **here, **request.env}
     filtered = filter_environment(parent, add=policy.allow_env, overrides=overrides)
     values = {
