@@ -60,6 +60,32 @@ def check_wanted_deps(owner: str, wanted: Any, deps_type: Any) -> None:
     )
 
 
+class Dependencies:
+    """The dependencies of a session's runs: what tools and functions find as `Context.deps`.
+
+    Args:
+        deps_type: Their type (`Agent(deps_type=...)`); None without any.
+        earlier: Those of the session that this one continues.
+    """
+
+    def __init__(self, deps_type: Any, earlier: Dependencies | None = None) -> None:
+        self.value: object = None if earlier is None else earlier.value
+        self._type = deps_type
+        self._is_given = earlier is not None and earlier._is_given
+
+    def give(self, deps: Any) -> None:
+        """Take dependencies, from now on; `UNSET` checks that there are some if any are needed.
+
+        Raises:
+            ConfigError: They are missing, or of another type.
+        """
+        if deps is UNSET and (self._is_given or self._type is None):
+            return
+        check_deps(deps, self._type)
+        self._is_given = True
+        self.value = None if deps is UNSET else deps
+
+
 def check_tools(tools: Iterable[Tool], deps_type: Any) -> None:
     """Check that an agent's dependencies are what its tools ask for. Raises ConfigError."""
     for tool in tools:

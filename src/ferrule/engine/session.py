@@ -52,13 +52,13 @@ from ferrule.tools.definition import Tool
 from . import hooks
 from . import output as typed_output
 from . import rewind as rewinding
-from .budgets import Budgets, cost_in_dollars
+from .budgets import cost_in_dollars
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
-from .run_inputs import UNSET, RunInstructions, check_deps
+from .run_inputs import UNSET, RunInstructions
 from .stopping import require_asyncio
 from .type_variables import OutputT
 
@@ -112,16 +112,32 @@ class RunDefaults:
     """What an agent says of the runs of its sessions.
 
     Attributes:
+        model: The full name of the model.
+        limits: The bounds of each run.
         join: As in `RunOptions`.
         require: The required tools, as in `RunStarted`.
         deps_type: The type of their dependencies; None without any.
         instructions: The functions that say what the model is told in a run; None without any.
+        recorded_instructions: What a recorded run was told: the functions are not asked then.
     """
 
+    model: str = ""
+    limits: Limits = Limits()
     join: int = 0
     require: tuple[str, ...] = ()
     deps_type: Any = None
     instructions: RunInstructions | None = None
+    recorded_instructions: str | None = None
+
+
+class DefaultChanges(TypedDict, total=False):
+    """What `Session.change` takes, as in `RunDefaults`."""
+
+    model: str
+    limits: Limits
+    join: int
+    require: tuple[str, ...]
+    recorded_instructions: str | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -177,13 +193,7 @@ class Session(Generic[OutputT]):
     """
 
     def __init__(
-        self,
-        session_id: str,
-        driver: Driver,
-        model: str,
-        limits: Limits,
-        defaults: RunDefaults,
-        system: str = "",
+        self, session_id: str, driver: Driver, defaults: RunDefaults, system: str = ""
     ) -> None:
         self.id = session_id
         self.system = system
@@ -192,15 +202,26 @@ class Session(Generic[OutputT]):
         What functions say for the first run follows it (`Agent(instructions=...)`).
         """
         self.driver = driver
-        self.model = model
-        self.limits = limits
-        self.join = defaults.join
-        self.require = defaults.require
-        self.deps_type = defaults.deps_type
-        self.run_instructions = defaults.instructions
-        self.recorded_instructions: str | None = None
-        """What a recorded run was told: the functions are not asked then."""
-        self._has_deps = False
+        self.defaults = defaults
+
+    @property
+    def model(self) -> str:
+        """The full name of the model of its next runs."""
+        return self.defaults.model
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of its next runs."""
+        return self.defaults.limits
+
+    def change(self, **changes: Unpack[DefaultChanges]) -> None:
+        """Give the next runs another model, other limits, or what else `RunDefaults` has."""
+        self.defaults = replace(self.defaults, **changes)
+
+    def continue_as(self, made: Session[Any]) -> None:
+        """Go on as another session that was built for this one (`engine.agent_reload`)."""
+        self.driver = made.driver
+        self.defaults = made.defaults
 
     # ---- work
 
@@ -229,31 +250,29 @@ class Session(Generic[OutputT]):
         require_asyncio()
         self._require_idle()
         self.set_deps(deps)
-        limits = self.limits.for_model(self.model)
-        counted = (
-            limits.max_tokens is not None
-            or limits.max_cost is not None
-            or limits.max_calls is not None
-        )
-        self.driver.budgets = self._make_budgets(limits) if counted else None
-        output = self.driver.output
-        wanted = None if output is None else output.request
-        if isinstance(text, str):
-            started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
-        else:
-            said, media = await self._media.take_message(text)
+        media: tuple[MediaReference, ...] = ()
+        if not isinstance(text, str):
+            text, media = await self._media.take_message(text)
             self._require_idle()
-            started = RunStarted(
-                said, self.model, limits, self.join, self.require, wanted, media=media
-            )
-        if options or self.require:
+        defaults = self.defaults
+        output = self.driver.output
+        started = RunStarted(
+            text,
+            defaults.model,
+            defaults.limits.for_model(defaults.model),
+            defaults.join,
+            defaults.require,
+            None if output is None else output.request,
+            media=media,
+        )
+        if options or defaults.require:
             started = self._with_options(started, options)
-        if self.recorded_instructions is not None:
-            started = replace(started, instructions=self.recorded_instructions)
-        elif self.run_instructions is not None:
+        if defaults.recorded_instructions is not None:
+            started = replace(started, instructions=defaults.recorded_instructions)
+        elif defaults.instructions is not None:
             run = run or token_hex(16)
             context = self.driver.build_run_context(self.identity.for_run(run))
-            said = await self.run_instructions.evaluate(context)
+            said = await defaults.instructions.evaluate(context)
             # Another run may have begun while the functions were asked.
             self._require_idle()
             started = replace(started, instructions=said)
@@ -267,8 +286,7 @@ class Session(Generic[OutputT]):
         Raises as `run`.
         """
         self.set_deps(UNSET)
-        self.driver.budgets = self._make_budgets(self.driver.machine.limits)
-        finish = await self.driver.resume(reason)
+        finish = await self.driver.resume(reason, self.model)
         return None if finish is None else self._build_result(finish)
 
     async def stream(
@@ -312,17 +330,17 @@ class Session(Generic[OutputT]):
 
         Raises what `run` raises, after the last step.
         """
-        from .hooks.stepping import add_steps, remove_steps
+        from .hooks.stepping import Stepping
 
         driver = self.driver
-        stepping = add_steps(driver)
+        stepping = driver.add_extension(Stepping)
         task = asyncio.create_task(self.run(text, deps=deps, **options))
         try:
             async for step in stepping.iterate(task):
                 yield step
             yield await task
         finally:
-            remove_steps(driver, stepping)
+            driver.remove_extension(stepping)
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -390,11 +408,7 @@ class Session(Generic[OutputT]):
         Raises:
             ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
         """
-        if deps is UNSET and (self._has_deps or self.deps_type is None):
-            return
-        check_deps(deps, self.deps_type)
-        self._has_deps = True
-        self.driver.deps = None if deps is UNSET else deps
+        self.driver.deps.give(deps)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -427,7 +441,7 @@ class Session(Generic[OutputT]):
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
-        dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
+        dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode, "flags")))
 
     @property
     def permission_rules(self) -> tuple[PermissionRule, ...]:
@@ -438,9 +452,7 @@ class Session(Generic[OutputT]):
 
     def set_approver(self, approver: Approver) -> None:
         """Ask this approver from now on. Subscribers still see what is asked."""
-        from .event_bus.attachment import change_approver
-
-        change_approver(self.driver, approver)
+        self.driver.change_approver(approver)
 
     def expect_output(self, request: OutputRequest | None) -> None:
         """Have the next runs end with this output; None for text.
@@ -448,11 +460,11 @@ class Session(Generic[OutputT]):
         It is checked by the agent's `output_type`, or by the schema if the agent has none.
         """
         if request is None:
-            self.driver.output = None
+            self.driver.expect_output(None)
         elif self.driver.output is None:
             from .output.output_check import OutputCheck
 
-            self.driver.output = OutputCheck.of_request(request)
+            self.driver.expect_output(OutputCheck.of_request(request))
 
     def reset_model(self) -> None:
         """Start a new conversation with the agent's current model, with the whole history."""
@@ -552,10 +564,7 @@ class Session(Generic[OutputT]):
 
         For programs that make direct calls for days: the session keeps both in memory.
         """
-        slot = self.driver.machine.find_slot(call_id)
-        if slot is not None and slot.result is not None:
-            slot.call = ToolCall(slot.call.id, slot.call.tool)
-            slot.result = replace(slot.result, data=None, notes=())
+        self.driver.machine.forget_call(call_id)
 
     def read_media(self, one: MediaReference) -> bytes:
         """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
@@ -793,10 +802,6 @@ class Session(Generic[OutputT]):
         from .output.output_stream import OutputStream
 
         return OutputStream(check)
-
-    def _make_budgets(self, limits: Limits) -> Budgets:
-        driver = self.driver
-        return Budgets(driver.machine, limits, self.model, driver.log.notice, driver.other_models)
 
     def _with_options(self, started: RunStarted, options: RunOptions) -> RunStarted:
         join, require = parse_run_options(options, started.join, started.require)

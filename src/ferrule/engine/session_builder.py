@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,26 +19,28 @@ from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
-from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
 
-from . import delegation, hooks, registration, tool_search
+from . import delegation, event_bus, hooks, registration, tool_search
 from . import output as typed_output
 from .artifacts.large_results import ArtifactIntake, guard_exchange
 from .budgets import is_share_used
 from .cleanup import Cleanup
 from .clock import Clock
 from .context.options import ContextOptions, WindowSurroundings, measure_window
-from .dispatcher import Dispatcher, ModelCalls
-from .driver import Driver, DriverExtension, SessionHost
+from .dispatcher import CallSurroundings, Dispatcher
+from .driver import Driver, DriverExtension, SessionParts, SessionState
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
+from .run_inputs import Dependencies
 from .session import RunDefaults, Session
 from .session_log import SessionLog
 from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
+    from .output.output_check import OutputCheck
+    from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
 
@@ -66,8 +69,7 @@ class SessionSource(Protocol):
     interruptible: bool
     stop_seconds: float
     unclosed: set[Cleanup]
-    write_batch: WriteBatch | None
-    indexes: tool_search.Indexes | None
+    bus: event_bus.Bus | None
 
     @property
     def model(self) -> str: ...
@@ -79,7 +81,14 @@ class SessionSource(Protocol):
     def gate(self) -> PermissionGate: ...
 
     @property
+    def session_gate(self) -> PermissionGate | None: ...
+
+    @property
     def journal(self) -> Journal: ...
+
+    def share_writes(self) -> WriteBatch: ...
+
+    def find_indexes(self) -> tool_search.Indexes: ...
 
     def find_media_store(self) -> ArtifactStore: ...
 
@@ -87,7 +96,12 @@ class SessionSource(Protocol):
 
 
 def build_session(
-    agent: SessionSource, session_id: str, system: str, machine: Machine | None = None
+    agent: SessionSource,
+    session_id: str,
+    system: str,
+    *,
+    earlier: Driver | None = None,
+    recorded: int = 0,
 ) -> Session[Any]:
     """Build a session that is not opened yet.
 
@@ -95,9 +109,12 @@ def build_session(
         agent: The agent.
         session_id: Its id.
         system: Its system text.
-        machine: Its state, if it has one already.
+        earlier: The driver that drove the session until now, if there was one.
+        recorded: Number of its events that are in the journal.
     """
-    machine = machine or Machine()
+    machine = Machine() if earlier is None else earlier.machine
+    gate = agent.gate.for_session() if agent.session_gate is None else agent.session_gate
+    state, announce = _gather_state(agent, session_id, earlier, recorded)
     search = agent.visible_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
@@ -107,51 +124,107 @@ def build_session(
 
         catalog = SessionCatalog(catalog)
         if search is not None:
-            discovery = _discover_tools(agent, search, catalog, session_id)
+            from .tool_search.discovery import ToolDiscovery
+
+            discovery = ToolDiscovery(
+                search,
+                catalog,
+                agent.find_indexes(),
+                session_id,
+                usable=partial(gate.is_usable, scopes=agent.visible_tools.scopes),
+                record=state.log.add,
+            )
             resources[type(discovery)] = discovery
-    extensions, call_hooks = _extensions(agent)
-    dispatcher = Dispatcher(
-        catalog,
-        agent.gate.for_session(),
-        hooks=call_hooks,
-        scopes=agent.visible_tools.scopes,
-        cap=agent.limits.max_output_bytes,
-        clock=agent.clock,
-        artifact_intake=_artifact_intake(agent),
-        model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
-    )
-    dispatcher.parallel = agent.parallel
-    identity = Identity(agent.tenant, agent.user, session_id, "none")
-    open_media = cache(partial(_open_media, agent, identity))
-    dispatcher.open_media = open_media
+    open_media = cache(partial(_open_media, agent, state.log.identity))
     if MediaOptions in agent.resources:
         media = open_media()
         resources[type(media)] = media
-    if agent.artifacts is not None and agent.workspace is not None:
-        from .rewind.file_copies import FileCopies
-
-        dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
-    if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
-        agent.write_batch = WriteBatch.of(agent.journal)
-    driver = Driver(
-        machine,
-        dispatcher,
-        SessionLog(agent.journal, identity, agent.write_batch),
-        _AgentModel(agent, system, machine, agent.context),
-        SessionHost(
-            agent.approver, resources, agent.interruptible, agent.unclosed, agent.stop_seconds
-        ),
-        extensions,
+    surroundings = CallSurroundings(
+        is_by_model=partial(_is_call_of_model, machine),
+        tool_discovery=discovery,
+        artifact_intake=_artifact_intake(agent),
+        file_copies=_keep_file_copies(agent),
+        open_media=open_media,
+        enter_scope=None if agent.bus is None else agent.bus.enter_scope,
+        parallel=agent.parallel,
+        stop_seconds=agent.stop_seconds,
     )
-    driver.other_models = tuple(other.name for other in agent.connection.others)
-    if agent.output is not None:
-        from .output.output_check import OutputCheck
 
-        driver.output = OutputCheck(agent.output.type, agent.output.request)
-    if discovery is not None:
-        discovery.usable = dispatcher.is_usable
-        discovery.record = driver.log.add
-    return Session(session_id, driver, agent.model, agent.limits, agent.run_defaults, system)
+    def make_dispatcher(call_hooks: tuple[Hook, ...]) -> Dispatcher:
+        return Dispatcher(
+            catalog,
+            gate,
+            hooks=call_hooks,
+            scopes=agent.visible_tools.scopes,
+            cap=agent.limits.max_output_bytes,
+            clock=agent.clock,
+            surroundings=surroundings,
+        )
+
+    driver = Driver(
+        SessionParts(
+            machine=machine,
+            state=state,
+            model=_AgentModel(agent, system, machine, agent.context),
+            make_dispatcher=make_dispatcher,
+            extend=partial(_extend, agent),
+            announce=announce,
+            resources=resources,
+            interruptible=agent.interruptible,
+            other_models=tuple(other.name for other in agent.connection.others),
+            output=_make_output_check(agent),
+        )
+    )
+    defaults = replace(agent.run_defaults, model=agent.model, limits=agent.limits)
+    return Session(session_id, driver, defaults, system)
+
+
+def _gather_state(
+    agent: SessionSource, session_id: str, earlier: Driver | None, recorded: int
+) -> tuple[SessionState, Callable[[Approver], Approver]]:
+    """Return what the session begins with, and what announces its questions to subscribers."""
+    deps_type = agent.run_defaults.deps_type
+    if earlier is not None:
+        state = replace(earlier.state, deps=Dependencies(deps_type, earlier.deps))
+        return state, earlier.announce
+    identity = Identity(agent.tenant, agent.user, session_id, "none")
+    connect = None
+    make_announcing = None
+    if agent.bus is not None:
+        from .event_bus.attachment import announce_questions, open_feed
+
+        connect = partial(open_feed, agent.bus, recorded)
+        make_announcing = announce_questions
+    log = SessionLog(
+        agent.journal, identity, agent.share_writes(), connect=connect, recorded=recorded > 0
+    )
+    announce = _announce_to_nobody if make_announcing is None else partial(make_announcing, log)
+    state = SessionState(
+        log, {}, Cleanup(log, agent.unclosed), Dependencies(deps_type), announce(agent.approver)
+    )
+    return state, announce
+
+
+def _announce_to_nobody(approver: Approver) -> Approver:
+    return approver
+
+
+def _make_output_check(agent: SessionSource) -> OutputCheck | None:
+    if agent.output is None:
+        return None
+    # Imported here: most sessions have no output type.
+    from .output.output_check import OutputCheck
+
+    return OutputCheck(agent.output.type, agent.output.request)
+
+
+def _keep_file_copies(agent: SessionSource) -> FileCopies | None:
+    """Return what keeps copies of files that calls change; None without a store for them."""
+    if agent.artifacts is None or agent.workspace is None:
+        return None
+    from .rewind.file_copies import FileCopies
+
+    return FileCopies(agent.artifacts.store, agent.workspace)
 
 
 @frozen
@@ -313,35 +386,37 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
     return ArtifactIntake(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
 
 
-def _discover_tools(
-    agent: SessionSource, option: tool_ranking.ToolSearch, catalog: Catalog, session_id: str
-) -> tool_search.ToolDiscovery:
-    from .registration.session_catalog import SessionCatalog
-    from .tool_search.discovery import ToolDiscovery
-
-    assert isinstance(catalog, SessionCatalog)
-    if agent.indexes is None:
-        agent.indexes = tool_search.Indexes()
-    return ToolDiscovery(option, catalog, agent.indexes, session_id)
-
-
-def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
-    """Return the extensions of a session, and the hooks around its calls."""
+def _extend(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
+    """Return what is added to a session: hooks, delegation, registration."""
     if not agent.hooks and agent.sub_agents is None:
-        return (), ()
-    from .hooks.session_hooks import SessionHooks, split_hooks
+        return ()
+    from .hooks.chain import HookPlace
+    from .hooks.session_hooks import SessionHooks
 
-    workspace = str(agent.workspace.root) if agent.workspace else ""
-    hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=agent.gate.mode)
-    session_hooks = SessionHooks(hooks)
+    log = driver.log
+    place = HookPlace(
+        notice=log.notice,
+        identity=lambda: log.identity,
+        workspace=str(agent.workspace.root) if agent.workspace else "",
+        mode=agent.gate.mode,
+    )
     if agent.sub_agents is None:
-        return (session_hooks,), call_hooks
-    from .delegation.session_delegation import SessionDelegation
+        return (SessionHooks(driver, agent.hooks, place),)
+    from .delegation.session_delegation import SessionDelegation, delegate_for_hook
 
-    delegation = SessionDelegation(agent, agent.sub_agents, agent.lineage, hooks)
+    lineage = agent.lineage
+    place = replace(
+        place,
+        delegate=partial(delegate_for_hook, driver),
+        agent="" if lineage is None else lineage.agent,
+    )
+    session_hooks = SessionHooks(driver, agent.hooks, place)
+    delegation = SessionDelegation(driver, agent, agent.sub_agents, lineage, session_hooks.hooks)
     if agent.registration is None:
-        return (session_hooks, delegation), call_hooks
+        return (session_hooks, delegation)
     from .registration.session_registration import SessionRegistration
 
-    registration = SessionRegistration(agent.registration, session_hooks, delegation.delegation)
-    return (session_hooks, delegation, registration), call_hooks
+    registration = SessionRegistration(
+        driver, agent.registration, session_hooks, delegation.delegation
+    )
+    return (session_hooks, delegation, registration)

@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -49,7 +50,10 @@ class Writer(Protocol):
 
     identity: Identity
     unwritten: list[Event]
-    is_recorded: bool
+
+    def mark_written(self, count: int) -> None:
+        """Take note that the first events that were unwritten are in the journal now."""
+        ...
 
 
 class WriteBatch(threading.local):
@@ -84,6 +88,23 @@ class WriteBatch(threading.local):
             if found is None:
                 found = _BATCHES[id(journal)] = WriteBatch(journal, make_rlock())
             return found
+
+    @contextmanager
+    def count_run(self) -> Generator[None]:
+        """Count a run or a direct call of this thread while it is under way."""
+        self.enter_run()
+        try:
+            yield
+        finally:
+            self.leave_run()
+
+    def enter_run(self) -> None:
+        """Count a run that begins in this thread."""
+        self.active_runs += 1
+
+    def leave_run(self) -> None:
+        """Take note that a run of this thread has ended."""
+        self.active_runs -= 1
 
     async def write(self, log: Writer) -> None:
         """Have a log's events written with those of others.
@@ -125,13 +146,13 @@ class WriteBatch(threading.local):
         self._waiting = {}
         for at in range(0, len(waiting), MAX_SESSIONS):
             logs = waiting[at : at + MAX_SESSIONS]
+            batches = [(log.identity, list(log.unwritten)) for log in logs]
             try:
-                journal.append_batches([(log.identity, log.unwritten) for log in logs])
+                journal.append_batches(batches)
             except FerruleError:
                 continue
-            for log in logs:
-                log.unwritten = []
-                log.is_recorded = True
+            for log, (_, events) in zip(logs, batches, strict=True):
+                log.mark_written(len(events))
 
 
 _LOCK = make_lock()
@@ -219,7 +240,7 @@ class _RemoteWrites:
         except FerruleError as error:
             return self._write_each(taken, error)
         for log, _, events in taken:
-            _mark_written(log, events)
+            log.mark_written(len(events))
         return {}
 
     def _write_each(self, taken: list[_Taken], error: FerruleError) -> dict[Writer, BaseException]:
@@ -234,18 +255,12 @@ class _RemoteWrites:
                 if unreachable is not None:
                     raise _not_tried_error(identity.session, unreachable, error)
                 self._journal.append(identity.session, identity.run, events, identity=identity)
-                _mark_written(log, events)
+                log.mark_written(len(events))
             except FerruleError as refused:
                 errors[log] = refused
                 if refused.code in ("journal_unreachable", "journal_unsure"):
                     unreachable = unreachable or refused
         return errors
-
-
-def _mark_written(log: Writer, events: list[Event]) -> None:
-    # In place: the event loop may add to the list meanwhile.
-    del log.unwritten[: len(events)]
-    log.is_recorded = True
 
 
 def _not_tried_error(session: str, unreachable: FerruleError, first: FerruleError) -> JournalError:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ferrule.core.value_class import frozen
-from ferrule.engine.driver import Driver
 from ferrule.engine.hooks.events import NotJson, json_value
+from ferrule.engine.session_log import SessionLog
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 
 from .bus import Bus, Feed
@@ -36,21 +34,15 @@ class AnnouncingApprover:
         return await self.approver.ask(request)
 
 
-def change_approver(driver: Driver, approver: Approver) -> None:
-    """Replace the approver; subscribers still see the requests."""
-    known = driver.approver
-    if isinstance(known, AnnouncingApprover):
-        approver = replace(known, approver=approver)
-    driver.approver = approver
+def open_feed(bus: Bus, recorded: int, log: SessionLog) -> Feed:
+    """Return what publishes a session, which has `recorded` events so far, to subscribers."""
+    return bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
 
 
-def attach_session(bus: Bus, driver: Driver, recorded: int = 0) -> None:
-    """Let subscribers see what happens in a session, which has `recorded` events so far."""
-    log = driver.log
-    feed = bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
-    log.outlet = feed
-    driver.dispatcher.enter_scope = bus.enter_scope
-    driver.approver = AnnouncingApprover(driver.approver, feed)
+def announce_questions(log: SessionLog, approver: Approver) -> AnnouncingApprover:
+    """Return an approver whose questions the subscribers of a session see."""
+    assert isinstance(log.outlet, Feed)
+    return AnnouncingApprover(approver, log.outlet)
 
 
 def _describe(request: ApprovalRequest) -> ApprovalRequested:

@@ -123,13 +123,12 @@ class Bus:
         waiting: list[tuple[AbstractEventLoop, Subscription]] = []
         with self._lock:
             # Under the same lock as the delivery: a new reader has either seen it, or gets it.
-            before, feed.place = feed.place, place
+            before = feed.move(place)
             if self._closed:
                 return
-            if not feed.is_registered:
+            if feed.register():
                 # Not before: opening a session that another agent drives fails, and must not
                 # replace that one's feed here.
-                feed.is_registered = True
                 self._feeds[session] = feed
                 # Events of an earlier feed of the session may never have been written.
                 self._ring.forget(session)

@@ -80,6 +80,17 @@ class Feed:
         self._arguments: dict[int, ArgumentsRedactor] = {}
         """Of the calls that the model is writing, by their numbers in the answer."""
 
+    def move(self, place: Place) -> Place:
+        """Move to the place behind the event that is delivered, and return the place before it."""
+        before, self.place = self.place, place
+        return before
+
+    def register(self) -> bool:
+        """Take note that the bus knows it, and return whether that is new."""
+        is_new = not self.is_registered
+        self.is_registered = True
+        return is_new
+
     def publish(self, item: Item) -> None:
         """Publish an item. Never raises for what readers do, and never waits for them."""
         with self._lock:
