@@ -5,19 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage, ToolCalling
+from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.events import EventHook, Occasion
 from ferrule.engine.model_fallbacks import ModelFallbacks
+from ferrule.engine.model_layers import Layer, Slot
 from ferrule.engine.registration.registration import Registration, RegistrationLimits
-from ferrule.models.client import Capabilities
+from ferrule.models.client import Capabilities, Exchange, Offer, Open
 from ferrule.models.scripted import RecordedOpen, Script, Scripted, Step, calls, fails, says
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -35,9 +38,8 @@ def read_layers() -> tuple[str, ...]:
     # The coroutines that wait for each other are in the stack.
     frame = inspect.currentframe()
     while frame is not None:
-        owner, _, function = frame.f_code.co_qualname.rpartition(".")
-        if function == "ask":
-            found.append(owner)
+        if frame.f_code.co_name == "ask":
+            found.append(type(frame.f_locals["self"]).__name__)
         frame = frame.f_back
     return tuple(reversed(found))
 
@@ -181,3 +183,76 @@ async def test_what_a_hook_puts_into_a_question_is_checked_for_leaks(tmp_path: P
 
     assert raised.value.code == "context_leak"
     assert first.asks == []
+
+
+class Passing:
+    """An `Exchange` that passes everything on."""
+
+    def __init__(self, inner: Exchange) -> None:
+        self.inner = inner
+        self.notices = inner.notices
+
+    async def ask(self, history: Sequence[Message], **options: Any) -> ModelAnswered:
+        """See `Exchange.ask`."""
+        return await self.inner.ask(history, **options)
+
+
+def passing_layer(slot: Slot, name: str) -> Layer:
+    """Return a layer of this name that passes everything on."""
+    kind = type(name, (Passing,), {})
+
+    def wrap(open: Open) -> Open:
+        async def open_passing(offer: Offer) -> Exchange:
+            return kind(await open(offer))
+
+        return open_passing
+
+    return Layer(slot, wrap)
+
+
+class AddsLayers(DriverExtension):
+    """Adds two layers to each slot."""
+
+    def layers(self) -> tuple[Layer, ...]:
+        """See `DriverExtension.layers`."""
+        return tuple(
+            passing_layer(slot, f"{slot}_{number}") for number in (1, 2) for slot in get_args(Slot)
+        )
+
+
+async def test_layers_are_added_in_their_slots_the_first_outermost(tmp_path: Path) -> None:
+    seen = Seen()
+    agent, _, _ = agent_with_everything(tmp_path, [seen.around(says('{"a": 1}'))], [])
+    session = agent.session()
+    session.driver.add_extension(AddsLayers)
+
+    await session.run("go")
+
+    assert seen.layers == [
+        (
+            "HookedExchange",
+            "conversation_1",
+            "conversation_2",
+            "RegistrationExchange",
+            "choice_1",
+            "choice_2",
+            "ModelFallbackExchange",
+            "attempt_1",
+            "attempt_2",
+            "check_1",
+            "check_2",
+            *INNER,
+            "ScriptedExchange",
+        )
+    ]
+    await session.close()
+
+
+async def test_models_of_one_name_are_asked_each_for_itself() -> None:
+    first = Scripted([fails(BUSY)])
+    second = Scripted([says("hello")])
+
+    run = await Agent([first, second]).run("go")
+
+    assert run.text == "hello"
+    assert (len(first.asks), len(second.asks)) == (1, 1)

@@ -8,6 +8,7 @@ Modules:
                                         what the model is told first
     agent_journal                       an agent's journal: who makes it, and who closes it
     visible_tools, model_connection     an agent's tools as a model sees them, and its model
+    model_layers                        the layers around the model, in their order
     model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made
     agent_reload                        lets a session go on with another agent

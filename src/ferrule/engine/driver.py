@@ -46,7 +46,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange
+from ferrule.models.client import Exchange, Offer, Open
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
@@ -60,6 +60,7 @@ from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, PreparedCall, require_approval
 from .hooks.call_hooks import Hook
 from .live_events import Progress
+from .model_layers import Layer
 from .recovery import settle_call
 from .run_inputs import Dependencies
 from .running_calls import RunningCalls, cancel_all
@@ -168,9 +169,9 @@ class DriverExtension:
     def before_event(self, event: events.Event) -> None:
         """Called for each event before the machine gets it. Must be quick and must not raise."""
 
-    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
-        """Return the conversation with the model; `open` makes a new one."""
-        return await open()
+    def layers(self) -> tuple[Layer, ...]:
+        """Return what this extension puts around the model. Called once, before the first one."""
+        return ()
 
     def reset_exchange(self) -> None:
         """The conversation was forgotten: the next question opens another one."""
@@ -208,8 +209,12 @@ class SessionModel(Protocol):
         """How the session keeps within the model's context window."""
         ...
 
-    async def open(self, driver: Driver) -> Exchange:
-        """Open the conversation with the model; called at its first question."""
+    def make_offer(self) -> Offer:
+        """Return what a conversation with the model is opened with."""
+        ...
+
+    def stack(self, dispatcher: Dispatcher, layers: Iterable[Layer]) -> Open:
+        """Return what opens a conversation, with the session's layers and these around it."""
         ...
 
     async def measure_window(self) -> WindowSurroundings:
@@ -273,20 +278,16 @@ class SessionParts:
 class Inbox:
     """Messages for the model from anywhere: a tool's task, a person's keyboard, another thread.
 
-    `feed` must be called in the event loop of the run; `loop` is that loop, once there was a run.
+    `feed` must be called in the event loop of the run; `find_loop` returns it, None before any run.
     """
 
     def __init__(
         self,
         feed: Callable[[events.Event], object],
-        loop: asyncio.AbstractEventLoop | None = None,
+        find_loop: Callable[[], asyncio.AbstractEventLoop | None],
     ) -> None:
         self._feed = feed
-        self.loop = loop
-
-    def enter_loop(self) -> None:
-        """Take note that a run goes on in the running event loop."""
-        self.loop = asyncio.get_running_loop()
+        self._find_loop = find_loop
 
     def put(self, text: str, source: str) -> None:
         """Give the model a notice (`core.notices`). It is written with the next events."""
@@ -295,10 +296,11 @@ class Inbox:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        if self.loop is None or self.loop is here or not self.loop.is_running():
+        loop = self._find_loop()
+        if loop is None or loop is here or not loop.is_running():
             self._feed(notice)
         else:
-            self.loop.call_soon_threadsafe(self._feed, notice)
+            loop.call_soon_threadsafe(self._feed, notice)
 
 
 class Driver:
@@ -309,7 +311,8 @@ class Driver:
         machine = parts.machine
         self.machine = machine
         self.log = state.log
-        self.inbox = Inbox(self.feed, state.loop)
+        self._loop = state.loop
+        self.inbox = Inbox(self.feed, lambda: self._loop)
         self.cleanup = state.cleanup
         self.memory = state.memory
         self.deps = state.deps
@@ -325,6 +328,7 @@ class Driver:
         self.announce = parts.announce
         self._other_models = parts.other_models
         self._model = parts.model
+        self._open: Open | None = None
         self._exchange: Exchange | None = None
         self._interruptible = parts.interruptible
         self._stop: RunStop | None = None
@@ -339,7 +343,7 @@ class Driver:
         self.context_window = ContextWindow(
             self,
             self.feed,
-            self._open_with_extensions,
+            self._open_exchange,
             self._model.context,
             self._model.measure_window,
         )
@@ -386,7 +390,7 @@ class Driver:
             self.deps,
             self.approver,
             self.elapsed,
-            self.inbox.loop,
+            self._loop,
         )
 
     def rebuild(self, records: Sequence[events.JournalRecord]) -> None:
@@ -462,20 +466,16 @@ class Driver:
             begun = started
             for extension in reversed(self.extensions):
                 begun = await extension.before_turns(begun)
-            finish = await self._run_once(begun, "" if continuations else run)
+            self.elapsed = 0.0
+            self.failure = None
+            self.log.begin_run((not continuations and run) or token_hex(16))
+            finish = await self._finish_run(self.feed(begun))
             text = await self._end_turns(finish, continuations)
             if not text:
                 return finish
             continuations += 1
             # What was required of this message has been done: it is not required again.
             started = replace(started, text=text, require=(), media=())
-
-    def _run_once(self, started: events.RunStarted, run: str) -> Coroutine[Any, Any, FinishRun]:
-        """Begin the run under an id of its own, and carry it out to its end."""
-        self.elapsed = 0.0
-        self.failure = None
-        self.log.begin_run(run or token_hex(16))
-        return self._finish_run(self.feed(started))
 
     async def _end_turns(self, finish: FinishRun, continuations: int) -> str:
         """Return the text with which an extension continues the run."""
@@ -513,8 +513,12 @@ class Driver:
         """Run one tool without a model (`DirectCalls`)."""
         require_asyncio()
         await self.start()
-        with self.log.write_batch.count_run():
+        active = self.log.write_batch.active_runs
+        active.append(self.log)
+        try:
             return await self._direct.call(tool, arguments, by)
+        finally:
+            active.remove(self.log)
 
     def reset_exchange(self) -> None:
         """Forget the exchange: the next request goes to the agent's current model."""
@@ -593,7 +597,7 @@ class Driver:
         assert stop is not None
         seconds = self.machine.limits.max_seconds
         self.is_running = True
-        self.log.write_batch.enter_run()
+        self.log.write_batch.active_runs.append(self.log)
         if self.dispatcher.enter_scope is not None:
             # For the rest of this task, which is the run's own.
             self.dispatcher.enter_scope(self.log.identity, "")
@@ -624,7 +628,7 @@ class Driver:
 
     async def _end_run(self) -> None:
         self.is_running = False
-        self.log.write_batch.leave_run()
+        self.log.write_batch.active_runs.remove(self.log)
         for extension in self.extensions:
             await extension.after_run()
 
@@ -641,7 +645,7 @@ class Driver:
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: FinishRun | None = None
-        self.inbox.enter_loop()
+        self._loop = asyncio.get_running_loop()
         try:
             while todo or tasks:
                 while todo:
@@ -744,7 +748,7 @@ class Driver:
     async def _request_answer(self, command: AskModel) -> events.ModelAnswered:
         """Send the model the history and return its answer. Raises ProviderError."""
         if self._exchange is None:
-            self._exchange = await self._open_with_extensions()
+            self._exchange = await self._open_exchange()
         exchange = self._exchange
         history: Sequence[Message] = self.machine.history
         open_media = self.dispatcher.open_media
@@ -795,15 +799,12 @@ class Driver:
         self.run_check = OutputCheck.of_request(request)
         return self.run_check
 
-    async def _open_with_extensions(self) -> Exchange:
-        """Return an exchange with the model, with every extension around it."""
-
-        async def open() -> Exchange:
-            return await self._model.open(self)
-
-        for extension in self.extensions:
-            open = partial(extension.open_exchange, open)
-        return await open()
+    def _open_exchange(self) -> Awaitable[Exchange]:
+        """Open a conversation with the model, with every layer around it."""
+        if self._open is None:
+            layers = (extension.layers() for extension in self.extensions)
+            self._open = self._model.stack(self.dispatcher, chain.from_iterable(layers))
+        return self._open(self._model.make_offer())
 
     async def _run_tool(self, command: RunCall) -> list[Command]:
         """Have the dispatcher execute a call, and feed its result.

@@ -249,7 +249,7 @@ class Session(Generic[OutputT]):
         """
         require_asyncio()
         self._require_idle()
-        self.set_deps(deps)
+        self.driver.deps.give(deps)
         media: tuple[MediaReference, ...] = ()
         if not isinstance(text, str):
             text, media = await self._media.take_message(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,8 +12,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.media import MediaOptions
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange, ModelClient, ModelOptions, ToolSpec
-from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
+from ferrule.models.client import Offer, Open
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -23,8 +22,7 @@ from ferrule.tools.catalog import Catalog
 
 from . import delegation, event_bus, hooks, registration, tool_search
 from . import output as typed_output
-from .artifacts.large_results import ArtifactIntake, guard_exchange
-from .budgets import is_share_used
+from .artifacts.large_results import ArtifactIntake
 from .cleanup import Cleanup
 from .clock import Clock
 from .context.options import ContextOptions, WindowSurroundings, measure_window
@@ -32,6 +30,7 @@ from .dispatcher import CallSurroundings, Dispatcher
 from .driver import Driver, DriverExtension, SessionParts, SessionState
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
+from .model_layers import Layer, ModelSession, stack_layers
 from .run_inputs import Dependencies
 from .session import RunDefaults, Session
 from .session_log import SessionLog
@@ -40,6 +39,7 @@ from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
     from .output.output_check import OutputCheck
+    from .registration.session_catalog import SessionCatalog
     from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
@@ -118,17 +118,18 @@ def build_session(
     search = agent.visible_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
+    growing = None
     discovery = None
     if agent.registration is not None or search is not None:
         from .registration.session_catalog import SessionCatalog
 
-        catalog = SessionCatalog(catalog)
+        catalog = growing = SessionCatalog(catalog)
         if search is not None:
             from .tool_search.discovery import ToolDiscovery
 
             discovery = ToolDiscovery(
                 search,
-                catalog,
+                growing,
                 agent.find_indexes(),
                 session_id,
                 usable=partial(gate.is_usable, scopes=agent.visible_tools.scopes),
@@ -165,7 +166,7 @@ def build_session(
         SessionParts(
             machine=machine,
             state=state,
-            model=_AgentModel(agent, system, machine, agent.context),
+            model=_AgentModel(agent, system, machine, state.log, agent.context, growing),
             make_dispatcher=make_dispatcher,
             extend=partial(_extend, agent),
             announce=announce,
@@ -234,7 +235,9 @@ class _AgentModel:
     agent: SessionSource
     system: str
     machine: Machine
+    log: SessionLog
     context: ContextOptions
+    growing: SessionCatalog | None
 
     @property
     def system_text(self) -> str:
@@ -248,117 +251,25 @@ class _AgentModel:
             model.client, model.options, self.system_text, self.agent.visible_tools.specs()
         )
 
-    async def open(self, driver: Driver) -> Exchange:
-        """Open the exchange with the session's tools, including those that were added to it."""
-        catalog = driver.dispatcher.catalog
-        if catalog is self.agent.catalog:
-            return await self._open(driver, (), "")
-        from .registration.growing_exchange import RegistrationExchange
-        from .registration.session_catalog import SessionCatalog
-
-        assert isinstance(catalog, SessionCatalog)
-
-        async def open(added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
-            return await self._open(driver, added, tool_mode)
-
-        dispatcher = driver.dispatcher
-        exchange = RegistrationExchange(
-            open, catalog, lambda: catalog.specs(dispatcher.is_usable), dispatcher.tool_discovery
+    def make_offer(self) -> Offer:
+        """Return what a conversation with the agent's model is opened with."""
+        connection = self.agent.connection
+        return Offer(
+            connection.client, self.system_text, (), connection.options, connection.tool_mode
         )
-        await exchange.open()
-        return exchange
 
-    async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
-        """Open the exchange with `added` tools behind the agent's, perhaps in another tool mode."""
-        model = self.agent.connection
-        if model.fallbacks is None:
-            return await self._open_model(model, driver, added, tool_mode)
-        from .model_fallbacks import FallbackModel, ModelFallbackExchange
-
-        models = [
-            FallbackModel(one.name, partial(self._open_model, one, driver, added, tool_mode))
-            for one in (model, *model.others)
-        ]
-        is_reached = partial(is_share_used, driver.machine, model.fallbacks.at_budget)
-        return ModelFallbackExchange(models, model.fallbacks.on, is_reached)
-
-    async def _open_model(
-        self, model: ModelConnection, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str
-    ) -> Exchange:
-        """Open the exchange with one of the agent's models."""
-        agent = self.agent
-        tool_mode = tool_mode or model.tool_mode
-        options = model.options
-        discovery = driver.dispatcher.tool_discovery
-        if discovery is None:
-            specs = agent.visible_tools.specs()
-            if added:
-                specs = (*specs, *added)
-        else:
-            mode = await discovery.choose_mode(model.client, tool_mode)
-            specs, options = discovery.offer(agent.visible_tools.specs(mode), added, options)
-        if tool_mode == "auto" and not agent.fallback and specs:
-            tool_mode = choose_tool_mode(await model.client.capabilities())
-        if agent.output is None:
-            exchange = await self._open_plain(
-                model.client, driver, tool_mode, self.system_text, specs, options
-            )
-        else:
-            exchange = await self._open_for_output(
-                model.client, driver, tool_mode, specs, options, agent.output
-            )
-        intake = driver.dispatcher.artifact_intake
-        if intake is None:
-            return exchange
-        return guard_exchange(exchange, intake, agent.catalog, driver.log.notice)
-
-    async def _open_plain(
-        self,
-        client: ModelClient,
-        driver: Driver,
-        tool_mode: str,
-        system: str,
-        specs: Sequence[ToolSpec],
-        options: ModelOptions,
-    ) -> Exchange:
-        """Open an exchange in a tool mode."""
-        exchange, _ = await open_exchange(
-            client,
-            tool_mode,
-            system,
-            specs,
-            options,
-            driver.log.notice,
-            native_fallback="allow" if self.agent.fallback else "reject",
+    def stack(self, dispatcher: Dispatcher, layers: Iterable[Layer]) -> Open:
+        """Return what opens a conversation, with the session's layers and these around it."""
+        session = ModelSession(
+            self.agent,
+            self.machine,
+            self.growing,
+            dispatcher.is_usable,
+            dispatcher.tool_discovery,
+            dispatcher.artifact_intake,
+            self.log.notice,
         )
-        return exchange
-
-    async def _open_for_output(
-        self,
-        client: ModelClient,
-        driver: Driver,
-        tool_mode: str,
-        specs: Sequence[ToolSpec],
-        options: ModelOptions,
-        output: typed_output.AgentOutput,
-    ) -> Exchange:
-        """Open an exchange whose answers are held to the output type."""
-        from ferrule.models.output_modes import OutputExchange, list_output_modes
-
-        modes = [output.mode]
-        native = tool_mode in ("auto", "native")
-        if output.mode == "auto":
-            capabilities = await client.capabilities()
-            native = native and capabilities.tools is not False
-            modes = list_output_modes(capabilities, has_tools=bool(specs), native=native)
-
-        async def open(section: str, added: tuple[ToolSpec, ...]) -> Exchange:
-            system = "\n\n".join(part for part in (self.system_text, section) if part)
-            return await self._open_plain(
-                client, driver, tool_mode, system, (*specs, *added), options
-            )
-
-        return OutputExchange(open, output.format, modes, specs, native=native)
+        return stack_layers(session, layers)
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:

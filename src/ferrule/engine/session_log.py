@@ -80,7 +80,8 @@ class SessionLog:
 
     def begin_run(self, run: str) -> None:
         """Write what follows as the events of this run."""
-        self.identity = self.identity.for_run(run)
+        who = self.identity
+        self.identity = Identity(who.tenant, who.user, who.session, run)
 
     def mark_written(self, count: int) -> None:
         """Take note that the first events that were unwritten are in the journal now."""
@@ -147,7 +148,7 @@ class SessionLog:
             self._on_flush()
             return
         try:
-            if self.write_batch.active_runs > 1:
+            if len(self.write_batch.active_runs) > 1:
                 await self.write_batch.write(self)
         finally:
             self.flush()

@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Protocol
 
@@ -65,7 +64,7 @@ class WriteBatch(threading.local):
         lock: Held by whoever writes to a journal on a server, from looking at what is unwritten
             until that is marked as written.
         is_remote: Whether threads do the writing.
-        active_runs: Number of runs and direct calls under way in this thread.
+        active_runs: The logs of the runs and direct calls that are under way in this thread.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class WriteBatch(threading.local):
         self.journal = journal
         self.lock = lock or make_rlock()
         self.is_remote = isinstance(journal, RemoteJournal)
-        self.active_runs = 0
+        self.active_runs: list[Writer] = []
         self._shared: BatchJournal | None = journal if isinstance(journal, BatchJournal) else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Writer, None] = {}
@@ -88,23 +87,6 @@ class WriteBatch(threading.local):
             if found is None:
                 found = _BATCHES[id(journal)] = WriteBatch(journal, make_rlock())
             return found
-
-    @contextmanager
-    def count_run(self) -> Generator[None]:
-        """Count a run or a direct call of this thread while it is under way."""
-        self.enter_run()
-        try:
-            yield
-        finally:
-            self.leave_run()
-
-    def enter_run(self) -> None:
-        """Count a run that begins in this thread."""
-        self.active_runs += 1
-
-    def leave_run(self) -> None:
-        """Take note that a run of this thread has ended."""
-        self.active_runs -= 1
 
     async def write(self, log: Writer) -> None:
         """Have a log's events written with those of others.

@@ -6,8 +6,9 @@ Hooks on calls are not here: they sit in the dispatcher, where every call passes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from ferrule.core import events
@@ -15,7 +16,8 @@ from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json, par
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.core.vocabulary import SideEffect
 from ferrule.engine.driver import CheckAgain, Driver, DriverExtension
-from ferrule.models.client import Exchange
+from ferrule.engine.model_layers import Layer
+from ferrule.models.client import Exchange, Offer, Open
 
 from .call_adapter import order_call_hooks
 from .call_hooks import Hook, HookBlocked
@@ -151,14 +153,26 @@ class SessionHooks(DriverExtension):
 
     # ---- questions and answers
 
-    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
-        # Nothing was run yet where a person has the context compacted.
-        await self.start()
+    def layers(self) -> tuple[Layer, ...]:
+        return (Layer("conversation", self._wrap),)
+
+    def _wrap(self, open: Open) -> Open:
+        """Ask the hooks around each question and each answer of a conversation."""
         machine = self.driver.machine
-        self._exchange = HookedExchange(
-            await open(), open, self.hooks, self._add_notice, lambda: machine.turn
-        )
-        return self._exchange
+
+        async def open_hooked(offer: Offer) -> Exchange:
+            # Nothing was run yet where a person has the context compacted.
+            await self.start()
+            self._exchange = HookedExchange(
+                await open(offer),
+                partial(open, offer),
+                self.hooks,
+                self._add_notice,
+                lambda: machine.turn,
+            )
+            return self._exchange
+
+        return open_hooked
 
     def reset_exchange(self) -> None:
         self._exchange = None
