@@ -1,6 +1,6 @@
 """Commands for scripts: named steps, retries, fallbacks, JSON, by the runner that the tools use.
 
-    from ferrule.engine.session import run_in_new_loop
+    from ferrule.engine.closed_by_with import run_in_new_loop
 from ferrule.command import command_json, command_step, run_sync
 
     repo = await command_json(["gh", "api", "repos/owner/name"])
@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ferrule.engine.session import run_in_new_loop
+from ferrule.engine.closed_by_with import run_in_new_loop
 from ferrule.toolkits.commands import json_output, script_steps
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.retry_option import Retry

@@ -21,6 +21,7 @@ Modules:
     running_calls, direct_calls         calls under way, and calls that no model made
     served_tools                        what programs outside may call
     background, threads                 tasks that outlast their call, and blocking functions
+    closed_by_with                      `with` blocks, and callers without an event loop
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
     session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled

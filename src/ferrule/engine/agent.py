@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType, UnionType
+from types import UnionType
 from typing import Any, Generic, Never, Self, TypeVar, Unpack, overload
 
 from ferrule.core.errors import JournalError
@@ -46,6 +46,7 @@ from .agent_parts import (
 from .artifacts.large_results import resolve_artifacts
 from .cleanup import Cleanup
 from .clock import SystemClock
+from .closed_by_with import ClosedByWith, run_in_new_loop
 from .context.options import Compact, ContextOptions
 from .driver import Driver
 from .hooks.call_hooks import Hook
@@ -68,7 +69,6 @@ from .session import (
     RunResult,
     Session,
     parse_run_options,
-    run_in_new_loop,
 )
 from .session_builder import build_session
 from .stopping import require_asyncio
@@ -79,7 +79,7 @@ from .write_batching import WriteBatch
 T = TypeVar("T")
 
 
-class Agent(Generic[DepsT, OutputT]):
+class Agent(ClosedByWith, Generic[DepsT, OutputT]):
     """What stays the same over many sessions. Cheap to make, no I/O until the first run.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
@@ -665,28 +665,6 @@ class Agent(Generic[DepsT, OutputT]):
                 yield item
         finally:
             await session.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run_in_new_loop(self.close)
 
     async def close(self) -> None:
         """Close what tools left open in any session (`Context.on_close`), and disconnect.

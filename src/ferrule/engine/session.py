@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
@@ -53,6 +49,7 @@ from . import hooks
 from . import output as typed_output
 from . import rewind as rewinding
 from .budgets import cost_in_dollars
+from .closed_by_with import ClosedByWith
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
 from .driver import Driver
@@ -67,8 +64,6 @@ if TYPE_CHECKING:
 
     from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
-
-T = TypeVar("T")
 
 
 @frozen
@@ -185,7 +180,7 @@ def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> s
     return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
-class Session(Generic[OutputT]):
+class Session(ClosedByWith, Generic[OutputT]):
     """Runs that share a history. Made by `Agent.session` and `Agent.resume`.
 
     One run at a time; close it to give its lease back. Everything an interface needs of a session
@@ -698,35 +693,10 @@ class Session(Generic[OutputT]):
         copies, point, workspace, scope = self._rewind_point(runs)
         return list(diff_files(point, workspace, copies.store, scope)), point.uncovered
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run_in_new_loop(self.close)
-
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`), then release the lease.
 
-        `async with session:` and `with session:` do it.
-
-
-        The journal keeps everything.
+        `async with session:` and `with session:` do it. The journal keeps everything.
         """
         try:
             await self.driver.cleanup.run()
@@ -854,82 +824,3 @@ class Session(Generic[OutputT]):
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
             raise kind(finish.detail, code=finish.code, hint=finish.hint)
-
-
-def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run for a caller without an event loop; inside one, in a thread of its own.
-
-    What interrupts the caller stops the work, and reaches the caller once that has ended.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    return _RunInThread(work).wait()
-
-
-_POLL_SECONDS = 0.05
-"""Seconds between two looks at whether the caller of a run in another thread was cancelled."""
-
-
-class _RunInThread(Generic[T]):
-    """Work on an event loop in a thread of its own, with the caller's context variables."""
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._work = work
-        self._outcome: list[T | BaseException] = []
-        self._is_interrupted = False
-        self._ended = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[T] | None = None
-        context = contextvars.copy_context()
-        # A daemon: a second interrupt ends the program also if the work does not end.
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="ferrule-run-sync", daemon=True
-        )
-
-    def wait(self) -> T:
-        """Return what the work returns. Raises what it raises, and what interrupts the caller."""
-        self._thread.start()
-        caller = asyncio.current_task()
-        cancels = 0 if caller is None else caller.cancelling()
-        try:
-            # Not `join`: an interrupted one takes the thread for ended (Python 3.11).
-            while not self._ended.wait(_POLL_SECONDS):
-                # `asyncio.run` makes of Ctrl-C a cancellation, which cannot reach a blocked task.
-                if caller is not None and caller.cancelling() > cancels:
-                    self._interrupt()
-        except BaseException:  # Ctrl-C, or what a handler of another signal raises
-            self._interrupt()
-            self._ended.wait()
-            raise
-        finally:
-            if self._ended.is_set():
-                self._thread.join()
-        outcome = self._outcome[0]
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-
-    def _run(self) -> None:
-        try:
-            self._outcome.append(asyncio.run(self._begin()))
-        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
-            self._outcome.append(error)
-        finally:
-            self._ended.set()
-
-    async def _begin(self) -> T:
-        self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-        if self._is_interrupted:
-            raise asyncio.CancelledError
-        return await self._work()
-
-    def _interrupt(self) -> None:
-        if self._is_interrupted:
-            return
-        self._is_interrupted = True
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):  # it has ended meanwhile
-                self._loop.call_soon_threadsafe(self._task.cancel)
