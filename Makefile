@@ -54,7 +54,7 @@ types: $(READY) ## types, strictly
 unit: $(READY) ## the tests
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-anywhere: $(READY) ## both commands for users, systems, Pythons and folders that this machine can make; as root (ARGS="--only container --whole")
+anywhere: $(READY) ## both commands for users, systems, Pythons and folders that this machine can make; as root (ARGS="--only '*container*' --write")
 	PYTHONPATH=evals $(BIN)/python -m anywhere $(ARGS)
 
 options: $(READY) ## the tables of programs' options, from the help of the programs that are installed here
@@ -115,9 +115,6 @@ forks: $(READY) ## 200 forks of a process whose threads run agents: each child r
 
 attacks: $(READY) ## every row of every table of attacks
 	FERRULE_TEST_ATTACKS=all $(BIN)/pytest -n $(JOBS) --dist worksteal tests/attacks tests/toolkits/git
-
-left-open: $(READY) ## every module of tests, and what it leaves open: descriptors, threads, processes, tasks
-	FERRULE_LEFT_OPEN=module $(BIN)/pytest -q -n $(JOBS) --dist loadfile -p no:cacheprovider $(ARGS)
 
 rights: $(READY) ## 20,000 random machines: what commands really read and write is within what the rules say
 	FERRULE_RIGHTS_TREES=20000 $(BIN)/pytest -q -n $(JOBS) -p no:cacheprovider tests/sandbox/test_rights_model.py

@@ -53,7 +53,7 @@ def execute(answer: str = "y") -> tuple[Any, list[str]]:
         record_timing=False,
         resources={"metadata": {"path": str(NOTEBOOK.parent)}},
     )
-    client.execute()
+    asyncio.run(client.async_execute())  # `client.execute` keeps its event loop
     return notebook, client.asked
 
 

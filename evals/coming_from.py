@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests/repository"), str(ROOT / "benchmarks/peers")]
+sys.path[:0] = [str(ROOT / name) for name in ("tests", "tests/repository", "benchmarks/peers")]
 
 from envs import ENVS, make  # noqa: E402  a script of the standard library, not of a package
 from model_double import ANSWER, serve_model  # noqa: E402

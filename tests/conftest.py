@@ -15,7 +15,12 @@ from typing import Literal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ferrule.models.local.installed_models import find_model, model_path
 from ferrule.models.registry import PROVIDERS
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.reduced_protection import MissingProtections
+from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -30,13 +35,18 @@ settings.load_profile("shared-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what only Linux has where its calls are switched off (`make portable`)."""
-    if os.environ.get("FERRULE_PORTABLE") != "1":
-        return
+    """Skip what needs the embedded model where it is not, and what only Linux has where its calls
+    are switched off (`make portable`).
+    """
+    is_portable = os.environ.get("FERRULE_PORTABLE") == "1"
+    has_model = model_path(find_model("smollm2")).exists()
+    no_model = "the embedded model is not pulled: `ferrule models pull smollm2`"
     for item in items:
         marker = item.get_closest_marker("linux_only")
-        if marker is not None:
+        if marker is not None and is_portable:
             item.add_marker(pytest.mark.skip(reason=f"only on Linux: {marker.args[0]}"))
+        if not has_model and item.get_closest_marker("model") is not None:
+            item.add_marker(pytest.mark.skip(reason=no_model))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -103,8 +113,14 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield home
 
 
-LEFT_OPEN = os.environ.get("FERRULE_LEFT_OPEN", "")
-"""Whether to look for what tests leave open: `module` or `test`, which says which one it is."""
+@pytest.fixture
+def commands_are_held(tmp_path: Path) -> None:
+    """Skip a test that runs commands on a machine that cannot confine them as required."""
+    try:
+        choose_backend(SandboxPolicy(tmp_path), probe())
+    except MissingProtections:
+        pytest.skip("this machine cannot hold commands as required")
+
 
 _last_item: list[pytest.Function] = []
 
@@ -115,19 +131,22 @@ def pytest_runtest_teardown(item: pytest.Function) -> None:
 
 
 def scope_of_closing(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
-    """Return how often it is looked for."""
-    return "function" if LEFT_OPEN == "test" else "module"
+    """After each module; with FERRULE_LEFT_OPEN=test after each test, to find which one it is."""
+    return "function" if os.environ.get("FERRULE_LEFT_OPEN") == "test" else "module"
 
 
 @pytest.fixture(scope=scope_of_closing, autouse=True)
-def closes_what_it_opens() -> Iterator[None]:
-    """Fail a module of tests that leaves descriptors, threads, processes or tasks behind."""
-    if not LEFT_OPEN:
+def closes_what_it_opens(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a module of tests that leaves descriptors, threads, processes or tasks behind.
+
+    Where workers share the tests of a module, each of them looks after its own part.
+    """
+    if sys.platform != "linux":
         yield
         return
     with nothing_left_open():
         yield
-        if LEFT_OPEN == "module":
+        if request.scope == "module":
             # Its fixtures are finished, and would keep their values alive until the next test.
             _last_item[0].funcargs.clear()
 

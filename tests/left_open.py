@@ -1,7 +1,7 @@
 """What a module of tests leaves open: descriptors, threads, processes and tasks.
 
 A person's program has Ferrule in it for days: whatever is opened has an owner that closes it, also
-after an error. What belongs to the test process as a whole is named here, each with its reason.
+after an error. What the process shares is closed first (`tools.process_resources`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -17,13 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ferrule.engine.threads import THREAD_NAME
+from ferrule.tools.process_resources import close_process_resources
+
 END_SECONDS = 10.0
 """How long is waited for what is about to end: a thread, or a process that another one ends."""
-
-PROCESS_THREADS = {
-    r"ferrule-tool": "the pool of `engine.threads`: idle daemon threads wait for the next job",
-}
-"""Names of threads that belong to the process, and why."""
+POLL_SECONDS = 0.02
 
 _kept_descriptors: set[tuple[str, str]] = set()
 _kept_children: set[int] = set()
@@ -49,19 +47,6 @@ def list_model_server_ports() -> set[str]:
     client = sys.modules.get("ferrule.models.local.client")
     servers = [] if client is None else client._RUNNING_SERVERS.values()
     return {server.listening_address.rpartition(":")[2] for server in servers}
-
-
-def find_shared_fork_server() -> tuple[int, str]:
-    """Return the process id of the fork server that confines nothing, and its descriptor.
-
-    It is shared by this process and ends with it (`sandbox.sandbox.unconfined_sandbox`).
-    """
-    module = sys.modules.get("ferrule.sandbox.sandbox")
-    for sandbox in [] if module is None else module._unconfined:
-        server = sandbox._launcher._server
-        if server.socket is not None:
-            return server.process.pid, str(server.socket.fileno())
-    return 0, ""
 
 
 def list_descriptors() -> dict[str, str]:
@@ -130,27 +115,20 @@ class LeftOpen:
 
     def new_descriptors(self) -> list[tuple[str, str]]:
         """Return `(number, what it leads to)`."""
-        new = set(list_descriptors().items()) - self._descriptors - _kept_descriptors
-        _, shared = find_shared_fork_server()
-        return sorted(one for one in new if one[0] != shared)
+        return sorted(set(list_descriptors().items()) - self._descriptors - _kept_descriptors)
 
     def new_children(self) -> dict[int, str]:
         """Return `process id -> command line`."""
-        shared, _ = find_shared_fork_server()
-        known = {*self._children, *_kept_children, shared}
+        known = {*self._children, *_kept_children}
         return {child: words for child, words in list_children().items() if child not in known}
 
     def find(self) -> list[str]:
         """Return the name of each thing that was not open before."""
-        threads = [
-            one
+        found = [
+            f"thread `{one.name}`"
             for one in threading.enumerate()
-            if one not in self._threads
-            and not any(re.fullmatch(name, one.name) for name in PROCESS_THREADS)
+            if one not in self._threads and one.name != THREAD_NAME
         ]
-        for thread in threads:
-            thread.join(END_SECONDS)
-        found = [f"thread `{one.name}`" for one in threads if one.is_alive()]
         found += [f"process {child} `{words}`" for child, words in self.new_children().items()]
         return found + self._find_descriptors()
 
@@ -173,6 +151,7 @@ def nothing_left_open() -> Iterator[None]:
     """Raise AssertionError if something is open afterwards that was not before.
 
     What nothing refers to any more is collected first: objects close what they own when they go.
+    What is about to end has `END_SECONDS`.
     """
     errors = AsyncioErrors()
     logger = logging.getLogger("asyncio")
@@ -180,11 +159,12 @@ def nothing_left_open() -> Iterator[None]:
     before = LeftOpen()
     try:
         yield
+        close_process_resources()
         gc.collect()
         found = before.find()
         deadline = time.monotonic() + END_SECONDS
         while found and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
             gc.collect()
             found = before.find()
         found += errors.messages

@@ -9,6 +9,7 @@ from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.tools.process_resources import close_at_exit
 
 
 def open_unheld(root: str | Path = "/nonexistent") -> Sandbox:
@@ -20,4 +21,18 @@ def open_unheld(root: str | Path = "/nonexistent") -> Sandbox:
 @cache
 def share_unheld() -> Sandbox:
     """Return the one such sandbox of this process, which ends with it."""
-    return open_unheld()
+    shared = open_unheld()
+    _shared.append(shared)
+    return shared
+
+
+_shared: list[Sandbox] = []
+
+
+def _close_shared() -> None:
+    share_unheld.cache_clear()
+    while _shared:
+        _shared.pop().close_now()
+
+
+close_at_exit(_close_shared)

@@ -43,7 +43,7 @@ engine/driver.py Driver._ask_exchange
 core/machine.py Machine._on_model_answered
 core/call_states.py conclude_run
 engine/driver.py Driver._finish
-engine/session.py Session._build_result
+engine/session.py Session.build_result
 engine/session.py Session.close
 """
 

@@ -1,9 +1,9 @@
 """Run `make demo` and tests in every cell that this machine can make, and print a table.
 
     make anywhere                                  # every cell, each with its selection of tests
-    make anywhere ARGS="--only container,13"       # cells whose names have one of these words
+    make anywhere ARGS="--only '*container*' root" # cells by name, or by patterns of names
     make anywhere ARGS="--whole"                   # the whole suite in each of them: hours
-    make anywhere ARGS="--write"                   # and docs/machines.md, and what `ferrule doctor` says
+    make anywhere ARGS="--only LANG=C --write"     # and put these rows into the table of all cells
 
 Cells are lines of `cells.yaml`. Systems are made with `mmdebstrap` below `--systems`, checkouts and
 users in them as they are needed; both stay for the next time. It needs root, since users, mounts
@@ -22,8 +22,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -31,15 +33,25 @@ from xml.etree import ElementTree
 import yaml
 
 from .launch import find_memory_group
-from .page import write_results
+from .page import COLUMNS, WRITTEN, add_row, read_rows, write_rows
 from .systems import PLACE, ROOT, Cell, NotHere, Place, describe_here, find_place, find_pythons
 
 LOGS = ROOT / "build/anywhere"
-TABLE = LOGS / "table.json"
 NO_MODEL = "no model"
 PR_SET_CHILD_SUBREAPER = 36
 REPORT = "build/anywhere.xml"
 SECONDS = {"venv": 900, "demo": 600, "few": 1800, "many": 3600, "whole": 3 * 3600}
+
+
+@cache
+def find_commit() -> str:
+    """Return the commit of the checkout, with a + if other files than ours differ from it."""
+    git = ["git", "rev-parse", "--short=8", "HEAD"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    ours = [f":!{path.relative_to(ROOT)}" for path in WRITTEN]
+    git = ["git", "status", "--porcelain", "--", ".", *ours]
+    changes = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return commit.strip() + ("+" if changes else "")
 
 
 @dataclass
@@ -57,15 +69,13 @@ class Row:
     skipped: int = 0
     seconds: int = 0
     date: str = f"{datetime.now(UTC):%Y-%m-%d}"
+    commit: str = field(default_factory=find_commit)
     untried: str = ""
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the columns of the table."""
-        counts = (self.demo, str(self.passed), str(self.failed), str(self.skipped))
-        return (self.name, self.system, self.python, self.ran, *counts, str(self.seconds))
-
-
-COLUMNS = ("cell", "system", "Python", "tests", "demo", "passed", "failed", "skipped", "seconds")
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing failed in it."""
+        return not self.failed and self.demo in ("yes", NO_MODEL, "")
 
 
 def main() -> int:
@@ -73,45 +83,54 @@ def main() -> int:
     options = parse_options()
     described: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cells.yaml").read_text())
     cells = [Cell(**line) for line in described["cells"]]
-    wanted = [cell for cell in cells if any(word in cell.name for word in options.only)]
+    wanted = [cell for cell in cells if any(fnmatchcase(cell.name, one) for one in options.only)]
+    if not wanted:
+        print(f"no cell of cells.yaml has a name like {', '.join(options.only)}", file=sys.stderr)
+        return 2
     LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with us
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     rows: list[Row] = []
     for cell in wanted:
         row = run_cell(cell, described, options)
         rows.append(row)
-        print(f"{row.name}: {row.untried or describe(row)}", flush=True)
-        keep_row(row, [cell.name for cell in cells])
+        print(f"{row.name}: {describe(row)}", flush=True)
+        if not row.is_good:
+            print(f"its log ends so:\n{read_end(find_log(cell))}", flush=True)
+        if options.write:
+            order = [cell.name for cell in cells]
+            write_rows(add_row(read_rows(), asdict(row), order), order, described["untried"])
     print_table(rows, described["untried"])
-    if options.write:
-        write_results(read_rows(), described["untried"])
-    return 1 if any(row.failed or row.demo not in ("yes", NO_MODEL, "") for row in rows) else 0
+    return 0 if all(row.is_good for row in rows) else 1
 
 
-def read_rows() -> list[dict[str, Any]]:
-    """Return what is known of each cell from its last run here."""
-    return json.loads(TABLE.read_text()) if TABLE.exists() else []
+def find_log(cell: Cell) -> Path:
+    """Return the file with what the commands of a cell print."""
+    return LOGS / f"{cell.name.replace('/', '_')}.log"
 
 
-def keep_row(row: Row, order: list[str]) -> None:
-    """Keep a row beside those of earlier runs: a part of the cells can be run again."""
-    rows = {kept["name"]: kept for kept in read_rows()} | {row.name: asdict(row)}
-    TABLE.write_text(json.dumps([rows[name] for name in order if name in rows], indent=1))
+def read_end(log: Path) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-80:])
 
 
 def parse_options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(prog="make anywhere", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[""])
+    parser.add_argument("--only", nargs="+", default=["*"], help="names of cells, or patterns")
     parser.add_argument("--whole", action="store_true", help="the whole suite in each cell")
     parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)))
     parser.add_argument("--systems", type=Path, default=Path(PLACE, "systems"))
-    parser.add_argument("--write", action="store_true", help="keep the results for the pages")
+    parser.add_argument(
+        "--write", action="store_true", help="put the rows into the table of the pages"
+    )
     return parser.parse_args()
 
 
 def describe(row: Row) -> str:
     """Return what came of a cell in one line."""
+    if row.untried:
+        return f"untried, {row.untried}"
     counts = f"{row.passed} passed, {row.failed} failed, {row.skipped} skipped"
     return f"Python {row.python}; demo {row.demo}; {row.ran} tests: {counts} in {row.seconds} s"
 
@@ -125,12 +144,12 @@ def run_cell(cell: Cell, described: dict[str, Any], options: argparse.Namespace)
     try:
         place = find_place(cell, options.systems.absolute(), packages)
     except NotHere as error:
-        row.untried = f"untried: {error}"
+        row.untried = str(error)
         return row
     row.python = place.version
     if cell.python == "newest" and len(find_pythons()) == 1:
         print(f"only Python {place.version} is here: it is the oldest and the newest", flush=True)
-    log = LOGS / f"{cell.name.replace('/', '_')}.log"
+    log = find_log(cell)
     log.unlink(missing_ok=True)
     began = time.monotonic()
     conditions = cell.conditions if cell.fresh else []
@@ -157,27 +176,37 @@ def run_demo(cell: Cell, place: Place, log: Path) -> str:
 def run_tests(cell: Cell, place: Place, row: Row, log: Path, tests: list[str], jobs: str) -> None:
     """Run a selection of tests, and write their numbers into the row.
 
-    Up to three that fail are run once more, alone, and named as unsteady, as `.ci/run` does it.
+    Up to three that fail are run once more, alone, and named as unsteady.
     """
     cache = ".pytest_cache/anywhere"
-    words = [".venv/bin/pytest", "-rfEs", "-o", f"cache_dir={cache}", "-o", "junit_family=xunit2"]
-    words += [f"--junitxml={REPORT}", *tests]
-    parallel = ["-n", jobs, "--dist", "worksteal"]
-    run(place, [*words, *parallel], cell.conditions, log, SECONDS[row.ran])
+    common = ["-rfEs", "-o", "junit_family=xunit2", f"--junitxml={REPORT}"]
+    parallel = ["-o", f"cache_dir={cache}", "-n", jobs, "--dist", "worksteal"]
+    words = [".venv/bin/pytest", *common, *parallel, *tests]
+    run(place, words, cell.conditions, log, SECONDS[row.ran])
     counts = read_report(place)
-    failed = counts["errors"] + counts["failures"]
+    row.failed = counts["errors"] + counts["failures"]
     row.skipped = counts["skipped"]
-    row.passed = counts["tests"] - failed - row.skipped
-    if 0 < failed <= 3:
-        names = json.loads(place.outside(f"{place.folder}/{cache}/v/cache/lastfailed").read_text())
-        print(f"unsteady, run once more alone: {', '.join(names)}", flush=True)
-        once_more = ["--last-failed", "--last-failed-no-failures", "none"]
-        run(place, [*words, *once_more], cell.conditions, log, SECONDS[row.ran])
+    row.passed = counts["tests"] - row.failed - row.skipped
+    if not row.failed:
+        return
+    print("\n".join(read_failed(place, cache)), flush=True)
+    run(place, ["bash", ".ci/again", cache, *common], cell.conditions, log, SECONDS[row.ran])
+    if place.outside(f"{place.folder}/{REPORT}").exists():
         counts = read_report(place)
         still = counts["errors"] + counts["failures"]
-        row.passed += failed - still
-        failed = still
-    row.failed = failed
+        row.passed += row.failed - still
+        row.failed = still
+
+
+def read_failed(place: Place, cache: str) -> list[str]:
+    """Return a line for each test that failed."""
+    try:
+        text = place.outside(f"{place.folder}/{cache}/v/cache/lastfailed").read_text()
+    except OSError:
+        return ["the tests ended before they were finished"]
+    return [
+        f"failed, and run once more if there are three at most: {name}" for name in json.loads(text)
+    ]
 
 
 def read_report(place: Place) -> dict[str, int]:
@@ -228,7 +257,9 @@ def end_all(started: subprocess.Popen[bytes]) -> None:
 
 def print_table(rows: list[Row], untried: list[str]) -> None:
     """Print what ran, then what was not tried and why."""
-    lines = [COLUMNS, *(row.cells() for row in rows if not row.untried)]
+    shown = [asdict(row) for row in rows if not row.untried]
+    lines = [list(COLUMNS.values())]
+    lines += [[str(row[name]) for name in COLUMNS] for row in shown]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     print(f"\n{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores")
     for line in lines:
@@ -237,7 +268,7 @@ def print_table(rows: list[Row], untried: list[str]) -> None:
         )
     for row in rows:
         if row.untried:
-            print(f"{row.name}: {row.untried}")
+            print(f"{row.name}: untried, {row.untried}")
     print(f"untried: {'; '.join(untried)}")
 
 

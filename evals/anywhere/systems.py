@@ -138,29 +138,42 @@ def make_system(release: str, systems: Path, packages: str) -> Path:
 
 @cache
 def find_pythons() -> dict[tuple[int, ...], str]:
-    """Return the Pythons of this system that Ferrule runs on, by version."""
-    candidates = [Path(folder, f"python3.{minor}") for minor in range(11, 30) for folder in
-                  ("/usr/local/bin", "/usr/bin")]  # fmt: skip
-    candidates += [Path("/usr/bin/python3"), *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
+    """Return the Pythons of this system that Ferrule runs on, by version.
+
+    They are looked for in `PATH`, where programs of pyenv may stand for another, and where pyenv
+    and uv keep theirs.
+    """
+    folders = ["/usr/local/bin", "/usr/bin", *os.get_exec_path()]
+    candidates = [Path(folder, f"python3.{minor}") for folder in folders for minor in range(11, 30)]
+    candidates += [Path(folder, "python3") for folder in folders]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates += pyenv.glob("versions/3.*/bin/python3")
     candidates += Path.home().glob(".local/share/uv/python/*/bin/python3")
     found: dict[tuple[int, ...], str] = {}
     for candidate in candidates:
-        version = _read_version([str(candidate)]) if candidate.exists() else ()
+        version, python = _ask_python([str(candidate)]) if candidate.exists() else ((), "")
         if version >= (3, 11):
-            found.setdefault(version, str(candidate))
+            found.setdefault(version, python)
     return found
 
 
-def _read_version(command: list[str]) -> tuple[int, ...]:
-    text = "import sys, venv, ensurepip; print(*sys.version_info[:3])"
+def _ask_python(command: list[str]) -> tuple[tuple[int, ...], str]:
+    """Return the version of an interpreter and its path, outside of virtual environments.
+
+    One that cannot make virtual environments, or does not start, has no version.
+    """
+    text = "import sys, venv, ensurepip; print(*sys.version_info[:3], sys._base_executable)"
     ran = subprocess.run([*command, "-c", text], capture_output=True, text=True, check=False)
-    return tuple(map(int, ran.stdout.split()))
+    if ran.returncode:
+        return (), ""
+    *version, path = ran.stdout.split(maxsplit=3)
+    return tuple(map(int, version)), path.strip()
 
 
 def _find_python(cell: Cell, root: str) -> tuple[str, str, str]:
     """Return interpreter, version, and the folder that has to be opened to an ordinary user."""
     if root:
-        version = _read_version(["chroot", root, "/usr/bin/python3"])
+        version, _ = _ask_python(["chroot", root, "/usr/bin/python3"])
         return "/usr/bin/python3", ".".join(map(str, version)), ""
     found = find_pythons()
     if cell.python in ("oldest", "newest"):

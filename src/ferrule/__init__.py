@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .core.media import Audio, Document, Image
     from .engine.agent import Agent
     from .engine.agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
+    from .engine.batches import BatchItem, BatchProgress, BatchReport, Budget, run_batch
     from .engine.context.options import ContextOptions
     from .engine.delegation.delegate_tool import ask_agent
     from .engine.delegation.sub_agent import DelegationLimits, SubAgent
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .models.ollama.client import Ollama
     from .models.openai.chat import OpenAIChat
     from .models.openai.responses import OpenAIResponses
+    from .models.prices import PricePerMillion
     from .models.scripted import Scripted
     from .permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
     from .permissions.filesystem.workspace import Workspace
@@ -83,6 +85,10 @@ __all__ = [
     "Approver",
     "ArgumentsDelta",
     "Audio",
+    "BatchItem",
+    "BatchProgress",
+    "BatchReport",
+    "Budget",
     "Bus",
     "CallStep",
     "Catalog",
@@ -113,6 +119,7 @@ __all__ = [
     "OutputInvalid",
     "PartialOutput",
     "Permissions",
+    "PricePerMillion",
     "Progress",
     "ProviderError",
     "ReasoningDelta",
@@ -144,6 +151,7 @@ __all__ = [
     "__version__",
     "ask_agent",
     "define_tool",
+    "run_batch",
     "tool",
 ]
 
@@ -172,6 +180,7 @@ __getattr__, __dir__ = lazy_names(
         ".core.identity": ("Identity",),
         ".core.limits": ("Limits",),
         ".engine.agent": ("Agent",),
+        ".engine.batches": ("BatchItem", "BatchProgress", "BatchReport", "Budget", "run_batch"),
         ".engine.agent_options": (
             "Host",
             "Permissions",
@@ -208,6 +217,7 @@ __getattr__, __dir__ = lazy_names(
         ".models.client": ("ModelOptions",),
         ".models.google.client": ("Google",),
         ".models.ollama.client": ("Ollama",),
+        ".models.prices": ("PricePerMillion",),
         ".models.openai.chat": ("OpenAIChat",),
         ".models.openai.responses": ("OpenAIResponses",),
         ".models.scripted": ("Scripted",),

@@ -1,7 +1,6 @@
 """Commands for scripts: named steps, retries, fallbacks, JSON, by the runner that the tools use.
 
-    from ferrule.engine.closed_by_with import run_in_new_loop
-from ferrule.command import command_json, command_step, run_sync
+    from ferrule.command import command_json, command_step, run_sync
 
     repo = await command_json(["gh", "api", "repos/owner/name"])
     step = await command_step("tests", ["pytest", "-q"], retry={"max_attempts": 2})
@@ -35,6 +34,7 @@ from ferrule.toolkits.commands.script_steps import (
     unrecovered_failures,
 )
 from ferrule.toolkits.commands.scripts import CommandRunner, Record, Runner
+from ferrule.tools.process_resources import close_at_exit
 
 __all__ = [
     "CommandFailed",
@@ -64,6 +64,7 @@ __all__ = [
 T = TypeVar("T")
 
 _runners: dict[Path, CommandRunner] = {}
+close_at_exit(_runners.clear)  # a runner that nobody refers to closes what it has
 
 
 def _here() -> CommandRunner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import runpy
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 
 pytest.importorskip("openai", reason="its types say what is legal")
 
+from dev_mode import run_python
 from ferrule.testing import calls, says
 from ferrule.testing.media_samples import PDF, make_png
 from ferrule.testing.provider_double import ROUTES, ProviderDouble
@@ -89,19 +89,17 @@ def serve(turns: list[Any]) -> Generator[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_rewritten_example_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rewritten_example_runs(name: str, tmp_path: Path) -> None:
     turns, printed = CASES[name]
     (tmp_path / "logo.png").write_bytes(make_png())
     (tmp_path / "document.pdf").write_bytes(PDF)
-    monkeypatch.chdir(tmp_path)
+    variables: dict[str, str] = {}
     with serve(turns) as url:
         for provider, base in (("OPENAI", f"{url}/v1"), ("ANTHROPIC", url)):
-            monkeypatch.setenv(f"{provider}_API_KEY", "no-key")
-            monkeypatch.setenv(f"{provider}_BASE_URL", base)
-        runpy.run_path(str(EXAMPLES / f"{name}.py"))
-    assert capsys.readouterr().out.startswith(printed)
+            variables[f"{provider}_API_KEY"] = "no-key"
+            variables[f"{provider}_BASE_URL"] = base
+        shown = run_python(EXAMPLES / f"{name}.py", tmp_path, variables)
+    assert shown.startswith(printed)
 
 
 def test_the_page_counts_the_lines_of_every_example() -> None:

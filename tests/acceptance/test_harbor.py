@@ -138,8 +138,8 @@ async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_wi
     read = [m.text for m in agent.model_client.histories[-1] if isinstance(m, ToolMessage)]  # type: ignore[attr-defined]
     told_of = audited(agent.journal.records(ran.session))
     for result, shown, call in zip(ran.results, read, told_of, strict=True):
-        assert json.loads(shown)["error_type"] == result.error_type == call.outcome
-        assert json.loads(shown)["error_message"] == result.error_message == call.message
+        assert shown == f"{result.error_type}: {result.error_message}"
+        assert (call.outcome, call.message) == (result.error_type, result.error_message)
 
 
 PLAIN_SERVER = Path(__file__).parent.parent / "connectors/mcp/plain_server.py"

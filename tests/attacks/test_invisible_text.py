@@ -191,6 +191,37 @@ def test_nothing_hides_in_what_a_person_approves(
     assert shown.encode()
 
 
+MARKS = {
+    "\u00e9 = e\u0301": "e\u0301",
+    "two on a letter": "e\u0302\u0301",
+    "pointed Hebrew": "\u05e9\u05c1\u05b8",
+    "Thai": "\u0e17\u0e35\u0e48",
+    "Hindi": "\u0915\u094d\u0937",
+}
+HIDING_MARKS = {
+    "on a blank": " \u0301",
+    "on a slash": "/\u0338",
+    "on a digit": "1\u0301",
+    "first of all": "\u0301a",
+    "a stroke": "a\u0336",
+    "an enclosing circle": "a\u20dd",
+    "heaped up": "a\u0301\u0302\u0303\u0304",
+}
+
+
+@pytest.mark.proves("unseen.approvals")
+@pytest.mark.parametrize("text", MARKS.values(), ids=list(MARKS))
+def test_marks_of_a_script_stay(text: str) -> None:
+    assert escape_for_approval(text) == text
+
+
+@pytest.mark.proves("unseen.approvals")
+@pytest.mark.parametrize("text", HIDING_MARKS.values(), ids=list(HIDING_MARKS))
+def test_marks_that_can_hide_what_is_below_are_spelled_out(text: str) -> None:
+    shown = escape_for_approval(text)
+    assert "\\u" in shown and len(shown) > len(text)
+
+
 def in_a_transcript(text: str) -> str:
     events = (SessionOpened("local:m"), RunStarted(text))
     records = [

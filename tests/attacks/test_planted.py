@@ -1,71 +1,92 @@
-"""Nothing that a repository brings or a command leaves decides what commands see of the machine, or
-what runs outside of the sandbox.
+"""Nothing that a repository brings or a command leaves decides what commands see of the machine,
+what runs outside of the sandbox, or what the settings of a trusted repository restrict.
 
 The rows are in `planted`. Each is tried on every backend of this machine: as a repository brings it
 (`first`), planted by a command before another one of the same session (`same`) and of the next one
 (`next`). `make attacks` tries all; otherwise each row is tried in one session on one backend.
+
+`first` is left out for Ferrule's own code: who starts an interpreter that a repository brought is
+not protected from it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted.environments import PLANTED
-from planted.own_code import ATTEMPTS
-from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files
+from planted import FAILED, environments, own_code, repositories, search_paths
+from planted import trusted_settings as changes
+from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
 
 import ferrule
 from ferrule.permissions import provenance
+from ferrule.permissions.provenance import ProgramNotFound, find_program
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.trust import PROJECT_FILE, TrustStore
 
 SESSIONS = ("first", "same", "next")
 EVERY = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
-COMBINATIONS = [(backend, session) for session in SESSIONS for backend in BACKENDS]
+TABLES: dict[str, Sequence[tuple[str, ...]]] = {
+    "environments": environments.PLANTED,
+    "repositories": repositories.PLANTED,
+    "own code": own_code.ATTEMPTS,
+    "search paths": search_paths.PLANTED,
+    "trusted settings": changes.PLANTED,
+}
 
 
-def choose_rows(rows: tuple[tuple[str, str], ...], kinds: list[tuple[str, ...]]) -> list[object]:
-    """Each row with each kind of trial, or with one of them in turn."""
+def choose_rows(
+    rows: Sequence[tuple[str, ...]], sessions: Sequence[str] = SESSIONS
+) -> list[object]:
+    """Each row in each session on each backend, or in one of these in turn."""
+    kinds = [(backend, session) for session in sessions for backend in BACKENDS]
     return [
-        pytest.param(script, *kind, id="-".join((name, *kind)))
-        for number, (name, script) in enumerate(rows)
+        pytest.param(*values, *kind, id="-".join((name, *kind)))
+        for number, (name, *values, _) in enumerate(rows)
         for kind in (kinds if EVERY else [kinds[number % len(kinds)]])
     ]
 
 
+def test_the_table_is_large_and_most_of_it_got_through_before() -> None:
+    names = Counter(row[0] for rows in TABLES.values() for row in rows)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(names) >= 120
+    failed = [row[0] for rows in TABLES.values() for row in rows if row[-1] == FAILED]
+    assert len(failed) > len(names) / 2
+
+
+@pytest.fixture(scope="module")
+def shared_world() -> Iterator[PlantedWorld]:
+    with planted_world() as made:
+        yield made
+
+
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlantedWorld]:
-    """Not below /tmp: that is a folder of its own inside a sandbox."""
-    base = Path(tempfile.mkdtemp(prefix="ferrule-planted-", dir=Path.home()))
-    made = PlantedWorld(base)
-    monkeypatch.setenv("HOME", str(made.home))
-    monkeypatch.setenv("VIRTUAL_ENV", str(made.root / "on-path"))
-    monkeypatch.setenv("PATH", f"{made.root}/on-path/bin:/usr/local/bin:/usr/bin:/bin")
-    yield made
-    shutil.rmtree(base)
+def world(shared_world: PlantedWorld) -> PlantedWorld:
+    shared_world.reset()
+    return shared_world
 
 
 @pytest.mark.proves("sandbox.planted.environments")
-@pytest.mark.parametrize(("script", "backend", "session"), choose_rows(PLANTED, COMBINATIONS))
-def test_a_planted_environment_opens_nothing(
+@pytest.mark.parametrize(
+    ("script", "backend", "session"),
+    choose_rows((*environments.PLANTED, *repositories.PLANTED)),
+)
+def test_what_is_planted_opens_nothing(
     script: str, backend: str, session: str, world: PlantedWorld
 ) -> None:
-    read_all = f"{READ_ALL.format(home=world.home)}; cat data/a; echo seen"
-    if session == "first":
-        world.plant(script)
-        printed = world.run(backend, (read_all,))
-    elif session == "same":
-        printed = world.run(backend, (script, read_all))
-    else:
-        printed = world.run(backend, (script,), (read_all,))
+    with world.planted(script, session, backend) as begun:
+        printed = world.say(begun, f"{READ_ALL.format(home=world.home)}; cat data/a; echo seen")
     assert world.canary not in printed
     assert "seen" in printed, printed  # the view was built, so that the row was tried
 
@@ -75,10 +96,73 @@ def test_the_canary_of_a_folder_that_is_opened_by_its_own_path_is_read(
     backend: str, world: PlantedWorld
 ) -> None:
     """What the rows look for is found where it may be."""
-    world.plant("mv <H>/Documents/taxes.txt <H>/shared")
-    assert world.canary in world.run(
-        backend, (READ_ALL.format(home=f"{world.home} {world.home}/shared"),)
+    world.plant("cp <H>/Documents/taxes.txt <H>/shared")
+    read_all = READ_ALL.format(home=f"{world.home} {world.home}/shared")
+    with world.begin(backend) as begun:
+        assert world.canary in world.say(begun, read_all)
+
+
+@pytest.mark.proves("sandbox.planted.programs")
+@pytest.mark.parametrize(
+    ("entry", "script", "backend", "session"), choose_rows(search_paths.PLANTED)
+)
+def test_a_program_that_is_planted_on_the_path_is_passed_over(
+    entry: str,
+    script: str,
+    backend: str,
+    session: str,
+    world: PlantedWorld,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(world.root)
+    for name, target in search_paths.LINKS.items():
+        place = world.home / name
+        place.parent.mkdir(exist_ok=True)
+        if not place.is_symlink():
+            place.symlink_to(world.script(target))
+    real = world.home / "real/tool"
+    world.write(real, "#!/bin/sh\necho real\n")
+    real.chmod(0o755)
+    path = world.script(f"{entry}:<H>/real")
+    found = find_program("tool", path, world.policy().command_writable)
+    assert found == str(real)
+    with world.planted(f"PLANT=/bin/true; {script}", session, backend):
+        # Something was planted, and a plain search finds it.
+        assert shutil.which("tool", path=path) != str(real)
+        assert find_program("tool", path, world.policy().command_writable) == str(real)
+        with pytest.raises(ProgramNotFound):
+            find_program("tool", world.script(entry), world.policy().command_writable)
+        found.check()
+
+
+@pytest.mark.proves("trust.restrictions-kept")
+@pytest.mark.parametrize(("script", "backend", "session"), choose_rows(changes.PLANTED))
+def test_no_change_of_what_was_trusted_loosens_it(
+    script: str, backend: str, session: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(world.home / ".local/state"))
+    trusted = {
+        "permissions": {"deny": ["Read(private/**)"], "allow": ["Bash(make:*)"]},
+        "tools": {"python": ["tools/t.py"]},
+    }
+    prepare = f"mkdir -p .ferrule tools; echo pass > tools/t.py; echo '{json.dumps(trusted)}'"
+    world.reset()
+    world.plant(f"{prepare} > {PROJECT_FILE}")
+    TrustStore().trust(world.root)
+    if session == "first":
+        world.plant(script)
+    else:
+        world.say(world.running(backend), script)
+    if session == "next":
+        with world.begin(backend) as begun:
+            world.say(begun, "true")
+    read = load_settings(
+        workspace=world.root, user_file=world.home / "own.yaml", flags=None, environment={}
     )
+    rules = {(rule.text, rule.list) for rule in read.rules}
+    assert ("Read(private/**)", "deny") in rules
+    assert {text for text, kind in rules if kind == "allow"} <= {"Bash(make:*)"}
+    assert read["mode"] == "default"
 
 
 @pytest.fixture
@@ -98,14 +182,19 @@ def installed(world: PlantedWorld, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.proves("sandbox.planted.own-code")
 @pytest.mark.parametrize(
-    ("script", "backend"), choose_rows(ATTEMPTS, [(backend,) for backend in BACKENDS])
+    ("script", "backend", "session"), choose_rows(own_code.ATTEMPTS, ("same", "next"))
 )
 def test_no_command_replaces_what_ferrule_runs_from(
-    script: str, backend: str, installed: Path, world: PlantedWorld
+    script: str, backend: str, session: str, installed: Path, world: PlantedWorld
 ) -> None:
     before = list_files(installed)
-    printed = world.run(backend, (script,), ("echo over",))
-    assert "over" in printed, printed
+    with world.begin(backend) as planting:
+        world.say(planting, script)
+        if session == "same":
+            assert "over" in world.say(planting, "echo over")
+    if session == "next":
+        with world.begin(backend) as begun:
+            assert "over" in world.say(begun, "echo over")
     assert list_files(installed) == before
     current = world.root / "current"
     assert not os.path.lexists(current) or current.resolve() == installed
@@ -116,7 +205,8 @@ def test_what_lies_beside_our_own_code_is_written_and_moved_as_ever(
     backend: str, installed: Path, world: PlantedWorld
 ) -> None:
     script = "mkdir -p a/b && mv a c && echo x > backend/new && rm -r c && ln -s backend link"
-    assert world.run(backend, (f"{script} && cat link/new current/bin/rg",)) == "x\nas it was\n"
+    with world.begin(backend) as begun:
+        assert world.say(begun, f"{script} && cat link/new current/bin/rg") == "x\nas it was\n"
 
 
 @pytest.mark.proves("sandbox.planted.own-code")

@@ -13,18 +13,12 @@ from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.client import ModelOptions
-from ferrule.models.local import installed_models
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 
-PULLED = (installed_models.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
-
 
 @pytest.mark.model
-@pytest.mark.skipif(
-    not PULLED, reason="the embedded model is not pulled: `ferrule models pull smollm2`"
-)
 @pytest.mark.proves("delegation.real-model")
 async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> None:
     (tmp_path / "garden").mkdir()

@@ -14,6 +14,8 @@ from ferrule import (
     Agent,
     ConfigError,
     Context,
+    Limits,
+    Permissions,
     RetryCall,
     Scripted,
     Storage,
@@ -296,3 +298,25 @@ def test_dependencies_of_a_protocol_or_a_typed_dict_are_replaced_unchecked() -> 
         with agent.override(deps=deps):
             agent.run_sync("How many?")
     assert seen == [Shop({}), {"bolt": 1}]
+
+
+async def test_an_override_takes_permissions_limits_and_hooks_and_gives_them_back() -> None:
+    agent = Agent(asks_once(), [count], deps_type=Shop)
+    before = (agent.gate, agent.approver, agent.limits, agent.hooks)
+    shop = Shop({"bolt": 3})
+    with agent.override(
+        model=asks_once(), permissions=Permissions(deny=["count"]), limits=Limits(max_turns=7)
+    ):
+        denied = await agent.run("go", deps=shop)
+        assert denied.results[0].error_type == "permission_denied" or not denied.results[0].success
+        assert agent.limits.max_turns == 7
+    assert (agent.gate, agent.approver, agent.limits, agent.hooks) == before
+    assert (await agent.run("go", deps=shop)).results[0].data == 3
+
+
+async def test_an_unknown_option_of_a_run_is_answered_with_all_that_there_are() -> None:
+    run: Any = Agent(asks_once(), [count], deps_type=Shop).run
+    with pytest.raises(TypeError) as raised:
+        await run("go", deps=Shop({}), tiemout=3)
+    for known in ("deps", "history", "key", "join", "require_successful_tools"):
+        assert known in str(raised.value)

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -22,8 +22,11 @@ from ferrule import (
     Scripted,
     Storage,
     SubAgents,
+    ToolCalling,
+    tool,
 )
-from ferrule.core.errors import JournalError
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import JournalError, ToolFailed
 from ferrule.core.events import ModelFailed
 from ferrule.core.output import OutputAttempt
 from ferrule.engine.delegation.sub_agent import SubAgent
@@ -205,3 +208,33 @@ def test_errors_of_the_journal_keep_their_place() -> None:
 def test_a_config_error_says_whether_trying_again_could_help() -> None:
     error = ConfigError("x", retryable=False)
     assert pickle.loads(pickle.dumps(error)).retryable is False
+
+
+@pytest.mark.proves("errors.names-only")
+async def test_the_text_of_an_exception_can_be_kept_from_the_model(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool(side_effect="none")
+    def look() -> str:
+        """Look."""
+        raise ValueError("password is 1234")
+
+    @tool(side_effect="none")
+    def read() -> str:
+        """Read."""
+        raise ToolFailed(ErrorType.TOOL_ERROR, "the shelf is empty")
+
+    script = [calls(("look", {}), ("read", {})), says("done")]
+    cases: list[tuple[Literal["text", "name"], bool]] = [("text", True), ("name", False)]
+    for errors, shown in cases:
+        agent = Agent(
+            Scripted(script),
+            [look, read],
+            tool_calling=ToolCalling(errors=errors),
+            storage=Storage(journal=":memory:"),
+        )
+        unknown, meant = (await agent.run("go")).results
+        assert ("1234" in str(unknown.error_message)) is shown
+        assert "ValueError" in str(unknown.error_message)
+        assert "the shelf is empty" in str(meant.error_message)
+    assert "password is 1234" in caplog.text

@@ -14,7 +14,8 @@ from ferrule import WRITES, Agent, ConfigError, Permissions, tool
 from ferrule.cli.exit_codes import run as ferrule
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.models.scripted import Scripted
-from ferrule.runtime.shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
+from ferrule.runtime.chosen_plugins import load_shipped_tools
+from ferrule.runtime.shipped_tools import list_known_names
 from grouped_options import grouped
 
 
@@ -65,9 +66,9 @@ def test_a_rule_about_the_arguments_of_a_tool_that_marks_none_is_an_error(given:
 
 @pytest.mark.proves("rules.misspelled-tool")
 def test_each_tool_that_a_run_can_have_may_be_named_where_it_is_not_there(tmp_path: Path) -> None:
-    names = [*(tool.full_name for tool in load_shipped_tools(PACKS)), *names_added_by_runs()]
+    names = list_known_names()
     assemble_at_terminal(
-        {"workspace": str(tmp_path), "model": "scripted:none", "permissions__allow": tuple(names)}
+        {"workspace": str(tmp_path), "model": "scripted:none", "permissions__allow": names}
     )
 
 

@@ -86,6 +86,43 @@ def test_an_interrupt_stops_the_run_before_the_caller_sees_it(host: str) -> None
     assert len(new) <= 1
 
 
+@pytest.mark.parametrize("started", [True, False], ids=["started", "not-started"])
+def test_an_interrupt_while_the_thread_starts_stops_the_run_too(
+    started: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_call = threading.Event()
+    ended: list[str] = []
+    start_thread = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name != "ferrule-run-sync":
+            start_thread(thread)
+            return
+        if started:
+            start_thread(thread)
+            assert in_call.wait(BOUND)
+        raise KeyboardInterrupt
+
+    @tool(side_effect="external", risk="safe")
+    async def wait() -> str:
+        """Wait until the run is stopped."""
+        in_call.set()
+        try:
+            await asyncio.sleep(BOUND)
+        finally:
+            ended.append("wait")
+        return "not stopped"
+
+    async def cell() -> None:
+        Agent(Scripted([calls(("wait", {})), says("end")]), [wait]).run_sync("go")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(cell())
+    assert ended == ["wait"] * started
+    assert "ferrule-run-sync" not in [thread.name for thread in threading.enumerate()]
+
+
 def flavor_tools(seen: list[str]) -> list[Tool]:
     @tool(side_effect="read")
     def in_a_thread() -> str:

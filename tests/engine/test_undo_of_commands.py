@@ -205,6 +205,19 @@ def test_any_run_of_commands_is_undone(
 
 
 @pytest.mark.proves("rewind.commands")
+async def test_commands_are_undone_where_no_cache_can_be_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a home folder that is read-only."""
+    monkeypatch.setenv("FERRULE_CACHE", str(folder / "run.sh" / "cache"))
+    before = read_tree(folder)
+    session = await run_commands(folder, "rm src/a.py; echo two > src/deep/b.txt")
+    assert read_tree(folder) != before
+    assert session.rewind(0).left_alone == {}
+    assert read_tree(folder) == before
+
+
+@pytest.mark.proves("rewind.commands")
 async def test_a_change_of_the_person_between_two_commands_is_not_the_commands(
     folder: Path,
 ) -> None:

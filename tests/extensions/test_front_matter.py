@@ -45,6 +45,28 @@ def test_a_line_of_dashes_inside_a_script_does_not_close_it() -> None:
     assert (to_plain(document.fields), document.body) == ({"script": "---\nx\n"}, "body")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Use when: asked about PDFs",
+        "Reviews code. Examples: <example>user: hi</example>",
+        "`grep` made easy: for everyone",
+        "`grep` made easy",
+        "@reviewer looks at it",
+        "**Must be used** for releases",
+        "[beta] writes notes",
+        '100%: all of it: "really" \\ yes',
+        "% of lines covered",
+        "ends with a colon:",
+    ],
+)
+def test_words_that_only_yaml_takes_for_syntax_are_text(words: str) -> None:
+    text = f"---\nname: a\ndescription: {words}\ntools: [x, y]\n---\nbody"
+    document = parse_document(text.encode(), "t.md")
+    assert to_plain(document.fields) == {"name": "a", "description": words, "tools": ["x", "y"]}
+    assert document.body == "body"
+
+
 @pytest.mark.proves("file.places")
 @pytest.mark.parametrize(
     ("text", "place", "said"),

@@ -237,6 +237,33 @@ def test_a_link_to_another_file_of_the_repository_is_followed_once(root: Path) -
 
 
 @pytest.mark.proves("instructions.no-way-out")
+@pytest.mark.parametrize("kind", ["import", "link", "link of an import"])
+def test_what_tools_can_write_shows_nothing_beside_the_workspace(root: Path, kind: str) -> None:
+    (root / "beside").mkdir()
+    (root / "beside/notes.md").write_text(SECRET)
+    file = root / "app/AGENTS.md"
+    if kind == "import":
+        file.write_text("See @../beside/notes.md first.\n")
+    elif kind == "link":
+        file.symlink_to("../beside/notes.md")
+    else:
+        file.write_text("See @x.md first.\n")
+        (root / "app/x.md").symlink_to("../beside/notes.md")
+    found = read(root, "app")
+    assert SECRET not in repr(found)
+    assert "`../beside/notes.md` lies outside of the workspace" in found.warnings[0]
+
+
+@pytest.mark.proves("instructions.no-way-out")
+def test_instructions_above_the_workspace_import_from_the_whole_repository(root: Path) -> None:
+    (root / "beside").mkdir()
+    (root / "beside/style.md").write_text("Style.\n")
+    (root / "AGENTS.md").write_text("See @beside/style.md first.\n")
+    found = read(root, "app")
+    assert "Style." in found.text and found.warnings == ()
+
+
+@pytest.mark.proves("instructions.no-way-out")
 def test_secret_names_and_denied_paths_are_not_read_as_fallbacks(root: Path) -> None:
     for name in (".env", "private.md", "other.md"):
         (root / name).write_text(SECRET)

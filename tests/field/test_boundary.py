@@ -20,8 +20,13 @@ from secrets import token_hex
 import pytest
 
 from ferrule import Agent, Permissions
+from ferrule.core.identity import Identity
+from ferrule.engine.hooks.events import Occasion, SessionStart
+from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
+from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.permissions.child_environment import filter_environment
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
@@ -30,6 +35,8 @@ from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.toolkits import commands
+from ferrule.toolkits.files import tools as files
 from ferrule.toolkits.git.git_command import git_command
 from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
@@ -312,3 +319,179 @@ def test_a_repositorys_git_configuration_runs_nothing_outside(
     answered = agent.run_sync("go")
     assert [result.success for result in answered.results] == [True, True]
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "export GIT_PAGER='touch x'",
+        "declare -x GIT_PAGER='touch x'",
+        "typeset -x GIT_EXTERNAL_DIFF=./x",
+        "readonly PATH=$PWD/bin",
+        "set -a; GIT_EXTERNAL_DIFF=./x",
+        "unset GIT_CONFIG_NOSYSTEM; export GIT_CONFIG=x",
+        "printf -v PATH %s ./bin",
+        "read -r PATH < x",
+        "alias git=./x",
+        "hash -p ./x git",
+        "git() { ./x; }",
+        "enable -f ./x.so git",
+        "source ./x",
+        "trap ./x EXIT",
+    ],
+)
+@pytest.mark.parametrize("joined", ["; ", " && ", "\n"])
+def test_no_builtin_prepares_another_meaning_of_an_allowed_command(
+    before: str, joined: str
+) -> None:
+    allow = ("Bash(git status:*)", "Bash(git diff:*)")
+    assert decide("git status", allow=allow) == "allow"
+    assert decide(f"{before}{joined}git status", allow=allow) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status; touch x",
+        "git status && touch x",
+        "git status || touch x",
+        "git status & touch x",
+        "git status | sh",
+        "git status\ntouch x",
+        "git status $(touch x)",
+        "git status `touch x`",
+        "git status <(touch x)",
+        "git status > .bashrc",
+        "git statusx",
+        "git status-x",
+        "./git status",
+        "echo *; rm -rf ~",
+        "git status # a\ntouch x",
+        "git status \\\n; touch x",
+        "git status;touch${IFS}x",
+        "{ git status; touch x; }",
+        "! git status || touch x",
+    ],
+)
+def test_a_rule_covers_its_command_and_nothing_that_is_joined_to_it(command: str) -> None:
+    allow = ("Bash(git status:*)", "Bash(echo:*)")
+    assert decide(command, allow=allow) != "allow"
+
+
+LINKS = {
+    "to a file": ("ln -s ../../diary.txt link", "link"),
+    "to nothing": ("ln -s ../../planted link", "link"),
+    "above new folders": ("ln -s ../.. link", "link/new/folder/planted"),
+    "above a new file": ("ln -s ../.. link", "link/planted"),
+    "of a link": ("ln -s ../.. first; ln -s first link", "link/planted"),
+    "absolute": ("ln -s $HOME link", "link/.ssh/planted"),
+    "by dots": ("mkdir link", "link/../../../planted"),
+}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("made_by", ["repository", "command"])
+async def test_no_file_tool_writes_through_a_link(
+    machine: Machine, kind: str, made_by: str
+) -> None:
+    script, name = LINKS[kind]
+    if made_by == "command":
+        await asyncio.to_thread(machine.run, script)
+    else:
+        variables = {**os.environ, "HOME": str(machine.home)}
+        subprocess.run(["sh", "-c", script], cwd=machine.root, check=True, env=variables)
+    before = read_home(machine)
+    agent = make_agent(machine)
+    try:
+        session = agent.session()
+        for tool, more in (
+            ("write_file", {"content": "x"}),
+            ("edit_file", {"old_string": "c", "new_string": "x"}),
+            ("create_dir", {}),
+            ("delete_path", {}),
+        ):
+            result = await session.call(tool, path=name, **more)
+            # What is in the workspace itself, the link, may be removed.
+            assert tool == "delete_path" or not result.success, (tool, result)
+        await session.call("move_path", source="README.md", target=name)
+    finally:
+        await agent.close()
+    assert read_home(machine) == before
+
+
+def make_agent(machine: Machine) -> Agent:
+    return Agent(
+        Scripted([]),
+        [*files.TOOLS, *commands.TOOLS],
+        workspace=machine.root,
+        permissions=Permissions(mode="bypassPermissions"),
+    )
+
+
+def read_home(machine: Machine) -> dict[str, str]:
+    """Every file of the home outside of the workspace."""
+    found = (place for place in machine.home.rglob("*") if place.is_file())
+    outside = (place for place in found if not place.is_relative_to(machine.root))
+    return {str(place): place.read_text() for place in outside}
+
+
+@pytest.mark.parametrize("folder", ["..", "../..", "/", "/tmp", "~", "link", "link/new", ".."])
+async def test_no_working_folder_of_a_command_lies_outside(machine: Machine, folder: str) -> None:
+    (machine.root / "link").symlink_to("../..")
+    before = read_home(machine)
+    agent = make_agent(machine)
+    try:
+        call = {"command": "echo x > planted; pwd", "cwd": folder}
+        result = await agent.session().call("run_command", **call)
+    finally:
+        await agent.close()
+    assert not result.success
+    assert read_home(machine) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".ferrule/ferrule.yaml",
+        ".harness/settings.md",
+        "ferrule.yaml",
+        ".yarnrc.yml",
+        ".npmrc",
+        ".mcp.json",
+        ".cursor/mcp.json",
+        ".gemini/settings.json",
+        ".codex/config.toml",
+        ".vscode/tasks.json",
+    ],
+)
+def test_settings_that_did_not_exist_are_not_made_by_a_command(machine: Machine, name: str) -> None:
+    folder = name.rpartition("/")[0] or "."
+    machine.run(
+        f"mkdir -p {folder}; echo x > {name}; echo x > t; mv t {name}; ln -s README.md {name}; "
+        f"ln README.md {name}; mkdir other; echo x > other/$(basename {name}); mv other {folder}"
+    )
+    assert not os.path.lexists(machine.root / name)
+
+
+async def test_the_caches_of_checkers_have_no_name_that_others_can_take(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printing = Checker("sh", (".py",), ("sh", "-c", "printenv > seen"), whole=True)
+    none = available_backends(SandboxPolicy(machine.root), probe())[-1]
+    runner = HookCommandRunner(machine.root, policy=SandboxPolicy(machine.root), backend=none)
+    checker = ProjectChecker(printing, Workspace(machine.root), runner, 60)
+    occasion = Occasion(SessionStart(), Identity("t", "u", "s", "r"))
+    try:
+        await checker.check("", occasion)
+        seen = dict(
+            line.split("=", 1)
+            for line in (machine.root / "seen").read_text().split("\n")
+            if "=" in line
+        )
+        places = [Path(seen[name]).parents[1] for name in ("MYPY_CACHE_DIR", "CARGO_TARGET_DIR")]
+        assert all(place.stat().st_mode & 0o077 == 0 for place in places), places
+        assert all(place.name not in ("tmp", "") for place in places)
+    finally:
+        await runner.close()

@@ -121,6 +121,23 @@ def test_paths_are_completed_folder_by_folder() -> None:
     assert complete_path("docs/b", lambda folder: folders[folder]) == ["docs/b.md"]
 
 
+def test_names_with_blanks_are_completed_in_quotes() -> None:
+    folders = {".": ["two words.txt", "my notes/", "more.md"], "my notes": ["a b.md", "c.md"]}
+    assert find_open_reference("see @tw") == "tw"
+    assert complete_path("tw", lambda folder: folders[folder]) == ['"two words.txt"']
+    assert complete_path("my", lambda folder: folders[folder]) == ['"my notes/']
+    assert find_open_reference('see @"my notes/a') == '"my notes/a'
+    assert complete_path('"my notes/a', lambda folder: folders[folder]) == ['"my notes/a b.md"']
+    assert find_references('see @"my notes/a b.md"') == ["my notes/a b.md"]
+
+
+def test_letters_in_their_order_find_a_name_too() -> None:
+    names = ["settings_table.py", "stable.py", "README.md"]
+    assert complete_path("st", lambda folder: names) == ["stable.py", "settings_table.py"]
+    assert complete_path("readme", lambda folder: names) == ["README.md"]
+    assert complete_path("a+", lambda folder: names) == []
+
+
 def test_shift_tab_goes_through_the_usual_modes() -> None:
     modes = ["default"]
     for _ in range(3):

@@ -64,6 +64,19 @@ def test_a_call_is_explained_in_words_and_as_json(ferrule: Any, session: str) ->
     assert record["decisions"][0]["layer"] == "flags"
 
 
+@pytest.mark.proves("audit.cli.verify")
+def test_a_journal_that_is_gone_does_not_verify(
+    ferrule: Any, session: str, own_folders: Path
+) -> None:
+    gone = own_folders / "state/journal.db"
+    for place in gone.parent.glob("journal.db*"):
+        place.unlink()
+    ran = ferrule("audit", "verify")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"no journal at `{gone}`" in ran.err and "put a copy back" in ran.err
+    assert not gone.exists()
+
+
 def test_a_call_that_is_not_there_or_not_clear_says_what_to_do(ferrule: Any, session: str) -> None:
     ran = ferrule("audit", "explain", "nope")
     assert ran.code == 2 and "audit calls SESSION" in ran.err

@@ -92,6 +92,7 @@ FOR_THE_VERSION = {
     "ferrule._version",
     "ferrule.cli",
     "ferrule.cli.entry",
+    "ferrule.cli.import_path",
     "ferrule.core",
     "ferrule.core.lazy_names",
 }
@@ -150,7 +151,7 @@ def test_the_options_are_those_of_the_table_of_settings() -> None:
         if setting.choices:
             kind = options[name].type
             assert isinstance(kind, click.Choice) and tuple(kind.choices) == setting.choices
-    assert {setting.key.replace(".", "__") for setting in SETTINGS} >= SETTING_OPTIONS
+    assert {setting.key.replace(".", "__") for setting in SETTINGS} >= SETTING_OPTIONS - {"plugins"}
 
 
 @pytest.mark.proves("cli.flags-match-settings")
@@ -522,26 +523,28 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
     assert ferrule("sessions", "verify", kept).code == 0
 
 
-@pytest.mark.proves("cli.packs")
-def test_packs_of_tools_are_switched_on_by_settings_and_by_an_option(
+@pytest.mark.proves("cli.plugins")
+def test_plugins_are_switched_on_by_settings_and_by_an_option(
     ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = ferrule("tools", "list").out
     assert "math::calc" not in usual and "run_code" not in usual
-    called = ferrule("tools", "call", "math::evaluate", "expression=2^10 + 1/2", "--pack", "typed")
+    called = ferrule(
+        "tools", "call", "math::evaluate", "expression=2^10 + 1/2", "--plugin", "typed"
+    )
     assert called.code == 0
     assert "1024.5" in called.out
     (folder / "a.txt").write_text("one\ntwo\n")
     script = 'len(read_file(path="a.txt"))'
-    monkeypatch.setenv("FERRULE_TOOLS_PACKS", "code,git")
+    monkeypatch.setenv("FERRULE_PLUGINS", "code,git.tools=read")
     listed = ferrule("tools", "list").out
     assert "run_code" in listed and "git_status" in listed
     ran = ferrule("tools", "call", "run_code", f"code={script}", "--allow", "Read(**)")
     assert ran.code == 0, ran.err
 
 
-@pytest.mark.proves("cli.packs")
-def test_a_pack_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:
-    ran = ferrule("tools", "list", "--pack", "tiped")
+@pytest.mark.proves("cli.plugins")
+def test_a_plugin_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:
+    ran = ferrule("tools", "list", "--plugin", "tiped")
     assert ran.code == 2
     assert "`tiped`" in ran.err and "did you mean `typed`?" in ran.err

@@ -69,6 +69,9 @@ def test_the_first_run_at_a_terminal_asks_once_and_the_next_not_at_all(
         assert "openai:house-model" in screen and "the key in OPENAI_API_KEY is accepted" in screen
         assert screen.endswith("It says: one, two.\n")
         assert load_settings().model == "openai:house-model"
+        # Another shell does not know the address any more.
+        del environment["OPENAI_BASE_URL"]
+        assert load_settings().provider("openai").base_url == f"{url}/v1"
         code, screen = at_a_terminal(words, environment)
         assert code == 0 and "q to leave" not in screen
 
@@ -123,7 +126,7 @@ def test_a_key_that_is_refused_is_not_written_down(
         monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
         assert ferrule("setup", "--model", "openai:house-model").code == 0
     text = (own_folders / "config/ferrule.yaml").read_text()
-    assert text == 'model: "openai:house-model"\n' and gateways.KEY not in text
+    assert text.startswith('model: "openai:house-model"\n') and gateways.KEY not in text
 
 
 @pytest.mark.proves("setup.checks-key")
@@ -187,3 +190,30 @@ def test_a_file_that_one_line_cannot_change_is_left_alone(tmp_path: Path, before
     with pytest.raises(Exception, match=r"ferrule\.yaml"):
         write_setting(file, "model", "a:b")
     assert file.read_text() == before
+
+
+def test_a_model_that_the_server_does_not_have_is_not_written_where_nobody_can_confirm_it(
+    ferrule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gateways.served(gateways.litellm()) as url:
+        monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        done = ferrule("setup", "--model", "openai:mistyped")
+    assert done.code == 2
+    assert "`mistyped` is not among the models that `openai` lists: " in done.err
+    assert load_settings().model == ""
+
+
+def test_addresses_in_the_settings_are_not_changed(
+    ferrule: Any, monkeypatch: pytest.MonkeyPatch, own_folders: Path
+) -> None:
+    file = own_folders / "config/ferrule.yaml"
+    with gateways.served(gateways.litellm()) as url:
+        monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("providers:\n  groq: {base_url: https://groq.example}\n")
+        done = ferrule("setup", "--model", "openai:house-model")
+    assert done.code == 0
+    assert f"write `base_url: {url}/v1` below `providers: openai:`" in done.err
+    assert load_settings().provider("openai").base_url == ""

@@ -5,6 +5,7 @@ and how they end.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,8 @@ def test_broken_json_is_named_by_its_line_in_words_of_json(ferrule: Any, folder:
     put(folder, ".mcp.json", '{"mcpServers":\n  {"a": 1,}}')
     put(folder, ".ferrule/hooks.json", '{"hooks" []}')
     ran = ferrule("validate")
-    assert ".mcp.json:2:11: error: not JSON: " in ran.out
+    # Python 3.13 names the comma, others what comes after it.
+    assert re.search(r"^\.mcp\.json:2:1[01]: error: not JSON: ", ran.out, re.MULTILINE)
     assert ".ferrule/hooks.json:1:10: error: not JSON: expecting ':' delimiter" in ran.out
 
 

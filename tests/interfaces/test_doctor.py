@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from ferrule.cli.doctor.command import doctor
 from ferrule.permissions import provenance
+from ferrule.permissions.provenance import Origin, TrustedProgram
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe
@@ -53,7 +55,7 @@ NO_NAMESPACES = replace(
 )
 ONLY_BUBBLEWRAP = replace(
     NO_NAMESPACES,
-    bwrap="/usr/bin/bwrap",
+    bwrap=TrustedProgram._make("/usr/bin/bwrap", Origin.MACHINE, "a test's"),  # pyright: ignore[reportPrivateUsage]
     bwrap_notify=True,
     python="/usr/bin/python3",
     landlock_abi=0,
@@ -270,15 +272,20 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("minor", [11, 99])
+@pytest.mark.proves("documents.tried")
+@pytest.mark.parametrize("is_tried", [True, False])
 def test_where_ferrule_was_tried_is_said(
-    minor: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_tried: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", str(minor), "0"))
+    tried = json.loads(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
+    version = tried["pythons"][0] if is_tried else "3.99.0"
+    monkeypatch.setattr("platform.python_version_tuple", lambda: tuple(version.split(".")))
     doctor.main([], standalone_mode=False)
     line = next(line for line in capsys.readouterr().out.splitlines() if " system " in line)
-    assert "tried on Debian 12" in line and "with Python 3.11" in line
-    assert line.endswith("not with this one") == (minor == 99)
+    for name in tried["systems"]:
+        assert name in line
+    assert f"with Python {'.'.join(tried['pythons'][0].split('.')[:2])}" in line
+    assert line.endswith("not with this one") == (not is_tried)
 
 
 @pytest.mark.proves("sandbox.own-code")

@@ -24,11 +24,11 @@ async def test_the_terminal_has_every_part_of_the_assembly(
         return made[-1]
 
     monkeypatch.setattr(terminal_agent, "assemble", assemble_and_keep)
-    options = {"model": script({"say": "hello"}), "tools__packs": ("index",)}
+    options = {"model": script({"say": "hello"}), "plugins": ("index",)}
     assembly = terminal_agent.assemble_at_terminal(options)
     (plain,) = made
     names = [part.name for part in fields(Assembly)]
     assert [name for name in names if getattr(assembly, name) is not getattr(plain, name)] == []
     assert assembly.make_instructions is not None
-    assert [service.hook.name for service in assembly.services] == ["code_index"]
+    assert assembly.agent.plugins.names[-1] == "index"
     await assembly.close()

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Limits, Storage, tool
+from ferrule import Agent, Limits, Scripted, Storage, tool
 from ferrule.core.errors import ProviderError
+from ferrule.core.messages import UserMessage
+from ferrule.models.answer_building import AnswerBuilder
+from ferrule.models.client import ToolSpec
 from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.chat_answers import ChatStreamParser
+from ferrule.models.provider_errors import find_error
+from ferrule.models.scripted import says
 from ferrule.models.tool_modes.refused_tools import find_refused_tools
+from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.storage import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import Tool
@@ -37,7 +44,9 @@ def refusal(message: str, status: int = 400, **more: Any) -> Reply:
 Server = Callable[[list[str]], Reply]
 
 
-async def run(model: str, names: list[str], server: Server) -> tuple[str, list[list[str]]]:
+async def run(
+    model: str, names: list[str], server: Server, bodies: list[Any] | None = None
+) -> tuple[str, list[list[str]]]:
     """Run a message. Return its answer, and which tools each request offered."""
     offered: list[list[str]] = []
 
@@ -49,6 +58,8 @@ async def run(model: str, names: list[str], server: Server) -> tuple[str, list[l
         if "report_ready" in names:
             return Reply(json=PROBED)  # whether the model calls tools
         offered.append(names)
+        if bodies is not None:
+            bodies.append(sent)
         return server(names)
 
     async with HttpDouble(reply) as double:
@@ -126,3 +137,79 @@ async def test_an_error_that_no_retry_helps_is_raised_with_its_status() -> None:
     with pytest.raises(ProviderError) as raised:
         await run("m", [], lambda _: refusal("No credits", 200, code=402))
     assert "No credits" in raised.value.detail
+
+
+ANSWER = {"role": "assistant", "content": "done"}
+IN_ODD_PLACES = [
+    {"errors": [{"message": "busy", "code": 503}]},
+    {"error": {"error": {"message": "busy", "status": 503}}},
+    {"choices": [{"index": 0, "message": {}, "error": {"message": "busy", "code": 503}}]},
+    {"object": "error", "message": "busy", "code": 503},
+    {"detail": "busy", "status": 503},
+    {"msg": "busy", "code": "503"},
+]
+
+
+@pytest.mark.proves("models.error-in-answer")
+@pytest.mark.parametrize("body", IN_ODD_PLACES)
+async def test_an_error_is_found_wherever_a_server_puts_it(body: dict[str, Any]) -> None:
+    replies = [Reply(json=body), Reply(json=DONE)]
+    text, offered = await run("m", [], lambda _: replies.pop(0))
+    assert (text, len(offered)) == ("done", 2)
+
+
+@pytest.mark.proves("models.error-in-answer")
+@pytest.mark.parametrize("body", IN_ODD_PLACES)
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_error_in_a_stream_is_retried_as_long_as_nothing_was_seen(
+    body: dict[str, Any], begun: bool
+) -> None:
+    parser = ChatStreamParser(AnswerBuilder.for_sink(None), "m", tools=False)
+    if begun:
+        parser.add([b'{"choices": [{"index": 0, "delta": {"content": "do"}}]}'])
+    with pytest.raises(ProviderError, match="busy") as raised:
+        parser.add([json.dumps(body).encode()])
+    assert (raised.value.status, raised.value.retryable) == (503, not begun)
+
+
+def test_what_is_an_answer_is_no_error() -> None:
+    answer = {"choices": [{"message": ANSWER}], "message": "ok", "status": 500, "error": None}
+    assert find_error(answer, expected="choices") is None
+    assert find_error({"message": "hello", "status": 200}, expected="choices") is None
+
+
+@pytest.mark.proves("models.tool-names")
+@pytest.mark.parametrize(
+    "written", ["functions.add", "add<|channel|>commentary", " functions.add<|channel|>json", "add"]
+)
+async def test_a_tool_is_called_whatever_stands_around_its_name(written: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": written, "arguments": '{"a": 1}'}}
+    calling = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [call]}}]}
+    replies = [Reply(json=calling), Reply(json=DONE)]
+    sent: list[Any] = []
+
+    def server(_: list[str]) -> Reply:
+        return replies.pop(0)
+
+    text, offered = await run("m", ["add"], server, sent)
+    assert text == "done" and len(offered) == 2
+    assert sent[-1]["messages"][-1]["content"] == "1"
+
+
+@pytest.mark.proves("models.cut-thought")
+async def test_a_thought_that_was_cut_is_no_answer() -> None:
+    tools = [ToolSpec("a", "a", "A.", "{}")]
+    for name, thought in (("vllm:deepseek-r1", True), ("vllm:llama", False), ("x:qwq", False)):
+        client = Scripted([says("First I have to", stop="length")], model=name)
+        exchange, _ = await open_exchange(client, tools=tools)
+        answer = await exchange.ask([UserMessage("go")])
+        expected = ("", "First I have to") if thought else ("First I have to", "")
+        assert (answer.text, answer.reasoning) == expected
+
+
+@pytest.mark.proves("models.error-in-answer")
+@pytest.mark.parametrize("body", [{"choices": None, "id": "x-1"}, {"choices": [], "id": "x-1"}])
+async def test_an_answer_without_choices_shows_what_was_sent(body: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError, match="x-1") as raised:
+        await run("m", [], lambda _: Reply(json=body))
+    assert raised.value.code == "not_understood"

@@ -11,7 +11,7 @@ import sys
 from dataclasses import fields
 from importlib.metadata import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from ferrule.core import extras
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.client import ModelOptions
+from ferrule.models.client import ModelOptions, ToolBounds
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.registry import (
@@ -111,12 +111,20 @@ assert is_loaded()
 ROWS = Path(__file__).parent / "golden" / "providers.json"
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, ToolBounds):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, frozenset):
+        return sorted(cast("frozenset[str]", value))
+    return value
+
+
 def describe_rows() -> dict[str, dict[str, Any]]:
     """Describe the table of providers: of each row, what is not left at its default."""
     plain = Provider("", "")
     return {
         name: {
-            one.name: sorted(value) if isinstance(value, frozenset) else value
+            one.name: _plain(value)
             for one in fields(row)
             if (value := getattr(row, one.name)) != getattr(plain, one.name)
         }

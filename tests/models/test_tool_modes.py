@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError, ToolFailed
 from ferrule.core.events import ModelAnswered
@@ -29,7 +30,7 @@ from ferrule.models.tool_modes.selection import (
     open_exchange,
 )
 from ferrule.models.tool_modes.text import open_text, text_prompt
-from ferrule.runtime.shipped_tools import load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 
 T = TypeVar("T")
 
@@ -347,7 +348,17 @@ WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
     ("```python\nprint('/read x')\n```", []),
     ("```sh\ncat a.txt\n```", []),
     ("``/read notes.txt``", []),
+    ("I will look.\n\n`/unknown a b`\n", [("unknown", REFUSED_CALL)]),
+    ("`/deploy`", [("deploy", {})]),
+    ("It is in\n`/etc/hosts`", []),
+    ("`/unknown x`\nis what I would write.", []),
 ]
+
+
+@tool(side_effect="read", risk="safe")
+def read_a_note() -> str:
+    """Read a note."""
+    return "milk"
 
 
 def judged(answer: ModelAnswered) -> list[tuple[str, Any]]:
@@ -359,6 +370,17 @@ def judged(answer: ModelAnswered) -> list[tuple[str, Any]]:
         except ToolFailed:
             found.append((call.tool, REFUSED_CALL))
     return found
+
+
+@pytest.mark.proves("tool-modes.commands")
+def test_a_run_does_not_end_with_an_unknown_command_as_its_answer() -> None:
+    model = Scripted([says("`/deploy`"), says("There is no such command.")])
+    agent = Agent(
+        model, [read_a_note], tool_calling="commands", storage=Storage(journal=":memory:")
+    )
+    result = run(agent.run("Deploy it."))
+    assert result.text == "There is no such command."
+    assert "there is no tool `deploy`" in str(result.results[0].error_message)
 
 
 @pytest.mark.proves("tool-modes.commands")
@@ -376,11 +398,11 @@ def test_every_tool_that_ships_has_a_command_that_makes_a_valid_call_of_it() -> 
     by_name = {tool.full_name: tool for tool in load_shipped_tools()}
     called: set[str] = set()
     for _, calls_made in WRITTEN:
-        for tool, arguments in calls_made:
-            if arguments is not REFUSED_CALL and tool in by_name:
-                schema = jsonschema_rs.validator_for(json.loads(by_name[tool].schema_json()))
-                assert [error.message for error in schema.iter_errors(arguments)] == [], tool
-                called.add(tool)
+        for name, arguments in calls_made:
+            if arguments is not REFUSED_CALL and name in by_name:
+                schema = jsonschema_rs.validator_for(json.loads(by_name[name].schema_json()))
+                assert [error.message for error in schema.iter_errors(arguments)] == [], name
+                called.add(name)
     assert called == by_name.keys()
 
 

@@ -11,6 +11,7 @@ import shutil
 import ssl
 import subprocess
 import threading
+import zlib
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -261,20 +262,51 @@ def test_a_silent_server_runs_into_the_timeout(reply: Reply, timeouts: Timeouts)
     assert (error.code, error.retryable) == ("timeout", False)
 
 
-@pytest.mark.proves("model-client.not-an-answer")
-@pytest.mark.parametrize("status", [200, 500])
-def test_a_compressed_answer_is_refused_by_the_name_of_its_coding(status: int) -> None:
+def pack(data: bytes, wbits: int) -> bytes:
+    packer = zlib.compressobj(wbits=wbits)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.proves("model-client.compressed")
+@pytest.mark.parametrize(("coding", "wbits"), [("gzip", 31), ("deflate", 15), ("deflate", -15)])
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_a_compressed_answer_is_read_although_none_was_asked_for(
+    coding: str, wbits: int, cut: int
+) -> None:
     asked: list[str] = []
+    body = b"an answer " * 300
+    packed = pack(body, wbits)
+    pieces = [packed[at : at + cut] for at in range(0, len(packed), cut)]
 
     def compress(request: Request) -> Reply:
         asked.append(request.headers["accept-encoding"])
-        return Reply(status, pieces=[b"\x1f\x8b\x08"], headers={"content-encoding": "gzip"})
+        return Reply(pieces=pieces, headers={"content-encoding": coding})
 
-    error = failing(compress, post)
-    assert (error.code, error.retryable, asked) == ("not_understood", False, ["identity"])
-    assert f"HTTP {status} with a compressed body (`content-encoding: gzip`)" in error.detail
+    assert run_story(compress, post).body == body
+    assert asked == ["identity"]
+
+
+@pytest.mark.proves("model-client.compressed", "model-client.not-an-answer")
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [("br", b"x"), ("gzip", b"not packed"), ("gzip", pack(b"x" * 5000, 31)[:-9])],
+)
+def test_a_body_that_cannot_be_unpacked_is_refused_and_not_retried(
+    coding: str, body: bytes
+) -> None:
+    reply = Reply(pieces=[body], headers={"content-encoding": coding})
+    error = failing(lambda _: reply, post)
+    assert (error.code, error.retryable) == ("not_understood", False)
+    assert coding in error.detail
     plain = Reply(pieces=[b"ab"], headers={"content-encoding": "Identity"})
     assert run_story(lambda _: plain, post).body == b"ab"
+
+
+@pytest.mark.proves("model-client.compressed")
+def test_a_small_body_cannot_fill_the_memory() -> None:
+    bomb = pack(bytes(300 << 20), 31)
+    error = failing(lambda _: Reply(pieces=[bomb], headers={"content-encoding": "gzip"}), post)
+    assert error.code in ("too_large", "not_understood")
 
 
 @pytest.mark.parametrize(("scheme", "code"), [("http", "not_http"), ("https", "tls")])

@@ -24,6 +24,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cluster import Cluster, installed
 from faulty import Faulty
 
+from left_open import kept_by_process
+
+
+class KeptCluster(Cluster):
+    """A cluster that stays for other modules of tests when one of them has restarted it."""
+
+    def start(self) -> None:
+        with kept_by_process():
+            super().start()
+
 
 @cache
 def why_not() -> str:
@@ -54,7 +64,7 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip(reason)
     # Not below pytest's folders: the server runs as another user, who cannot enter these.
     folder = Path(tempfile.mkdtemp(prefix="ferrule-pg-", dir="/tmp"))
-    running = Cluster(folder)
+    running = KeptCluster(folder)
     try:
         running.make()
         running.start()

@@ -26,22 +26,29 @@ class Faulty:
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.plan: deque[str] = deque()
+        self.refuses_options = False
+        """Whether connections with parameters of their own are refused, as PgBouncer does."""
         self.stalled = threading.Event()
         self.given_up = threading.Event()
         self._server = str(server / ".s.PGSQL.5432")
         self._ended = threading.Event()
         self._sockets: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / ".s.PGSQL.5432"))
         self._listening.listen(50)
         self.dsn = f"host={folder} user=ferrule dbname=postgres"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         self._ended.set()
-        self._listening.close()
+        _close(self._listening)  # also ends the thread that waits for the next connection
+        self._accepting.join()
         for one in [*self._sockets]:
-            _close(one)
+            _shut_down(one)
+        for thread in self._threads:
+            thread.join()
 
     def _accept(self) -> None:
         while not self._ended.is_set():
@@ -49,13 +56,21 @@ class Faulty:
                 client, _ = self._listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+            thread = threading.Thread(target=self._pass_on, args=(client,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _wait_for_the_client_to_give_up(self, client: socket.socket) -> None:
         while select.select([client], [], [], 60)[0]:
             if not client.recv(1 << 20):
                 self.given_up.set()
                 return
+
+    def _choose_word(self, client: socket.socket, data: bytes, *, passes: bool) -> str:
+        if self.refuses_options and b"\0options\0" in data:
+            client.sendall(_REFUSAL)
+            return BEFORE
+        return self.plan.popleft() if self.plan and not passes else PASS
 
     def _pass_on(self, client: socket.socket) -> None:
         server = socket.socket(socket.AF_UNIX)
@@ -81,7 +96,7 @@ class Faulty:
                         continue
                     # What is too large for one piece is passed on until the server has something to
                     # say.
-                    word = self.plan.popleft() if self.plan and not answer_is_lost else PASS
+                    word = self._choose_word(client, data, passes=answer_is_lost)
                     if word == BEFORE:
                         return
                     answer_is_lost = answer_is_lost or word == AFTER
@@ -94,7 +109,16 @@ class Faulty:
                 self._sockets.discard(one)
 
 
-def _close(one: socket.socket) -> None:
+_FIELDS = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+_REFUSAL = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
+
+
+def _shut_down(one: socket.socket) -> None:
+    """Wake whoever waits at the socket; closing it alone would not."""
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
+
+
+def _close(one: socket.socket) -> None:
+    _shut_down(one)
     one.close()

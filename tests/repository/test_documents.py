@@ -15,7 +15,6 @@ import importlib.util
 import os
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +25,12 @@ import pytest
 from model_double import serve_model
 from source import ROOT, modules
 
+from dev_mode import run_python, run_to_end
+
 FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-SECONDS = 240
-"""Seconds that the blocks of one page may take at the most."""
-
 STATIC_BLOCKS = 2
 """Blocks that are compiled and not run. May only get fewer."""
 
@@ -85,45 +83,6 @@ def python_of(page: Page, *, with_model: bool) -> str:
         lines += [""] * (line - 1 - len(lines))
         lines += body.splitlines()
     return "\n".join(lines) + "\n" if any(text.strip() for text in lines) else ""
-
-
-SLOW = re.compile(r"^Executing <.* took \d+\.\d+ seconds\n?", re.MULTILINE)
-"""What asyncio says of a busy machine in Python's development mode."""
-
-
-def run(arguments: list[str], folder: Path, variables: dict[str, str] | None = None) -> str:
-    """Run a program and return what it prints."""
-    return run_to_end(arguments, folder, variables).stdout
-
-
-def run_python(script: Path, folder: Path, variables: dict[str, str] | None = None) -> str:
-    """Run a program of ours in Python's development mode and return what it prints.
-
-    Nothing may be said on standard error, also not when the interpreter ends: everything that the
-    program opened was closed, and nothing that it uses is deprecated.
-    """
-    ran = run_to_end([sys.executable, "-X", "dev", "-W", "error", str(script)], folder, variables)
-    assert not SLOW.sub("", ran.stderr), ran.stderr[-4000:]
-    return ran.stdout
-
-
-def run_to_end(
-    arguments: list[str], folder: Path, variables: dict[str, str] | None
-) -> subprocess.CompletedProcess[str]:
-    ran = subprocess.run(
-        arguments,
-        cwd=folder,
-        env={**os.environ, **(variables or {})},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert ran.returncode == 0, (
-        f"{shlex.join(arguments)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
-    )
-    return ran
 
 
 def named(page: Page) -> str:
@@ -201,7 +160,7 @@ def test_the_commands_of_a_page_run(where: str, command: str, model: bool, tmp_p
         pytest.skip("the embedded model is not pulled")
     words = shlex.split(command)
     assert words[0] == "ferrule", f"{where}: only `ferrule` commands are run"
-    run([str(Path(sys.executable).with_name("ferrule")), *words[1:]], tmp_path)
+    run_to_end([str(Path(sys.executable).with_name("ferrule")), *words[1:]], tmp_path)
 
 
 def test_every_ferrule_command_in_a_console_block_is_run_or_says_why_not() -> None:
@@ -331,8 +290,6 @@ def test_the_terminal_of_the_readme_shows_the_commands_that_are_recorded() -> No
 @pytest.mark.model
 @pytest.mark.proves("documents.readme")
 def test_the_terminal_of_the_readme_can_be_recorded_again(tmp_path: Path) -> None:
-    if not MODEL:
-        pytest.skip("the embedded model is not pulled")
     recording = load_maker("docs/screens/make_recording.py")
     shown = recording.record(tmp_path).plain
     assert "read_file" in shown and "permission_denied" in shown and "port: 8080" in shown

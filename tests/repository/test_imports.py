@@ -35,6 +35,7 @@ ROOT_FILES = {
     "hooks",
     "jobs",
     "notebook",
+    "plugins",
     "replay",
     "web",
 }
@@ -104,7 +105,7 @@ HEAVY = {
     "opentelemetry": {
         "engine.telemetry.telemetry",
         "engine.telemetry.state",
-        "runtime.telemetry_export",
+        "engine.telemetry.plugin",
     },
     "typing_extensions": {
         "tools.pydantic_schemas",

@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from left_open import kept_by_process, nothing_left_open
+from ferrule.command import command_run
+from ferrule.extensions.starlark.pool import shared_pool
+from ferrule.extensions.starlark.script import Script
+from left_open import LeftOpen, kept_by_process, nothing_left_open
 
 
 @contextmanager
@@ -102,3 +105,71 @@ def test_what_belongs_to_the_process_or_was_closed_is_not_named(tmp_path: Path) 
         with kept_by_process():
             kept = os.open(tmp_path, os.O_RDONLY)
     os.close(kept)
+
+
+def test_what_the_process_shares_can_be_closed_and_is_started_again() -> None:
+    script = Script("def run(args):\n    return 'hello'\n", "t.md")
+
+    async def use_both() -> None:
+        assert (await command_run(["echo", "a"]))["stdout"] == "a\n"
+        assert await shared_pool().run(script, "run", [{}]) == "hello"
+
+    for _ in range(2):
+        with nothing_left_open():
+            before = LeftOpen()
+            asyncio.run(use_both())
+            assert len(before.new_children()) >= 2
+
+
+MODULES = {
+    "descriptor": "def test_it() -> None:\n    os.open(__file__, os.O_RDONLY)\n",
+    "thread": (
+        "def test_it() -> None:\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    ),
+    "process": (
+        "KEPT = []\ndef test_it() -> None:\n    KEPT.append(subprocess.Popen(['sleep', '30']))\n"
+    ),
+    "task": (
+        "def test_it() -> None:\n"
+        "    loop = asyncio.new_event_loop()\n"
+        "    task = loop.create_task(asyncio.sleep(30))\n"
+        "    loop.run_until_complete(asyncio.sleep(0))\n"
+        "    loop.close()\n"
+    ),
+    "exception_in_a_thread": (
+        "def test_it() -> None:\n"
+        "    thread = threading.Thread(target=int, args=('x',))\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+    ),
+    "unraisable": (
+        "class Broken:\n"
+        "    def __del__(self) -> None:\n"
+        "        raise ValueError('in __del__')\n"
+        "def test_it() -> None:\n"
+        "    Broken()\n"
+    ),
+    "warning": "def test_it() -> None:\n    open(__file__)\n    gc.collect()\n",
+    "nothing": "def test_it() -> None:\n    pass\n",
+}
+
+
+def test_a_module_that_leaves_something_fails_in_the_ordinary_run(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "conftest.py").write_text("import left_open\nleft_open.END_SECONDS = 0.05\n")
+    imports = "import asyncio, gc, os, subprocess, threading\n"
+    for name, text in MODULES.items():
+        (tmp_path / f"test_{name}.py").write_text(imports + text)
+    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), "-p", "conftest"]
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-rEf", f"--rootdir={tmp_path}"]
+    ran = subprocess.run(
+        [*command, *options, str(tmp_path)],
+        cwd=root / "tests",  # where `conftest` is found
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    failed = set(re.findall(r"^(?:ERROR|FAILED) \S*\btest_(\w+)\.py::", ran.stdout, re.MULTILINE))
+    assert failed == set(MODULES) - {"nothing"}, ran.stdout + ran.stderr

@@ -29,6 +29,7 @@ PUBLIC = (
     "ferrule.models",
     "ferrule.notebook",
     "ferrule.permissions",
+    "ferrule.plugins",
     "ferrule.replay",
     "ferrule.sandbox",
     "ferrule.servers",

@@ -109,8 +109,9 @@ def _find_writes(
             known = owners.get(target.attr, set())
             if known and not is_own(target) and not known & here:
                 yield target.lineno, ast.unparse(target)
-        is_setattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr"
-        if is_setattr and file not in _BUILDS_CLASSES:
+        if not isinstance(node, ast.Call) or file in _BUILDS_CLASSES:
+            continue
+        if ast.unparse(node.func) == "setattr":
             yield node.lineno, ast.unparse(node)
 
 

@@ -87,6 +87,10 @@ class Watch:
             self._then()
         return True
 
+    def __del__(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+
     def then(self, call: Callable[[], object]) -> None:
         self._then = call
 

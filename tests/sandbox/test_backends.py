@@ -20,6 +20,7 @@ from ferrule.permissions.approvals import (
     ApprovalRequest,
     DenyingApprover,
 )
+from ferrule.permissions.provenance import Origin, TrustedProgram
 from ferrule.sandbox.backends.probes import Probes
 from ferrule.sandbox.backends.reduced_protection import (
     ReducedProtectionApproval,
@@ -40,6 +41,12 @@ from ferrule.sandbox.policy import (
     ResourceLimits,
     SandboxPolicy,
 )
+
+
+def program(path: str) -> TrustedProgram:
+    """A program that was found, whether this machine has it or not."""
+    return TrustedProgram._make(path, Origin.MACHINE, "a test's")  # pyright: ignore[reportPrivateUsage]
+
 
 FULL = Probes(
     user_namespaces=True,
@@ -82,7 +89,7 @@ def holds(
 
 @pytest.mark.proves("sandbox.backend.order")
 def test_the_best_backend_comes_first_and_none_is_always_last() -> None:
-    assert [backend.name for backend in available_backends(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
+    assert [backend.name for backend in available_backends(POLICY, replace(FULL, bwrap=program("/usr/bin/bwrap")))] == [
         "namespaces", "bubblewrap", "landlock", "none",
     ]  # fmt: skip
     assert [
@@ -160,7 +167,7 @@ def test_landlock_says_what_limits_processes(probes: Probes, limit: str) -> None
 
 
 BWRAP = replace(
-    NO_NAMESPACES, bwrap="/usr/bin/bwrap", bwrap_notify=True, python="/usr/bin/python3.11"
+    NO_NAMESPACES, bwrap=program("/usr/bin/bwrap"), bwrap_notify=True, python="/usr/bin/python3.11"
 )
 
 
@@ -220,7 +227,7 @@ def test_commands_that_could_replace_ferrule_itself_are_refused(
 
 @pytest.mark.proves("sandbox.backend.truth")
 def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
-    probes = replace(NO_NAMESPACES, bwrap="/work/.venv/lib/bwrap")
+    probes = replace(NO_NAMESPACES, bwrap=program("/work/.venv/lib/bwrap"))
     assert "bubblewrap" not in [backend.name for backend in available_backends(POLICY, probes)]
 
 
@@ -368,7 +375,7 @@ def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) 
         callers=st.booleans(),
         bwrap_notify=st.booleans(),
         cgroup=st.sampled_from(["", "v1", "v2"]),
-        bwrap=st.sampled_from(["", "/usr/bin/bwrap"]),
+        bwrap=st.sampled_from([None, program("/usr/bin/bwrap")]),
         seatbelt=st.booleans(),
     ),
     required=st.frozensets(st.sampled_from(sorted(ALL_PROTECTIONS))),

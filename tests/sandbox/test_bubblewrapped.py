@@ -12,6 +12,7 @@ import pytest
 from shelled import below, opened, says, shell
 
 from ferrule.core.errors import ToolFailed
+from ferrule.permissions.provenance import CommandWritable, UntrustedPath, find_program
 from ferrule.sandbox.backends import bubblewrap
 from ferrule.sandbox.backends.probes import interpreter_path, probe
 from ferrule.sandbox.backends.selection import available_backends
@@ -178,3 +179,22 @@ def test_the_copy_is_compiled_and_made_once(tmp_path: Path) -> None:
 
 def test_the_interpreter_is_a_program_and_no_link_of_an_environment() -> None:
     assert os.path.isabs(interpreter_path()) and not Path(interpreter_path()).is_symlink()
+
+
+@pytest.mark.proves("programs.one-finder")
+async def test_a_bubblewrap_that_was_replaced_since_it_was_found_is_not_started(
+    wrapped: Opens, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = wrapped()
+    found = probe()
+    assert found.bwrap is not None
+    copied = tmp_path / "bwrap"
+    copied.write_text(f'#!/bin/sh\nexec {found.bwrap} "$@"\n')
+    copied.chmod(0o755)
+    program = find_program(str(copied), "", CommandWritable.from_folders(root))
+    monkeypatch.setattr(bubblewrap, "probe", lambda: replace(found, bwrap=program))
+    ended, _ = await says(sandbox, "true", root)
+    assert ended.exit_code == 0
+    copied.write_text("#!/bin/sh\nexec true\n")
+    with pytest.raises(UntrustedPath, match="changed since it was found"):
+        await says(sandbox, "true", root)

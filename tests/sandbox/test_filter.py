@@ -205,6 +205,16 @@ def test_nothing_is_typed_into_a_terminal_and_no_volume_is_made_by_control(machi
     ] * 4
 
 
+@pytest.mark.proves("sandbox.filter.leases")
+def test_no_lease_on_a_file_keeps_others_waiting(machine: str) -> None:
+    held = Filter(machine)
+    for control in (1024, 1040):  # F_SETLEASE, F_SETDELEG
+        assert held("fcntl", 3, control) == held("fcntl", 3, control | 1 << 32) == EPERM
+    assert [held("fcntl", 3, control) for control in (0, 1, 2, 3, 4, 6, 1025, 1030, 1033)] == [
+        "allow"
+    ] * 9
+
+
 def test_personality_may_be_asked_and_addresses_fixed(machine: str) -> None:
     held = Filter(machine)
     assert [held("personality", one) for one in (0, 0x40000, 0xFFFFFFFF)] == ["allow"] * 3

@@ -45,7 +45,9 @@ def found(policy: SandboxPolicy) -> MachineFolders:
         session=SessionPaths("/tmp/ferrule-1"),
         home="/home/me",
         openings=Openings(trusted(policy.root), (*readable, *writable), NOTHING_WRITABLE),
-        root_entries={"usr": "", "etc": "", "bin": "usr/bin"},
+        system=(trusted("/etc"), trusted("/usr")),
+        system_links={"bin": "usr/bin"},
+        processors=trusted("/sys/devices/system/cpu"),
         closed={
             "/etc/shadow": False,
             "/etc/ssl/private": True,

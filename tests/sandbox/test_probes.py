@@ -13,7 +13,7 @@ import pytest
 
 from ferrule.permissions import provenance
 from ferrule.sandbox.backends import kernel_probe
-from ferrule.sandbox.backends.probes import Probes, bwrap_trial_command, probe
+from ferrule.sandbox.backends.probes import Probes, bwrap_trial_arguments, probe
 from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
 from ferrule.sandbox.policy import Protection, SandboxPolicy
 from ferrule.sandbox.view.toolchains import find_toolchains
@@ -55,7 +55,8 @@ def test_what_is_said_to_be_there_is_there() -> None:
         library = ctypes.CDLL(None, use_errno=True)
         assert library.syscall(444, None, ctypes.c_size_t(0), 1) == found.landlock_abi
     if found.bwrap:
-        assert subprocess.run(bwrap_trial_command(found.bwrap), check=False).returncode == 0
+        ran = subprocess.run([found.bwrap, *bwrap_trial_arguments()], check=False)
+        assert ran.returncode == 0
     if found.user_namespaces and found.namespaces:
         command = [
             "unshare",

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.sandbox.backends.seatbelt import build_profile, quote
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.permissions.provenance import (
+    NOTHING_WRITABLE,
+    CommandWritable,
+    Origin,
+    TrustedPath,
+    trust_path,
+)
+from ferrule.sandbox.backends.seatbelt import build_profile, find_system_folders, quote
 from ferrule.sandbox.view.masks import Mask, MaskKind
+from ferrule.sandbox.view.openings import OpenedFolder, Openings
 
-POLICY = SandboxPolicy(
-    Path("/Users/ann/my work"), readable=("/Users/ann/data",), writable=("/Users/ann/out",)
+
+def trusted(path: str) -> TrustedPath:
+    return trust_path(path, Origin.PERSON, NOTHING_WRITABLE, reason="a test's")
+
+
+OPENINGS = Openings(
+    trusted("/Users/ann/my work"),
+    (
+        OpenedFolder(trusted("/Users/ann/data"), "read"),
+        OpenedFolder(trusted("/Users/ann/out"), "write"),
+    ),
+    CommandWritable(("/Users/ann/my work", "/Users/ann/out")),
 )
 MASKS = (
     Mask("/Users/ann/my work/.env", MaskKind.UNREADABLE),
@@ -42,7 +58,11 @@ GOLDEN = """\
 @pytest.mark.proves("sandbox.backend.seatbelt")
 def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
     text = build_profile(
-        POLICY, MASKS, temporary="/private/tmp/f", toolchains=("/Users/ann/.cargo/bin",)
+        OPENINGS,
+        MASKS,
+        system=find_system_folders(OPENINGS.writable),
+        temporary=trusted("/private/tmp/f"),
+        toolchains=(trusted("/Users/ann/.cargo/bin"),),
     )
     assert text.startswith("(version 1)\n(deny default)\n")
     assert text.endswith(GOLDEN)
@@ -63,6 +83,16 @@ def test_no_name_ends_its_string_early(path: str) -> None:
     inside = quote(path)[1:-1]
     assert re.fullmatch(r'(?:[^"\\\n\r]|\\.)*', inside, re.DOTALL)
     text = build_profile(
-        SandboxPolicy(Path("/work")), [Mask(path, MaskKind.UNREADABLE)], temporary="/tmp/f"
+        Openings(trusted("/work"), (), NOTHING_WRITABLE),
+        [Mask(path, MaskKind.UNREADABLE)],
+        system=(),
+        temporary=trusted("/tmp/f"),
     )
     assert f"(subpath {quote(path)})" in text
+
+
+@pytest.mark.proves("sandbox.backend.seatbelt")
+def test_a_folder_that_commands_can_write_is_none_of_the_system() -> None:
+    found = find_system_folders(CommandWritable(("/opt/local", "/usr")))
+    assert "/System" in found
+    assert not {"/usr", "/opt/local"} & set(found)

@@ -85,7 +85,7 @@ async def test_only_the_workspace_and_the_system_are_there(sandbox: Sandbox, roo
             "sys",
             "tmp",
         ),
-        *("usr", "var", root.parts[1], Path.home().parts[1]),
+        *("usr", "var", root.parts[1], Path.home().parts[1], Path(sys.base_prefix).parts[1]),
     }
 
 

@@ -394,20 +394,20 @@ def test_a_provider_is_where_the_person_says(case: Case) -> None:
 
 @pytest.mark.proves("trust.inert")
 def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) -> None:
-    case.project("model: evil:x\ntools: {packs: [git]}\n", trusted=False)
+    case.project("model: evil:x\nplugins: {git: false}\n", trusted=False)
     settings = case.load()
-    assert (settings.model, settings["tools.packs"]) == ("", ())
+    assert (settings.model, settings["plugins.git"]) == ("", True)
     assert len(settings.notices) == 1
     assert "is not trusted and has no effect" in settings.notices[0]
 
 
 @pytest.mark.proves("trust.change-asks-again")
 def test_a_trusted_repository_that_changed_does_nothing_again(case: Case) -> None:
-    case.project("tools: {packs: [git]}\n")
-    assert case.load()["tools.packs"] == ("git",)
-    case.project("tools: {packs: [typed]}\n", trusted=False)
+    case.project("plugins: {git: false}\n")
+    assert not case.load()["plugins.git"]
+    case.project("plugins: {git: {tools: read}}\n", trusted=False)
     settings = case.load()
-    assert settings["tools.packs"] == () and "was changed since" in settings.notices[0]
+    assert settings["plugins.git"] and "was changed since" in settings.notices[0]
 
 
 FORBIDDEN = {

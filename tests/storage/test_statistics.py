@@ -35,6 +35,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
+from ferrule.core.vocabulary import Refuser
 from ferrule.models.scripted import calls as asks
 from ferrule.models.scripted import says
 from ferrule.storage.audit import audit
@@ -151,10 +152,10 @@ async def test_a_refusal_is_counted_for_whoever_refused(
 def recorded_refusals() -> Callable[..., SqliteJournal]:
     def made() -> SqliteJournal:
         journal = SqliteJournal(":memory:")
-        names = ["rule", "gate", "person", "tool", "sandbox"]
+        names: list[Refuser] = ["rule", "gate", "person", "tool", "sandbox"]
         asked = [ToolCall(name, "act", "{}") for name in names]
         refused = {
-            name: ToolResult.error(call, ErrorType.PERMISSION_DENIED, "no")
+            name: ToolResult.refusal(call, name, "no")
             for name, call in zip(names, asked, strict=True)
         }
         seen = ToolResult("sandbox", "act", True, "made\n[not created, as no tool may: `.env`]")

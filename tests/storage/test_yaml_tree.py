@@ -155,3 +155,15 @@ def test_what_only_looks_like_a_number_is_text(word: str) -> None:
 def test_whole_numbers_of_64_bits_stay_exact(number: int) -> None:
     value = parse_yaml(f"a: {number}\n".encode(), "f").pairs["a"][1].value
     assert (type(value), value) == (int, number)
+
+
+def test_comments_of_a_json_file_are_skipped_and_places_stay() -> None:
+    text = b'{\n // one: "x"\n "url": "http://a.example/*", /* two\n lines */ "n": 5 // five\n}'
+    tree = parse_yaml(text, "settings.json")
+    assert plain(tree) == {"url": "http://a.example/*", "n": 5}
+    assert tree.pairs is not None
+    assert tree.pairs["n"][1].where == "settings.json:4:16"
+
+
+def test_slashes_in_yaml_are_text() -> None:
+    assert plain(parse_yaml(b"a: 5 // five\n", "settings.yaml")) == {"a": "5 // five"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -263,9 +264,9 @@ def test_of_a_large_file_a_part_can_be_read(context: Context, root: Path) -> Non
         b"".join(b"line %07d %s\n" % (n, b"." * 86) for n in range(1, count + 1))
     )
     assert (root / "big.log").stat().st_size > 49_000_000
-    failure = refused(lambda: call("read_file", context, path="big.log"))
-    assert failure.error_type is ErrorType.LIMIT
-    assert "line_start" in failure.message
+    shown = call("read_file", context, path="big.log")
+    assert len(shown) < 21_000
+    assert re.search(rf"\n\[lines 1-(\d+) of {count}; go on at line \d+\]$", shown)
     assert call("read_file", context, path="big.log", line_start=300_000, line_end=300_001) == (
         f"300000: line 0300000 {dots}\n300001: line 0300001 {dots}\n[lines 300000-300001 of "
         f"{count}]"
@@ -781,3 +782,14 @@ def test_a_broken_picture_or_a_link_out_is_an_error_of_read_file(
     (root / "half.png").write_bytes(make_png()[:-20])
     (root / "moves.gif").write_bytes(make_gif(3))
     assert said in refused(lambda: call("read_file", session(root), path=name)).message
+
+
+@pytest.mark.proves("files.line-ends-kept")
+def test_a_whole_file_keeps_its_line_ends(context: Context, root: Path) -> None:
+    (root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
+    call("read_file", context, path="dos.txt")
+    answer = call("write_file", context, path="dos.txt", content="one\nthree\n")
+    assert (root / "dos.txt").read_bytes() == b"one\r\nthree\r\n"
+    assert "with the CRLF line ends that it had" in answer
+    call("write_file", context, path="new.txt", content="one\n")
+    assert (root / "new.txt").read_bytes() == b"one\n"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import runpy
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parent / "git"))
+
+import git_calls
+
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.toolkits.git.git_command import git_command
 from ferrule.toolkits.git.withheld_files import drop_sections, make_exclusions
-from ferrule.tools.context import Context
 
 _TABLE = runpy.run_path(str(Path(__file__).parents[1] / "attacks" / "git.py"))
 CONFIGURED: list[dict[str, Any]] = _TABLE["CONFIGURED"]
@@ -53,10 +55,26 @@ def git(root: Path, *arguments: str, stdin: str = "") -> str:
 def call(root: Path, subcommand: str, *arguments: str) -> str:
     checked = git_command.arguments.check({"subcommand": subcommand, "args": list(arguments)})
     assert not checked.problems, checked.problems
-    context = Context(
-        Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(root)}
-    )
-    return asyncio.run(git_command.handler(**checked.values, context=context))
+    context = git_calls.make_context(Workspace(root), resources=RESOURCES)
+    return git_calls.run(git_command.handler(**checked.values, context=context))
+
+
+RESOURCES: dict[type, object] = {}
+"""Of each call: what a test puts here for its time."""
+
+
+@pytest.fixture(autouse=True)
+def sessions() -> Iterator[None]:
+    yield
+    RESOURCES.clear()
+    git_calls.close_sessions()
+
+
+@pytest.fixture(params=["confined", "unconfined"])
+def confinement(request: pytest.FixtureRequest) -> None:
+    """With a sandbox, and where commands are confined by nothing."""
+    if request.param == "unconfined":
+        RESOURCES.update(git_calls.UNCONFINED)
 
 
 def refusal(root: Path, subcommand: str, *arguments: str) -> ToolFailed:
@@ -170,9 +188,23 @@ def test_a_folder_without_a_repository_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("git.not-above-workspace")
-def test_a_repository_above_the_workspace_is_not_used(root: Path) -> None:
-    (root / "sub").mkdir()
-    assert refusal(root / "sub", "log").error_type is ErrorType.NOT_FOUND
+def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
+    for name in ("sub/inner.txt", "beside.txt"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("committed\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-m", "both")
+    for name in ("sub/inner.txt", "beside.txt"):
+        (root / name).write_text("changed\n")
+    (root / "new.txt").write_text("new\n")
+    assert call(root / "sub", "status", "--short") == " M inner.txt"
+    shown = "".join(call(root / "sub", *words) for words in (["diff"], ["show"], ["log", "-p"]))
+    assert "b/inner.txt" in shown and "+changed" in shown and "beside" not in shown
+    assert call(root / "sub", "show", "HEAD:inner.txt") == "committed"
+    assert refusal(root / "sub", "show", "HEAD:../beside.txt").error_type is not None
+    git_calls.close_sessions()
+    RESOURCES.update(git_calls.UNCONFINED)
+    assert "have a sandbox" in refusal(root / "sub", "log").message
 
 
 @pytest.mark.proves("git.nothing-written")
@@ -295,6 +327,7 @@ class Trap:
         return text
 
 
+@pytest.mark.usefixtures("confinement")
 @pytest.mark.proves("git.runs-nothing")
 @pytest.mark.parametrize("row", CONFIGURED, ids=lambda row: row["id"])
 def test_a_hostile_repository_or_environment_runs_nothing(
@@ -361,13 +394,15 @@ def test_the_table_is_as_long_as_promised() -> None:
         "index-link",
     ],
 )
-def test_a_repository_that_leads_outside_is_refused(root: Path, how: str) -> None:
+@pytest.mark.usefixtures("confinement")
+def test_a_repository_that_leads_outside_shows_nothing_of_it(root: Path, how: str) -> None:
     other = root.parent / "other"
     other.mkdir()
     git(other, "init")
     (other / "x").write_text("outside\n")
     git(other, "add", "-A")
     git(other, "commit", "-m", "outside commit")
+    outside = git(other, "rev-parse", "HEAD")
     real = root / ".git"
     if how in ("file", "link"):
         shutil.rmtree(real)
@@ -388,17 +423,30 @@ def test_a_repository_that_leads_outside_is_refused(root: Path, how: str) -> Non
         }[how]
         (real / name).rename(root.parent / "kept")
         (real / name).symlink_to(other / ".git" / name)
-    error = refusal(root, "log", "--all")
-    assert error.error_type is ErrorType.PERMISSION_DENIED
-    assert "outside" in error.message
+    if RESOURCES or how in ("file", "link", "commondir"):
+        error = refusal(root, "log", "--all")
+        assert error.error_type is ErrorType.PERMISSION_DENIED
+        assert "ask the person" in error.message
+        return
+    # In a sandbox the link leads nowhere.
+    for arguments in (["log", "--all", "-p"], ["status"], ["show", f"{outside}:x"]):
+        try:
+            assert "outside" not in call(root, *arguments)
+        except ToolFailed as failed:
+            assert failed.error_type in (ErrorType.IO_ERROR, ErrorType.NOT_FOUND)
 
 
 @pytest.mark.proves("git.stays-inside")
+@pytest.mark.usefixtures("confinement")
 def test_a_configured_work_tree_is_not_entered(root: Path) -> None:
     outside = root.parent / "elsewhere"
     outside.mkdir()
     (outside / "a.txt").write_text("secret of another folder\n")
     git(root, "config", "core.worktree", str(outside))
+    if not RESOURCES:
+        # Where git looks for files is the person's: a sandbox shows nothing there.
+        assert refusal(root, "diff").error_type is ErrorType.IO_ERROR
+        return
     assert "secret" not in call(root, "diff")
     assert "+four" in call(root, "diff")
 

@@ -13,8 +13,9 @@ import pytest
 from ferrule import Agent, Permissions
 from ferrule.core.calls import ToolCall
 from ferrule.models.scripted import Scripted
-from ferrule.runtime.shipped_tools import PACKS, load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.toolkits.commands import CommandOptions, command_tools
+from ferrule.toolkits.git.tools import git_toolbox_tools
 from ferrule.toolkits.packs import agent_read_tools
 
 FAR = 10**15
@@ -37,7 +38,10 @@ def kinds(schema: dict[str, Any]) -> list[str]:
 def sets() -> dict[str, Any]:
     """All tools that ship, in sets whose names are unique."""
     return {
-        "shipped": load_shipped_tools(PACKS),
+        "shipped": load_shipped_tools(
+            git={"tools": "write"}, typed={}, code={}, index={}, pictures={}
+        ),
+        "toolbox": git_toolbox_tools(),
         "read pack": agent_read_tools(),
         "command pack": command_tools(CommandOptions(lifecycle=True)),
     }

@@ -82,6 +82,10 @@ class Watch:
             return self._then()
         return True
 
+    def __del__(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+
     def saw_it_end(self) -> bool:
         """A pidfd becomes readable when its process has ended. Bounded."""
         assert self.handle >= 0, "the process never said its id"
@@ -89,6 +93,7 @@ class Watch:
         poll.register(self.handle, select.POLLIN)
         ended = bool(poll.poll(10_000))
         os.close(self.handle)
+        self.handle = -1
         return ended
 
 

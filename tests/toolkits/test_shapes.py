@@ -12,7 +12,8 @@ import pytest
 from ferrule import Agent, Permissions, Scripted
 from ferrule.core.calls import ErrorType
 from ferrule.permissions.approvals import ApprovalAnswer
-from ferrule.runtime.shipped_tools import apply_profile, apply_shapes, load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
+from ferrule.runtime.shipped_tools import apply_profile, apply_shapes
 from ferrule.testing import RecordingApprover, calls, says
 from ferrule.toolkits.commands import CommandPolicy
 
@@ -106,8 +107,9 @@ def make_agent(
     family = "gpt" if "gpt" in model or "codex" in model else None
     from ferrule.runtime.shipped_tools import choose_shapes
 
-    offered = apply_profile(load_shipped_tools(), "coding", ())
-    tools = apply_shapes(offered, family or choose_shapes("auto", model), model)
+    shipped = load_shipped_tools()
+    offered = apply_profile(shipped, "coding", (), shipped)
+    tools = apply_shapes(offered, family or choose_shapes("auto", model), shipped, model)
     (folder / "tests").mkdir()
     (folder / "adder.py").write_text(WRONG)
     (folder / "tests/test_adder.py").write_text(TEST)

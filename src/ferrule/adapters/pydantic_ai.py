@@ -114,7 +114,7 @@ def _define(name: str, tool: Tool) -> ToolDefinition:
         description=tool.description,
         parameters_json_schema={"type": "object", **tool.arguments.schema},
         return_schema=None if tool.output is None else dict(tool.output.schema),
-        sequential=not tool.parallel,
+        sequential=tool.parallel is not True,
         metadata={"side_effect": str(tool.side_effect), "risk": str(tool.risk)},
     )
 

@@ -7,6 +7,6 @@ Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 `tools`.
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `download_progress`, `entry`, `eval`,
 `exit_codes`, `line_input`, `live_output`, `mcp`, `models`, `new_files`, `permission_prompt`,
-`policy`, `root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`, `validate`,
-`validation_report`.
+`plugins`, `policy`, `root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`,
+`validate`, `validation_report`.
 """

@@ -11,6 +11,7 @@ import click
 
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
 
+from .import_path import allow_named_modules
 from .terminal import escape_invisible
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _load_factory(name: str) -> MakeAgent:
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise click.UsageError(f"--agent {name}: use MODULE:FUNCTION, such as `shop.agents:make`")
+    allow_named_modules()
     here = str(Path.cwd())
     if here not in sys.path:
         # Last, so that a file of this folder cannot take the place of an installed module.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from .import_path import find_left_out, protect_imports
 
 if TYPE_CHECKING:
     import io
@@ -24,20 +26,34 @@ WINDOWS = (
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    if sys.argv[1:] == ["--version"]:
-        from ferrule._version import __version__
-
-        sys.stdout.write(f"ferrule {__version__}\n")
-        return
-    if sys.platform == "win32":
-        sys.exit(WINDOWS)
     if sys.stdout is not None:
         # A character that the terminal's encoding lacks is escaped instead of ending the program.
         cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
+        from ferrule._version import __version__
+
+        try:
+            sys.stdout.write(f"ferrule {__version__}\n")
+            sys.stdout.flush()
+        except OSError:
+            pass  # the command line tries again, and explains why it fails
+        else:
+            return
+    if sys.platform == "win32":
+        sys.exit(WINDOWS)
+    refused = protect_imports(sys.argv[1:])
+    if refused:
+        _refuse(refused)
     # Nearly everything that is made while a command starts stays: looking for garbage in it took
     # a twelfth of the time to the first answer.
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
-    from .exit_codes import run
+    try:
+        from .exit_codes import run
+    except ModuleNotFoundError as error:
+        left_out = find_left_out(error.name or "")
+        if not left_out:
+            raise
+        _refuse(left_out)
 
     try:
         code = run(sys.argv[1:])
@@ -45,4 +61,23 @@ def main() -> None:
         # Python looks for garbage several times more while it ends. Nothing is gained: all of it
         # goes with the process. It took a fifth of the processor time of a short command.
         gc.freeze()
+    _drop_unwritten_output()
     sys.exit(code)
+
+
+def _refuse(why: str) -> NoReturn:
+    sys.stderr.write(f"ferrule: {why}\n")
+    sys.exit(2)
+
+
+def _drop_unwritten_output() -> None:
+    """Drop what standard output did not take: Python would try again while it ends."""
+    output = sys.stdout
+    if output is None:
+        return
+    try:
+        output.flush()
+    except OSError:
+        from ferrule.runtime.lazy_group import drop_output
+
+        drop_output()

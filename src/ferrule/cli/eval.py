@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.import_path import allow_named_modules
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
@@ -176,6 +177,8 @@ async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:
         at_least = parse_share(options["at_least"])
         if at_least is None:
             raise click.UsageError(f"--at-least {options['at_least']}: write 0.9 or 90%")
+    if options["functions"]:
+        allow_named_modules()
     progress = _ProgressLine(quiet=options["quiet"])
     judge = options["judge"] or cases.judge
     chosen = EvaluationOptions(

@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.skills:skills",
         "List, show and check skills.",
     ),
+    "plugins": (
+        "ferrule.cli.plugins:plugins",
+        "List plugins, what they bring and whether they are on.",
+    ),
     "mcp": ("ferrule.cli.mcp:mcp", "List, approve, test and sign in to MCP servers."),
     "a2a": ("ferrule.cli.a2a:a2a", "List, approve and test A2A agents."),
     "policy": ("ferrule.cli.policy:policy", "Explain, test and check permission rules."),

@@ -34,9 +34,9 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
     from ferrule.extensions.checks.workspace import check_workspace
-    from ferrule.runtime.shipped_tools import load_shipped_tools, names_added_by_runs
+    from ferrule.runtime.shipped_tools import list_default_names, names_added_by_runs
 
-    names = [*(tool.full_name for tool in load_shipped_tools()), *names_added_by_runs()]
+    names = [*list_default_names(), *names_added_by_runs()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
     checked.problems += _check_http_manifests(folder)
     checked.problems += _check_mcp_servers(folder)

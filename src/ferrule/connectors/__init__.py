@@ -16,7 +16,7 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .a2a import A2aPeer, A2aPeers
     from .a2a import connect as connect_a2a
-    from .http import http_tools
+    from .http import http_tools, openapi_tools
     from .mcp import McpServer, McpServers
     from .mcp import connect as connect_mcp
 
@@ -28,6 +28,7 @@ __all__ = [
     "connect_a2a",
     "connect_mcp",
     "http_tools",
+    "openapi_tools",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -38,7 +39,7 @@ __getattr__, __dir__ = lazy_names(
             "A2aPeers",
             "connect as connect_a2a",
         ),
-        ".http": ("http_tools",),
+        ".http": ("http_tools", "openapi_tools"),
         ".mcp": (
             "McpServer",
             "McpServers",

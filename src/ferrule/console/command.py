@@ -37,11 +37,13 @@ async def _serve(
     require("starlette", "uvicorn", "h11", "jinja2", "python_multipart", extra="console")
     from ferrule.runtime.assemble import current_user
     from ferrule.runtime.http.server import bound_port, listen, public_address, serve
+    from ferrule.runtime.served_folder import require_folder
 
     from .app import make_app
     from .setup import build_console, close_console
     from .users import load_users
 
+    require_folder(options)
     people, made = load_users(token_file, current_user())
     # Before anything is built, so that an address that is taken or not allowed is an error only.
     public_address(host, port, url)

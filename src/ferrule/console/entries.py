@@ -12,7 +12,7 @@ from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.media import MediaReference
 from ferrule.core.refusals import name_answerer
-from ferrule.core.vocabulary import AnswerStop
+from ferrule.core.vocabulary import AnswerStop, Refuser
 from ferrule.engine.event_bus.events import Place
 
 from .typed_output import Node
@@ -111,8 +111,14 @@ class Card(Entry):
         return self.result.duration_ms / 1000 if self.result is not None and ran else None
 
     @property
+    def _refuser(self) -> Refuser | Literal[""]:
+        return self.result.refused_by if self.result is not None else ""
+
+    @property
     def decided(self) -> str:
         """What was decided: allowed, denied, refused, or nothing yet."""
+        if self._refuser and (self.answer is None or self.answer.choice != "deny"):
+            return "refused"
         if self.answer is not None:
             return {
                 "deny": "denied",
@@ -126,6 +132,9 @@ class Card(Entry):
     @property
     def by(self) -> str:
         """Who decided: a person, a rule with its layer, or the gate itself."""
+        is_denied = self.answer is not None and self.answer.choice == "deny"
+        if self._refuser not in ("", "rule", "gate") and not is_denied:
+            return name_answerer("", self._refuser)
         if self.answer is not None:
             return name_answerer(self.answer.by, self.answer.refused_by)
         evaluated = self.evaluated

@@ -92,13 +92,15 @@ class CallSlot:
             message = (
                 f"outcome unknown: {reason} while it ran; check what it did before doing it again"
             )
-        self.complete(ToolResult.error(self.call, error, message))
+        result = ToolResult.error(self.call, error, message)
+        refused = error is ErrorType.LIMIT and not self.started
+        self.complete(replace(result, refused_by="limit") if refused else result)
 
 
 def refuse_excess_call(call: ToolCall, most: int) -> ToolResult:
     """Return the result of a call beyond the limit of calls per turn."""
     message = f"not run: at most {most} calls per answer; ask again for the rest"
-    return ToolResult.error(call, ErrorType.LIMIT, message)
+    return replace(ToolResult.error(call, ErrorType.LIMIT, message), refused_by="limit")
 
 
 def start_ready_calls(slots: Iterable[CallSlot], open_slots: Iterable[CallSlot]) -> list[Command]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 from .media import MediaReference
 from .value_class import frozen
+from .vocabulary import Refuser
 
 
 class ErrorType(StrEnum):
@@ -65,6 +66,7 @@ class ToolResult:
         notes: Sentences for the model about what was repaired or what it should change. They
             follow the value in the text that the model reads.
         media: What the tool returned besides text. The journal's event has it only if there is any.
+        refused_by: Who refused the call; empty if nobody did.
     """
 
     call_id: str
@@ -79,11 +81,34 @@ class ToolResult:
     partial: bool = False
     notes: tuple[str, ...] = ()
     media: tuple[MediaReference, ...] = field(default=(), metadata={"omit_empty": True})
+    refused_by: Refuser | Literal[""] = field(default="", metadata={"omit_empty": True})
 
     @property
     def outcome(self) -> CallOutcome:
         """`success`, or the error type."""
         return "success" if self.success else self.error_type
+
+    @staticmethod
+    def refusal(
+        call: ToolCall, refused_by: Refuser, message: str, *, timestamp: int = 0
+    ) -> ToolResult:
+        """Return the result of a call that somebody refused.
+
+        Args:
+            call: The call.
+            refused_by: Who refused it.
+            message: Why, for the model.
+            timestamp: Wall time in milliseconds since 1970.
+        """
+        return ToolResult(
+            call.id,
+            call.tool,
+            False,
+            error_type=ErrorType.PERMISSION_DENIED,
+            error_message=message,
+            timestamp=timestamp,
+            refused_by=refused_by,
+        )
 
     @staticmethod
     def error(
@@ -110,7 +135,7 @@ class ToolResult:
         return envelope
 
     def to_text(self, *, envelope: bool = False) -> str:
-        """Return what the model reads: the value, or the result object if the call failed.
+        """Return what programs read: the value, or the result object if the call failed.
 
         Args:
             envelope: Always return the result object.
@@ -122,6 +147,13 @@ class ToolResult:
         else:
             body = encode_json(self.data)
         return "\n".join((body, *self.notes)) if self.notes else body
+
+    def to_model_text(self) -> str:
+        """Return what the model reads: the value, or the error's type and message."""
+        if self.success:
+            return self.to_text()
+        body = f"{self.error_type}: {self.error_message or 'the call failed'}"
+        return "\n".join((body, *self.notes))
 
 
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -144,13 +176,29 @@ def parse_json(text: str | bytes | bytearray, **options: Any) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call as they were sent; None if the text is no JSON object.
+def decode_arguments(text: str) -> tuple[object, bool]:
+    """Return the value of a call's arguments, and whether it was JSON text inside JSON text.
 
-    An empty text means no arguments. Nothing is repaired, unlike where a call is carried out.
+    This is the one reader of arguments: a call is shown, counted and kept as it is carried out.
+    Nothing at all, and null, are no arguments. Text that is cut off or broken is never completed.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply to be read.
     """
+    if not text.strip():
+        return {}, False
+    value: object = json.loads(text)
+    is_nested = isinstance(value, str)
+    if isinstance(value, str):
+        value = json.loads(value)
+    return ({} if value is None else value), is_nested
+
+
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call as they are carried out; None if they are no JSON object."""
     try:
-        values: object = parse_json(text or "{}")
-    except ValueError:
+        values, _ = decode_arguments(text)
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", values) if isinstance(values, dict) else None

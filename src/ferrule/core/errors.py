@@ -12,10 +12,11 @@ Exceptions carry data and do not log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from .calls import ErrorType
 from .output import OUTPUT_INVALID_CODE, OutputAttempt
+from .vocabulary import Refuser
 
 
 class ToolSignal(Exception):
@@ -34,6 +35,7 @@ class ToolFailed(ToolSignal):
         kind: One of `tools.reliability.FAILURE_CLASSES`; `permanent` by default.
         retry_after: Seconds after which the service asked to be called again.
         data: What is known about the failed call, as JSON.
+        refused_by: Who refused it, if somebody did; the tool itself unless it says otherwise.
     """
 
     def __init__(
@@ -45,8 +47,11 @@ class ToolFailed(ToolSignal):
         kind: str = "",
         retry_after: float | None = None,
         data: Mapping[str, Any] | None = None,
+        refused_by: Refuser = "tool",
     ) -> None:
         super().__init__(error_type, message)
+        is_refusal = error_type is ErrorType.PERMISSION_DENIED
+        self.refused_by: Refuser | Literal[""] = refused_by if is_refusal else ""
         self.error_type = error_type
         self.message = message
         self.data = data

@@ -13,7 +13,8 @@ and stay if `keep_joiners` is set: prose needs them, names of files and commands
 
 *Exact* is for what a person approves, where nothing may pass for something else either: all of the
 above, every character that Python calls not printable (spaces other than the ASCII one, private
-use, unassigned) and the blank Braille pattern.
+use, unassigned), the blank Braille pattern, and combining marks that could hide what is below
+them: strokes, enclosing ones, those on no letter, and more than three in a row.
 
 NOT covered: letters that look like other letters.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from re import Match
+from unicodedata import category, combining
 
 from .lazy_patterns import compile_lazily
 
@@ -44,6 +46,11 @@ _JOINABLE = compile_lazily(
 _SELECTABLE = compile_lazily(
     "[\xa9\xae\u203c-\u205f\u2070-\u3163\u3165-\u3299\U0001f000-\U0001faff]"
 )
+_MARKS = ("Mn", "Me")
+_OVERLAY = 1
+"""The combining class of marks that are drawn over their letter (strokes)."""
+_MOST_MARKS = 3
+"""Marks on one letter: Vietnamese has two, pointed Hebrew three."""
 _NOT_PLAIN_ASCII = compile_lazily("[^ -~]")
 _BLANK = compile_lazily(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f\u2800]")
 
@@ -105,6 +112,20 @@ def _has_effect(match: Match[str]) -> bool:
     return bool(_JOINABLE.match(before))
 
 
+def _is_clear_mark(match: Match[str]) -> bool:
+    """Whether a mark stands on a letter, in a number that scripts use, and hides nothing.
+
+    Marks that lie over a letter, that enclose it, or that are heaped up can hide what is below.
+    """
+    text, start = match.string, match.start()
+    if category(match[0]) == "Me" or combining(match[0]) == _OVERLAY:
+        return False
+    begin = start
+    while begin and category(text[begin - 1]) in _MARKS:
+        begin -= 1
+    return start - begin < _MOST_MARKS and begin > 0 and category(text[begin - 1])[0] == "L"
+
+
 def escape_for_approval(
     text: str, *, keep: str = "\n\t", spell: Callable[[str], str] = escape_character
 ) -> str:
@@ -116,6 +137,8 @@ def escape_for_approval(
     def escape(match: Match[str]) -> str:
         character = match[0]
         is_drawn = character.isprintable() and not _BLANK.match(character)
+        if is_drawn and category(character) in _MARKS:
+            is_drawn = _is_clear_mark(match)
         return character if is_drawn or character in keep else spell(character)
 
     return _NOT_PLAIN_ASCII.sub(escape, text)

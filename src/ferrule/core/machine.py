@@ -52,7 +52,7 @@ from .limits import Limits
 from .media import shift_media
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage, decode_messages
 from .repeat_breaker import RepeatBreaker
-from .vocabulary import RunStop
+from .vocabulary import Refuser, RunStop
 
 
 class Machine:
@@ -311,7 +311,7 @@ class Machine:
             return []
         slot.evaluation = event
         if event.verdict == "refuse":
-            denied = ToolResult.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
+            denied = ToolResult.refusal(slot.call, "rule" if event.rule else "gate", event.reason)
             slot.complete(event.result or denied)
         elif slot.state is CallState.EXECUTING:
             # A hook changed the arguments after approval: what was approved is not what would run.
@@ -327,18 +327,17 @@ class Machine:
         if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
         if event.choice not in ("once", "session", "remember"):
-            return self._deny(slot, event.note or "denied")
+            return self._deny(slot, event.note or "denied", event.refused_by or "person")
         if event.digest != slot.evaluation.digest:
-            return self._deny(slot, event.note or "approved for other arguments")
+            return self._deny(slot, event.note or "approved for other arguments", "gate")
         slot.state = CallState.EXECUTING
         slot.approved = True
         slot.shown = event.shown
         return [RunCall(slot.call, slot.evaluation, slot.shown), *self._advance()]
 
-    def _deny(self, slot: CallSlot, reason: str) -> list[Command]:
+    def _deny(self, slot: CallSlot, reason: str, refused_by: Refuser) -> list[Command]:
         """Complete a call as denied, then go on with the turn."""
-        denied = ToolResult.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {reason}")
-        slot.complete(denied)
+        slot.complete(ToolResult.refusal(slot.call, refused_by, f"not run: {reason}"))
         return self._advance()
 
     def _on_call_started(self, event: events.CallStarted) -> list[Command]:
@@ -386,7 +385,8 @@ class Machine:
         for slot in self._turn_calls:
             result = slot.result
             assert result is not None
-            text = result.to_text(envelope=self._shows_envelopes)
+            shows_envelope = self._shows_envelopes
+            text = result.to_text(envelope=True) if shows_envelope else result.to_model_text()
             self.has_media = self.has_media or bool(result.media)
             self.history.append(
                 ToolMessage(slot.call.id, slot.call.tool, text, result.success, result.media)

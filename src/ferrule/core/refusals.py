@@ -13,6 +13,8 @@ from .vocabulary import Refuser
 _NAMES: dict[str, str] = {
     "nobody": "nobody, as no one was available to approve it",
     "rule": "a rule",
+    "tool": "the tool",
+    "limit": "a limit of the run",
     "mode": "the mode",
     "hook": "a hook",
     "sandbox": "the sandbox",

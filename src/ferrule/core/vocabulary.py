@@ -35,7 +35,9 @@ class Risk(StrEnum):
     CRITICAL = "critical"
 
 
-PermissionMode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+PermissionMode = Literal[
+    "default", "acceptEdits", "sandboxed", "plan", "auto", "dontAsk", "bypassPermissions"
+]
 """What a session asks about (`permissions.rule_evaluation`)."""
 
 RuleLayer = Literal["managed", "flags", "local", "project", "user", "session", "builtin"]
@@ -47,9 +49,13 @@ GateVerdict = Literal["allow", "ask", "deny"]
 CallVerdict = Literal["allow", "ask", "refuse"]
 """What an evaluated call may do. A call is refused by the gate, or because it makes no sense."""
 
-Refuser = Literal["person", "nobody", "rule", "mode", "hook", "sandbox", "gate", "error"]
-"""Who refused a call. `nobody`: no person was there to ask; `error`: asking failed; `gate`: a
-built-in refusal.
+Refuser = Literal[
+    "rule", "mode", "gate", "person", "nobody", "error", "hook", "sandbox", "tool", "limit"
+]
+"""Who refused a call, in the order in which they check it.
+
+`gate`: a built-in refusal; `nobody`: no person was there to ask; `error`: asking failed; `tool`:
+the tool's own check while it worked; `limit`: the run had reached a limit.
 """
 
 ApprovalChoice = Literal["once", "session", "remember", "deny"]

@@ -26,6 +26,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
+from ferrule.models.registry import find_tool_bounds
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -37,11 +38,12 @@ from . import delegation, hooks, registration, tool_search
 from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .agent_parts import (
-    build_gate,
     build_system_text,
     create_agent_output,
+    create_gate,
     explain_unknown_arguments,
     find_user_name,
+    parse_gate,
 )
 from .artifacts.large_results import resolve_artifacts
 from .cleanup import Cleanup
@@ -54,6 +56,9 @@ from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
+from .plugins.plugin_set import PluginSet, add_plugins, setup_for_program
+from .plugins.protocol import Plugin
+from .rule_names import check_rule_names
 from .run_inputs import (
     UNSET,
     Instructions,
@@ -89,6 +94,8 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: `provider:model`, or a model client; or several, of which the next is asked if one
             fails (`engine.model_fallbacks`).
         tools: Tools, plain functions, or a catalog.
+        plugins: What else is added: tools, hooks, instructions and the like (`ferrule.plugins`), in
+            order; or a set of plugins that were set up, whose tools are among `tools`.
         instructions: What the model is told before the first message: a text, a function that
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
@@ -126,6 +133,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
+        plugins: Sequence[Plugin] | PluginSet = ...,
         instructions: Instructions = ...,
         workspace: str | Path | filesystem.Workspace | None = ...,
         permissions: Permissions | None = ...,
@@ -179,6 +187,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
+        plugins: Sequence[Plugin] | PluginSet = (),
         instructions: Instructions = "",
         workspace: str | Path | filesystem.Workspace | None = None,
         permissions: Permissions | None = None,
@@ -209,55 +218,64 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         self.instructions, functions = parse_instructions(instructions, deps_type)
         join, require = parse_run_options(run_options or {})
         self.run_defaults = RunDefaults(
-            join=join, require=require, deps_type=deps_type, instructions=functions
+            join=join,
+            require=require,
+            deps_type=deps_type,
+            instructions=functions,
+            make_deps=host.make_deps,
         )
         self.limits = limits or Limits()
         self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
         self.parallel = tool_calling.parallel
+        self.hides_errors = tool_calling.errors == "name"
         first, fallbacks = split_models(model)
         self.connection = ModelConnection(
             first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        gate, self.workspace = create_gate(permissions, workspace)
+        self.resources: dict[type, object] = {type(item): item for item in resources}
+        setup = setup_for_program(self.model, self.workspace, host.connect)
+        self.plugins, catalog = add_plugins(plugins, setup, catalog, self.resources.values())
+        self.resources |= {type(item): item for item in self.plugins.resources}
         check_tools(catalog, deps_type)
-        if workspace is not None and not isinstance(workspace, filesystem.Workspace):
-            workspace = filesystem.Workspace(workspace)
-        gate = permissions.gate or build_gate(permissions, catalog, workspace)
+        if permissions.gate is None:
+            check_rule_names(gate.rules, catalog)
         self.visible_tools = VisibleTools(
-            catalog, gate, frozenset(permissions.scopes), tool_calling.search
+            catalog,
+            gate,
+            frozenset(permissions.scopes),
+            tool_calling.search,
+            lambda: find_tool_bounds(self.connection.model).tools,
         )
         self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant
         self.user = storage.user or find_user_name()
-        self.hooks = tuple(hooks)
+        self.hooks = (*hooks, *self.plugins.hooks)
         self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
         self.stop_seconds = host.stop_seconds
-        self.bus = host.bus
+        self.bus = self.plugins.watch(host.bus)
+        self._is_watched = True
+        """Whether the observers of plugins are attached to the bus."""
+        self.name = host.name
         self.context = ContextOptions.parse(context)
         self.output = create_agent_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
         if self.output is not None:
             for name, wanted in self.output.type.list_wanted_deps():
                 check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
-        self.resources: dict[type, object] = {type(item): item for item in resources}
-        self.workspace: filesystem.Workspace | None = None
-        if workspace is not None:
-            # Deny rules hold for paths that no argument names, too: a search meets them where it
-            # opens files.
-            self.workspace = workspace.restrict(
-                gate.find_refusal, gate.path_denials, lists=gate.only_lists
-            )
+        if self.workspace is not None:
             self.resources[filesystem.Workspace] = self.workspace
         self.registration = registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
-        if agents is not None or registration is not None:
+        if agents is not None or registration is not None or self.plugins.agents:
             from .delegation.delegate_tool import add_delegate_tool
 
-            self.sub_agents = delegation.SubAgentRegistry.parse(agents)
+            self.sub_agents = delegation.SubAgentRegistry.parse(agents, self.plugins.agents)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._override_deps: DepsT | Unset = UNSET
         self._journal = AgentJournal(storage.journal)
@@ -301,6 +319,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         Raises ConfigError for a name that leads nowhere.
         """
         return self.connection.client
+
+    def find_address(self, model: str) -> str:
+        return self.connection.find_address(model)
 
     def change_model(
         self,
@@ -367,7 +388,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         earlier = MessageHistory.parse(history)
         if self._override_deps is not UNSET:
             deps = self._override_deps
-        system = build_system_text(self.instructions, tools=len(self.catalog) > 0)
+        instructions = "\n\n".join(
+            filter(None, (self.instructions.strip(), self.plugins.make_text(self.catalog)))
+        )
+        system = build_system_text(instructions, tools=len(self.catalog) > 0)
         search = self.visible_tools.search
         if search is not None and search.include_stub_listing:
             from .tool_search.search_tools import list_deferred_tools
@@ -382,6 +406,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             system=system,
             tools=tuple(tool.full_name for tool in self.catalog),
             results=self.results,
+            agent=self.name,
         )
         if deps is not UNSET:
             session.set_deps(deps)
@@ -521,6 +546,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         tools: Iterable[ToolLike] | Catalog | None = None,
         deps: DepsT | Unset = UNSET,
         instructions: str | None = None,
+        permissions: Permissions | None = None,
+        limits: Limits | None = None,
+        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] | None = None,
+        model_options: ModelOptions | None = None,
     ) -> Generator[None]:
         """Replace parts of this agent while a `with` block runs, for tests.
 
@@ -532,6 +561,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             tools: Other tools, under the same permissions.
             deps: Dependencies, also for runs that are given others.
             instructions: A text, in place of texts and functions.
+            permissions: Other permissions, with all that belongs to them.
+            limits: Other limits.
+            hooks: Other hooks.
+            model_options: Other options of the model; of another `model` the defaults otherwise.
 
         Raises:
             ConfigError: Dependencies or tools do not fit `deps_type`.
@@ -539,12 +572,26 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         if deps is not UNSET:
             check_deps(deps, self.run_defaults.deps_type)
         before = copy(self)
-        if model is not None:
-            self.change_model(model, options=ModelOptions())
+        if model is not None or model_options is not None:
+            another = self.connection.model if model is None else model
+            self.change_model(another, options=model_options or ModelOptions())
         if tools is not None:
             catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
             check_tools(catalog, self.run_defaults.deps_type)
             self.catalog = catalog
+        if permissions is not None:
+            gate = permissions.gate
+            if gate is None:
+                gate = parse_gate(permissions, self.workspace and self.workspace.root)
+                check_rule_names(gate.rules, self.catalog)
+            self.visible_tools = self.visible_tools.copy(
+                gate=gate, scopes=frozenset(permissions.scopes)
+            )
+            self.approver = permissions.approver or DenyingApprover()
+        if limits is not None:
+            self.limits = limits
+        if hooks is not None:
+            self.hooks = tuple(hooks)
         if instructions is not None:
             self.instructions = instructions
             self.run_defaults = replace(self.run_defaults, instructions=None)
@@ -555,6 +602,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         finally:
             self.connection = before.connection
             self.visible_tools = before.visible_tools
+            self.approver = before.approver
+            self.limits = before.limits
+            self.hooks = before.hooks
             self.instructions = before.instructions
             self.run_defaults = before.run_defaults
             self._override_deps = before._override_deps
@@ -590,6 +640,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             from .replay.recording import OpenGate
 
             copied.hooks = (answers,)
+            copied.plugins = PluginSet()
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
             copied.visible_tools = self.visible_tools.copy(gate=gate)
@@ -609,14 +660,21 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
+        key: str = "",
         **options: Unpack[RunOptions],
     ) -> RunResult[OutputT]:
         """Work one message to its end, in a session of its own.
 
         The message is text, or a list of texts, `Image`, `Audio` and `Document`. Raises as
-        `Session.run`; `deps` and `history` are as in `session`.
+        `Session.run`; `deps` and `history` are as in `session`. With a `key` the run is worked once
+        in this journal, whatever process asks: its result is returned again, and what was left open
+        is continued (`keyed_runs.run_keyed`).
         """
         require_asyncio()
+        if key:
+            from .keyed_runs import run_keyed
+
+            return await run_keyed(self, key, text, deps=deps, history=history, **options)
         session = self.session(deps=deps, history=history)
         try:
             return await session.run(text, **options)
@@ -629,11 +687,14 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         *,
         deps: DepsT | Unset = UNSET,
         history: History = (),
+        key: str = "",
         **options: Unpack[RunOptions],
     ) -> RunResult[OutputT]:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
         return run_in_new_loop(
-            lambda: self._disconnect_after(self.run(text, deps=deps, history=history, **options))
+            lambda: self._disconnect_after(
+                self.run(text, deps=deps, history=history, key=key, **options)
+            )
         )
 
     async def _disconnect_after(self, run: Coroutine[Any, Any, T]) -> T:
@@ -667,7 +728,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             await session.close()
 
     async def close(self) -> None:
-        """Close what tools left open in any session (`Context.on_close`), and disconnect.
+        """Close what tools left open (`Context.on_close`) and plugins keep open, and disconnect.
 
         The journal is closed last, if this agent opened it from a path or an address: sessions
         that are still open can no longer be recorded. Copies of an agent leave it open.
@@ -680,10 +741,25 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 await closers.run()
         finally:
             try:
-                await self.disconnect()
+                await self.close_plugins()
             finally:
-                if self._owns_journal:
-                    self._journal.close()
+                try:
+                    await self.disconnect()
+                finally:
+                    if self._owns_journal:
+                        self._journal.close()
+
+    async def close_plugins(self) -> None:
+        """Leave what plugins keep open. A session that goes on enters it again.
+
+        A copy of an agent leaves it alone.
+        """
+        if not self._owns_journal:
+            return
+        if self._is_watched:
+            self._is_watched = False
+            self.plugins.unwatch(self.bus)
+        await self.plugins.lifetimes.close()
 
     async def disconnect(self) -> None:
         """Close the model's connections or local server; sessions can continue with new ones."""
@@ -699,4 +775,8 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
     def _build_session(
         self, session_id: str, system: str, *, earlier: Driver | None = None, recorded: int = 0
     ) -> Session[OutputT]:
+        if not self._is_watched:
+            # The agent was closed, and is used again.
+            self.plugins.watch(self.bus)
+            self._is_watched = True
         return build_session(self, session_id, system, earlier=earlier, recorded=recorded)

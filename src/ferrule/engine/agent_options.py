@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, ResultForm
 from ferrule.engine import event_bus
@@ -84,6 +85,8 @@ class ToolCalling:
         parallel: Whether calls of a turn may run together. False: one by one, in the model's order.
         search: How deferred tools are found (`tools.search.options`). None: searched for if there
             are any. False: tools are not deferred.
+        errors: What the model reads of an exception that a tool did not mean for it: its `text`,
+            or its `name` alone. Then the text goes to the logger `ferrule.tools`.
     """
 
     mode: ToolModeOption = "auto"
@@ -91,8 +94,11 @@ class ToolCalling:
     results: ResultForm = "value"
     parallel: bool = True
     search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None = None
+    errors: Literal["text", "name"] = "text"
 
     def __post_init__(self) -> None:
+        if self.errors not in ("text", "name"):
+            raise ConfigError(f"errors = {self.errors!r}", hint="use `text` or `name`")
         if self.results not in ("value", "envelope"):
             raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
 
@@ -116,6 +122,9 @@ class Host:
         interruptible: Give each call its own task, so that a person can stop one of them.
         stop_seconds: How long a handler that was stopped may take to end. One that does not is left
             behind, and the outcome of its call is unknown.
+        name: What the agent is called in events and spans.
+        make_deps: Makes the dependencies (`Agent(deps_type=...)`) of each run that is given none,
+            from whose run it is. It holds on every way in: workers, evaluation, servers, console.
     """
 
     connect: Callable[[str], ModelClient] = create_model_client
@@ -123,6 +132,8 @@ class Host:
     clock: Clock | None = None
     interruptible: bool = False
     stop_seconds: float = STOP_SECONDS
+    name: str = ""
+    make_deps: Callable[[Identity], Any] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.stop_seconds < math.inf:

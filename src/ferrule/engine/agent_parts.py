@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Any
 
 from ferrule.core.output import OUTPUT_RETRIES
@@ -12,11 +13,9 @@ from ferrule.models.client import OutputModeOption
 from ferrule.permissions import filesystem
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
-from ferrule.tools.catalog import Catalog
 
 from . import output as typed_output
 from .agent_options import Host, Permissions, Storage, ToolCalling
-from .rule_names import check_rule_names
 from .session import explain_unknown_options
 
 UNTRUSTED = (
@@ -32,15 +31,27 @@ by the gate, not by this sentence.
 """
 
 
-def build_gate(
-    permissions: Permissions, catalog: Catalog, workspace: filesystem.Workspace | None
-) -> PermissionGate:
-    """Return the gate of these rules. Raises ConfigError for one that names no tool."""
-    root = workspace.root if workspace else None
+def create_gate(
+    permissions: Permissions, given: str | Path | filesystem.Workspace | None
+) -> tuple[PermissionGate, filesystem.Workspace | None]:
+    """Return the gate of an agent, and the workspace with the gate's deny rules.
+
+    Whether the rules name tools is checked when all tools are known.
+    """
+    if given is None:
+        return permissions.gate or parse_gate(permissions, None), None
+    workspace = given if isinstance(given, filesystem.Workspace) else filesystem.Workspace(given)
+    gate = permissions.gate or parse_gate(permissions, workspace.root)
+    # Deny rules hold for paths that no argument names, too: a search meets them where it opens
+    # files.
+    return gate, workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
+
+
+def parse_gate(permissions: Permissions, root: Path | None) -> PermissionGate:
+    """Return the gate of these rules."""
     rules = RuleSet.parse(
         allow=permissions.allow, ask=permissions.ask, deny=permissions.deny, root=str(root or "")
     )
-    check_rule_names(rules, catalog)
     return PermissionGate(rules, mode=select_mode(permissions.mode, "flags"), root=root)
 
 

@@ -96,9 +96,8 @@ async def request_approval(
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     if now.verdict == "deny":
         # An earlier command has changed the folder in which this one would start.
-        refuser: Refuser = "rule" if now.rule else "gate"
         return PersonAnswered(
-            call_id, "deny", digest, now.rule, by="gate", note=now.reason, refused_by=refuser
+            call_id, "deny", digest, now.rule, by="gate", note=now.reason, refused_by=now.refuser
         )
     try:
         request, shown = await _build_with_digest(prepared, context, gate)

@@ -78,10 +78,10 @@ class _RunInThread(Generic[T]):
 
     def wait(self) -> T:
         """Return what the work returns. Raises what it raises, and what interrupts the caller."""
-        self._thread.start()
         caller = asyncio.current_task()
         cancels = 0 if caller is None else caller.cancelling()
         try:
+            self._thread.start()  # it waits for the thread, so it can be interrupted as well
             # Not `join`: an interrupted one takes the thread for ended (Python 3.11).
             while not self._ended.wait(_POLL_SECONDS):
                 # `asyncio.run` makes of Ctrl-C a cancellation, which cannot reach a blocked task.
@@ -89,7 +89,8 @@ class _RunInThread(Generic[T]):
                     self._interrupt()
         except BaseException:  # Ctrl-C, or what a handler of another signal raises
             self._interrupt()
-            self._ended.wait()
+            if self._thread.is_alive():  # otherwise the work has not begun, and never will
+                self._ended.wait()
             raise
         finally:
             if self._ended.is_set():

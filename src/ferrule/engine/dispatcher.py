@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
 from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.identity import Identity
@@ -30,6 +31,7 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.media import MediaReference, has_media
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.background_launch import Launch
 from ferrule.tools.catalog import Catalog
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
+_LOGGER = logging.getLogger("ferrule.tools")
 _CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
 
 
@@ -83,6 +86,8 @@ class CallSurroundings:
         open_media: Opens what keeps pictures and the like that tools return.
         enter_scope: Sets context variables for a run or a call, and returns what unsets them.
         parallel: Whether calls of a turn may run together.
+        hides_errors: Whether the text of exceptions that nobody foresaw is kept from the model, in
+            the log.
         stop_seconds: How long a stopped handler may take to end.
     """
 
@@ -93,6 +98,7 @@ class CallSurroundings:
     open_media: Callable[[], SessionMedia] | None = None
     enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
     parallel: bool = True
+    hides_errors: bool = False
     stop_seconds: float = STOP_SECONDS
 
 
@@ -135,6 +141,7 @@ class Dispatcher:
         self.enter_scope = surroundings.enter_scope
         self.stop_seconds = surroundings.stop_seconds
         self._parallel = surroundings.parallel
+        self._hides_errors = surroundings.hides_errors
         self._is_by_model = surroundings.is_by_model
         self._handler_cap = self._cap
         if self.artifact_intake is not None and hooks:
@@ -174,11 +181,12 @@ class Dispatcher:
             if missing_scopes:
                 named = ", ".join(sorted(missing_scopes))
                 message = f"`{call.tool}` needs the scope {named}"
-                return self._refuse(call, ErrorType.PERMISSION_DENIED, message)
+                return self._refuse(call, ErrorType.PERMISSION_DENIED, message, refused_by="gate")
             arguments, repairs = parse_arguments(call.arguments)
             return self._judge(call, tool, arguments, repairs)
         except ToolFailed as error:
-            return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
+            message = f"`{call.tool}`: {error.message}"
+            return self._refuse(call, error.error_type, message, refused_by=error.refused_by)
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
             message = f"`{call.tool}` was not run: it could not be judged: {_describe_error(error)}"
             return self._refuse(call, ErrorType.INTERNAL_ERROR, message)
@@ -199,6 +207,7 @@ class Dispatcher:
                 ErrorType.PERMISSION_DENIED,
                 f"`{call.tool}` was not run: {decision.reason}",
                 decision,
+                refused_by=decision.refuser,
             )
         repairs.extend(checked.repairs)
         # A digest binds an approval, or the announcement of an effect, to these arguments. An
@@ -248,7 +257,7 @@ class Dispatcher:
         """
         if tool.loading is Loading.INTERNAL:
             return self._explain_unknown(name)
-        if tool.loading is Loading.ALWAYS or self.tool_discovery is None:
+        if self.tool_discovery is None or not self.tool_discovery.is_deferred(tool):
             return ""
         if not self.is_usable(tool):
             return self._explain_unknown(name)
@@ -259,10 +268,16 @@ class Dispatcher:
         return self.gate.is_usable(tool, self._scopes)
 
     def _refuse(
-        self, call: ToolCall, error: ErrorType, message: str, decision: Decision | None = None
+        self,
+        call: ToolCall,
+        error: ErrorType,
+        message: str,
+        decision: Decision | None = None,
+        *,
+        refused_by: Refuser | Literal[""] = "",
     ) -> PreparedCall:
         """Build a prepared call that will not run, with the result that says why."""
-        result = self._fail(call, error, message)
+        result = self._fail(call, error, message, refused_by=refused_by)
         evaluation = CallEvaluated(
             call.id,
             "refuse",
@@ -287,9 +302,7 @@ class Dispatcher:
         tool = prepared.tool
         call = prepared.call
         if tool is None or prepared.values is None or prepared.evaluation.verdict == "refuse":
-            return prepared.evaluation.result or ToolResult.error(
-                call, ErrorType.PERMISSION_DENIED, "refused"
-            )
+            return prepared.evaluation.result or ToolResult.refusal(call, "gate", "refused")
         answered: Answer | None = None
         if self._hooks:
             passed = await self._ask_hooks(tool, prepared, context)
@@ -385,7 +398,7 @@ class Dispatcher:
         if isinstance(answer, Block):
             context.record(CallHooked(call.id, _hook_name(hook), "block", answer.reason))
             message = f"`{call.tool}` was not run: {answer.reason}"
-            return self._fail(call, ErrorType.PERMISSION_DENIED, message)
+            return self._fail(call, ErrorType.PERMISSION_DENIED, message, refused_by="hook")
         if isinstance(answer, Answer):
             context.record(CallHooked(call.id, _hook_name(hook), "answer"))
         return answer
@@ -396,9 +409,8 @@ class Dispatcher:
             given = ToolResult(call.id, call.tool, True, timestamp=self._read_clock())
             return self._bound_hook_result(replace(given, data=await answer.produce()), given)
         except ToolFailed as error:
-            return self._fail(
-                call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
-            )
+            message = f"`{call.tool}` was not run: {error.message}"
+            return self._fail(call, error.error_type, message, started, refused_by=error.refused_by)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever is raised is one result
             return self._fail(
                 call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_describe_error(error)}", started
@@ -491,10 +503,17 @@ class Dispatcher:
     def _fail_by_error(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
         """Return the result of a call whose tool raised an error."""
         if isinstance(error, ToolFailed):
-            failed = self._fail(call, error.error_type, error.message, started)
+            failed = self._fail(
+                call, error.error_type, error.message, started, refused_by=error.refused_by
+            )
             if error.data is None:
                 return failed
             return replace(failed, data=bound_text(error.data, self._cap).data)
+        if self._hides_errors and not isinstance(error, FerruleError):
+            _LOGGER.error("the tool `%s` failed (call %s)", call.tool, call.id, exc_info=error)
+            kind = ErrorType.IO_ERROR if isinstance(error, OSError) else ErrorType.INTERNAL_ERROR
+            message = f"`{call.tool}` failed: {type(error).__name__}; what it says is in the log"
+            return self._fail(call, kind, message, started)
         if isinstance(error, OSError):
             return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         if isinstance(error, ConfigError) and error.code == "media_invalid":
@@ -538,7 +557,9 @@ class Dispatcher:
             outcome, notes = _encode(tool, await launch.work())
             value = bound_text(outcome, self._handler_cap)
         except ToolFailed as error:
-            result = self._fail(call, error.error_type, error.message, started)
+            result = self._fail(
+                call, error.error_type, error.message, started, refused_by=error.refused_by
+            )
         except Exception as error:  # noqa: BLE001  boundary: hooks are told of whatever came of it
             result = self._fail(call, ErrorType.INTERNAL_ERROR, _describe_error(error), started)
         else:
@@ -557,7 +578,11 @@ class Dispatcher:
         for note in result.notes:
             context.tell(note)
         if not result.success:
-            raise ToolFailed(result.error_type, result.error_message or f"`{call.tool}` failed")
+            raise ToolFailed(
+                result.error_type,
+                result.error_message or f"`{call.tool}` failed",
+                refused_by=result.refused_by or "tool",
+            )
         return result.data
 
     async def _gather(
@@ -633,9 +658,16 @@ class Dispatcher:
         return self._fail(prepared.call, ErrorType.CANCELLED, what)
 
     def _fail(
-        self, call: ToolCall, error: ErrorType, message: str, started: float | None = None
+        self,
+        call: ToolCall,
+        error: ErrorType,
+        message: str,
+        started: float | None = None,
+        *,
+        refused_by: Refuser | Literal[""] = "",
     ) -> ToolResult:
         result = ToolResult.error(call, error, self._cut(message), timestamp=self._read_clock())
+        result = replace(result, refused_by=refused_by)
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
@@ -808,18 +840,11 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
     Raises:
         ToolFailed: The text is not JSON (`parse_error`) or not an object (`validation_failed`).
     """
-    if not text.strip():
-        return {}, []
-    repairs: list[str] = []
     try:
-        value: Any = json.loads(text)
-        if isinstance(value, str):
-            value = json.loads(value)
-            repairs.append("the arguments were JSON text inside JSON text")
+        value, is_nested = decode_arguments(text)
     except (ValueError, RecursionError) as error:
         raise ToolFailed(ErrorType.PARSE_ERROR, _describe_parse_error(error)) from error
-    if value is None:
-        return {}, repairs
+    repairs = ["the arguments were JSON text inside JSON text"] if is_nested else []
     if not isinstance(value, dict):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,

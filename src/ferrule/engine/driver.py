@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import (
     AskModel,
     CheckOutput,
@@ -441,6 +441,13 @@ class Driver:
     def expect_output(self, check: OutputCheck | None) -> None:
         """Have new runs end with an output that passes this check; None for text."""
         self.output = check
+
+    def restore_output(self, text: str) -> None:
+        """Take the output of a run that has ended from its text; no function runs again."""
+        check = self.output
+        if check is not None:
+            self.run_check = check
+            check.restore(text, self.build_run_context(self.log.identity))
 
     async def start(self) -> None:
         """Let extensions begin the session. Raises what an extension raises to refuse it."""
@@ -871,8 +878,8 @@ class Driver:
         call = prepared.call
         if prepared.changes >= _MOST_CHANGES:
             why = "not run: what it is about changed each time before it could run; try again later"
-            error = ToolResult.error(call, ErrorType.PERMISSION_DENIED, why)
-            return self.feed(events.ToolAnswered(error))
+            refused = ToolResult.refusal(call, "gate", why)
+            return self.feed(events.ToolAnswered(refused))
         why = "what was shown has changed since it was approved; nothing has run"
         again = require_approval(prepared, prepared.evaluation.digest, why)
         again = replace(again, changes=prepared.changes + 1)

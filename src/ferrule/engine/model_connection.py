@@ -50,6 +50,13 @@ class ModelConnection:
         """The model's full name, `provider:model`."""
         return self.model if isinstance(self.model, str) else self.model.model
 
+    def find_address(self, name: str) -> str:
+        """Return the URL at which a model is reached, by its full name; "" if no client says."""
+        for connection in (self, *self.others):
+            if connection.name == name:
+                return str(getattr(connection.model, "base_url", ""))
+        return ""
+
     @property
     def client(self) -> ModelClient:
         """The model's client. Raises ConfigError for a name that leads nowhere."""

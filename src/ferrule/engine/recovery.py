@@ -84,7 +84,7 @@ def _needs_approval_now(command: ResolveOutcome, prepared: PreparedCall) -> bool
 
 def _not_run_result(call: ToolCall, reason: str) -> ToolResult:
     message = f"not run: {reason} before it took effect, and by now it needs a person's yes"
-    return ToolResult.error(call, ErrorType.PERMISSION_DENIED, message)
+    return ToolResult.refusal(call, "nobody", message)
 
 
 def can_ask_about_unknown(approver: Approver) -> bool:

@@ -13,7 +13,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type, is_context
 from ferrule.tools.definition import Tool
@@ -65,21 +66,32 @@ class Dependencies:
 
     Args:
         deps_type: Their type (`Agent(deps_type=...)`); None without any.
+        make: Makes those of a run that is given none (`Host.make_deps`).
         earlier: Those of the session that this one continues.
     """
 
-    def __init__(self, deps_type: Any, earlier: Dependencies | None = None) -> None:
+    def __init__(
+        self,
+        deps_type: Any,
+        make: Callable[[Identity], Any] | None = None,
+        earlier: Dependencies | None = None,
+    ) -> None:
         self.value: object = None if earlier is None else earlier.value
         self._type = deps_type
+        self._make = make
         self._is_given = earlier is not None and earlier._is_given
 
-    def give(self, deps: Any) -> None:
-        """Take dependencies, from now on; `UNSET` checks that there are some if any are needed.
+    def give(self, deps: Any, identity: Identity) -> None:
+        """Take dependencies, from now on; `UNSET` checks that there are some, or makes them.
 
         Raises:
             ConfigError: They are missing, or of another type.
         """
         if deps is UNSET and (self._is_given or self._type is None):
+            return
+        if deps is UNSET and self._make is not None:
+            # For this run alone: the next one gets its own.
+            self.value = make_deps(self._make, identity, self._type)
             return
         check_deps(deps, self._type)
         self._is_given = True
@@ -131,6 +143,26 @@ def _is_within(given: Any, wanted: Any) -> bool:
     if given is None or wanted is None:
         return False
     return _is_subclass(get_origin(given) or given, get_origin(wanted) or wanted)
+
+
+def make_deps(make: Callable[[Identity], Any], identity: Identity, deps_type: Any) -> Any:
+    """Return the dependencies of a run, made by a function of the program.
+
+    Raises:
+        ConfigError: The function failed, or made another type.
+    """
+    try:
+        made = make(identity)
+    except FerruleError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the dependencies of the run could not be made: {type(error).__name__}: {error}",
+            code="deps",
+            hint="`Host(make_deps=...)` makes them; see the cause",
+        ) from error
+    check_deps(made, deps_type)
+    return made
 
 
 def _accepts(deps: object, deps_type: Any) -> bool:

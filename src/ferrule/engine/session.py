@@ -114,6 +114,7 @@ class RunDefaults:
         deps_type: The type of their dependencies; None without any.
         instructions: The functions that say what the model is told in a run; None without any.
         recorded_instructions: What a recorded run was told: the functions are not asked then.
+        make_deps: Makes the dependencies of runs that are given none (`Host.make_deps`).
     """
 
     model: str = ""
@@ -123,6 +124,7 @@ class RunDefaults:
     deps_type: Any = None
     instructions: RunInstructions | None = None
     recorded_instructions: str | None = None
+    make_deps: Callable[[Identity], Any] | None = None
 
 
 class DefaultChanges(TypedDict, total=False):
@@ -161,7 +163,7 @@ def parse_run_options(
     known = list(RunOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(explain_unknown_options(unknown, known))
+        raise TypeError(explain_unknown_options(unknown, ["deps", "history", "key", *known]))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
@@ -244,7 +246,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         require_asyncio()
         self._require_idle()
-        self.driver.deps.give(deps)
+        self.driver.deps.give(deps, self.identity)
         media: tuple[MediaReference, ...] = ()
         if not isinstance(text, str):
             text, media = await self._media.take_message(text)
@@ -271,7 +273,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             # Another run may have begun while the functions were asked.
             self._require_idle()
             started = replace(started, instructions=said)
-        return self._build_result(await self.driver.run(started, run))
+        return self.build_result(await self.driver.run(started, run))
 
     async def resume(
         self, reason: str = "the process that ran this ended"
@@ -282,7 +284,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         self.set_deps(UNSET)
         finish = await self.driver.resume(reason, self.model)
-        return None if finish is None else self._build_result(finish)
+        return None if finish is None else self.build_result(finish)
 
     async def stream(
         self, text: Content, *, deps: Any = UNSET, **options: Unpack[RunOptions]
@@ -398,12 +400,12 @@ class Session(ClosedByWith, Generic[OutputT]):
         self.driver.inbox.put(text, source)
 
     def set_deps(self, deps: Any) -> None:
-        """Give the session its dependencies; `UNSET` checks that it has them.
+        """Give the session its dependencies; `UNSET` checks that it has them, or makes them.
 
         Raises:
             ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
         """
-        self.driver.deps.give(deps)
+        self.driver.deps.give(deps, self.identity)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -783,7 +785,7 @@ class Session(ClosedByWith, Generic[OutputT]):
                 )
         return replace(started, join=join, require=require)
 
-    def _build_result(self, finish: FinishRun) -> RunResult[OutputT]:
+    def build_result(self, finish: FinishRun) -> RunResult[OutputT]:
         """Return the result of a run that ended well; raise what `run` raises for any other."""
         if finish.stop != "done" and not finish.missing:
             self._raise_failure(finish)

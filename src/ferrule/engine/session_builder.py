@@ -31,6 +31,8 @@ from .driver import Driver, DriverExtension, SessionParts, SessionState
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
 from .model_layers import Layer, ModelSession, stack_layers
+from .plugins.lifetimes import StartPlugins
+from .plugins.plugin_set import PluginSet
 from .run_inputs import Dependencies
 from .session import RunDefaults, Session
 from .session_log import SessionLog
@@ -56,6 +58,7 @@ class SessionSource(Protocol):
     approver: Approver
     resources: dict[type, object]
     hooks: tuple[Hook | hooks.EventHook | hooks.Hooks, ...]
+    plugins: PluginSet
     sub_agents: delegation.SubAgentRegistry | None
     lineage: delegation.Lineage | None
     registration: registration.RegistrationLimits | None
@@ -67,6 +70,7 @@ class SessionSource(Protocol):
     user: str
     clock: Clock
     interruptible: bool
+    hides_errors: bool
     stop_seconds: float
     unclosed: set[Cleanup]
     bus: event_bus.Bus | None
@@ -85,6 +89,8 @@ class SessionSource(Protocol):
 
     @property
     def journal(self) -> Journal: ...
+
+    def find_address(self, model: str) -> str: ...
 
     def share_writes(self) -> WriteBatch: ...
 
@@ -134,6 +140,7 @@ def build_session(
                 session_id,
                 usable=partial(gate.is_usable, scopes=agent.visible_tools.scopes),
                 record=state.log.add,
+                max_found=agent.visible_tools.count_free_places(),
             )
             resources[type(discovery)] = discovery
     open_media = cache(partial(_open_media, agent, state.log.identity))
@@ -148,6 +155,7 @@ def build_session(
         open_media=open_media,
         enter_scope=None if agent.bus is None else agent.bus.enter_scope,
         parallel=agent.parallel,
+        hides_errors=agent.hides_errors,
         stop_seconds=agent.stop_seconds,
     )
 
@@ -184,9 +192,9 @@ def _gather_state(
     agent: SessionSource, session_id: str, earlier: Driver | None, recorded: int
 ) -> tuple[SessionState, Callable[[Approver], Approver]]:
     """Return what the session begins with, and what announces its questions to subscribers."""
-    deps_type = agent.run_defaults.deps_type
+    deps_type, make_deps = agent.run_defaults.deps_type, agent.run_defaults.make_deps
     if earlier is not None:
-        state = replace(earlier.state, deps=Dependencies(deps_type, earlier.deps))
+        state = replace(earlier.state, deps=Dependencies(deps_type, make_deps, earlier.deps))
         return state, earlier.announce
     identity = Identity(agent.tenant, agent.user, session_id, "none")
     connect = None
@@ -194,14 +202,18 @@ def _gather_state(
     if agent.bus is not None:
         from .event_bus.attachment import announce_questions, open_feed
 
-        connect = partial(open_feed, agent.bus, recorded)
+        connect = partial(open_feed, agent.bus, recorded, agent.find_address)
         make_announcing = announce_questions
     log = SessionLog(
         agent.journal, identity, agent.share_writes(), connect=connect, recorded=recorded > 0
     )
     announce = _announce_to_nobody if make_announcing is None else partial(make_announcing, log)
     state = SessionState(
-        log, {}, Cleanup(log, agent.unclosed), Dependencies(deps_type), announce(agent.approver)
+        log,
+        {},
+        Cleanup(log, agent.unclosed),
+        Dependencies(deps_type, make_deps),
+        announce(agent.approver),
     )
     return state, announce
 
@@ -298,7 +310,15 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
 
 
 def _extend(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
-    """Return what is added to a session: hooks, delegation, registration."""
+    """Return what is added to a session, plugins first."""
+    extensions = _extend_by_parts(agent, driver)
+    if not agent.plugins.lifetimes:
+        return extensions
+    return (StartPlugins(driver, agent.plugins.lifetimes), *extensions)
+
+
+def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
+    """Return what hooks, delegation and registration add to a session."""
     if not agent.hooks and agent.sub_agents is None:
         return ()
     from .hooks.chain import HookPlace

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from ferrule.tools.forking import make_lock, watch_forks
 
 T = TypeVar("T")
+THREAD_NAME = "ferrule-tool"
+"""Name of the pool's threads. Idle ones are kept: they wait for the next job of the process."""
 MAX_THREADS = 128
 """Maximum number of threads; further calls wait for one."""
 WAKE_UP = 0.0001
@@ -111,7 +113,7 @@ class Threads:
         waits = is_alone and self._patience > 0 and answers.hold()
         self._jobs.put((answers, future, lambda: context.run(function)))
         if grow:
-            threading.Thread(target=self._work, name="ferrule-tool", daemon=True).start()
+            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
         if waits:
             answers.wait(self._patience)
         return future

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -11,8 +11,11 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import PROVIDER_TYPE, SEARCH_TOOLS_SOURCE, Loading, Tool
+from ferrule.tools.search import DEFER_ABOVE
 
 _LOADING = attrgetter("loading")
+_LEAST_BOUND = 64
+"""No provider is known to take fewer tools than this."""
 
 
 class VisibleTools:
@@ -23,6 +26,7 @@ class VisibleTools:
         gate: Hides tools that are denied.
         scopes: The scopes of the sessions.
         search: How deferred tools are found (`Agent(tool_calling=ToolCalling(search=...))`).
+        find_bound: Returns how many tools the model's provider takes; None if that is not known.
     """
 
     def __init__(
@@ -31,24 +35,28 @@ class VisibleTools:
         gate: PermissionGate,
         scopes: frozenset[str],
         search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None,
+        find_bound: Callable[[], int | None] = lambda: None,
     ) -> None:
+        self.find_bound = find_bound
         self.catalog = catalog
         self.gate = gate
         self.scopes = scopes
         self._given = search
         self._search_option = _option_of(search)
-        self._always_searched = self._search_option is not None
+        option = self._search_option
+        self._always_searched = option is not None and not option.only_if_deferred
         self._specs: tuple[int, str, tuple[ToolSpec, ...]] | None = None
-        self._search: tuple[int, tool_ranking.ToolSearch | None] | None = None
+        self._search: tuple[tuple[int, int | None], tool_ranking.ToolSearch | None] | None = None
 
     def copy(
         self,
         *,
         catalog: Catalog | None = None,
         gate: PermissionGate | None = None,
+        scopes: frozenset[str] | None = None,
         searched: bool = True,
     ) -> VisibleTools:
-        """Return a copy with another catalog or gate.
+        """Return a copy with another catalog, gate or scopes.
 
         With `searched=False` a search is offered only if there are deferred tools.
         """
@@ -56,8 +64,9 @@ class VisibleTools:
         made = VisibleTools(
             self.catalog if catalog is None else catalog,
             self.gate if gate is None else gate,
-            self.scopes,
+            self.scopes if scopes is None else scopes,
             self._given,
+            self.find_bound,
         )
         made._always_searched = made._always_searched and searched
         return made
@@ -108,23 +117,37 @@ class VisibleTools:
         Raises ConfigError if a model would start with no tool but the search, and if the search's
         name is taken.
         """
+        bound = self.find_bound() if len(self.catalog) > _LEAST_BOUND else None
         cached = self._search
-        if cached is None or cached[0] != self.catalog.version:
-            option = self._choose_search()
+        if cached is None or cached[0] != (self.catalog.version, bound):
+            option = self._choose_search(bound)
             # Read again: the tools that search are in the catalog by now.
-            cached = self._search = (self.catalog.version, option)
+            cached = self._search = ((self.catalog.version, bound), option)
         return cached[1]
 
-    def _choose_search(self) -> tool_ranking.ToolSearch | None:
+    def count_free_places(self) -> int | None:
+        """Return how many discovered tools fit into a request; None if that is not known."""
+        bound = self.find_bound()
+        return None if bound is None else max(1, bound - len(self.specs()))
+
+    def _choose_search(self, bound: int | None) -> tool_ranking.ToolSearch | None:
         if self._given is False:
             return None
-        if not self._always_searched and Loading.DEFERRED not in map(_LOADING, self.catalog):
+        option = self._search_option
+        least = DEFER_ABOVE if option is None else option.defer_above
+        is_many = least is not None and len(self.catalog) > least
+        if not (
+            self._always_searched
+            or is_many
+            or bound is not None
+            or Loading.DEFERRED in map(_LOADING, self.catalog)
+        ):
             return None
+        from .tool_search.automatic import defer_many
         from .tool_search.search_tools import prepare_search
 
-        return prepare_search(
-            self._search_option, self.catalog, self.is_usable, always=self._always_searched
-        )
+        option = defer_many(option, self.catalog, self.is_usable, bound)
+        return prepare_search(option, self.catalog, self.is_usable, always=self._always_searched)
 
 
 def _option_of(

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
-from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml, to_plain
+from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_front_matter, to_plain
 from ferrule.tools.schema_notation import parse_schema_notation
 
 _MARK = b"---"
@@ -79,7 +79,7 @@ def parse_document(data: bytes, file: str) -> Document:
         )
     # Empty lines replace what stands above, so that positions are those of the whole file.
     text = b"\n" * (first + 1) + b"\n".join(lines[first + 1 : last]) + b"\n"
-    fields = parse_yaml(text, file)
+    fields = parse_front_matter(text, file)
     if fields.pairs is None:
         raise fields.error("the front matter must be a mapping of keys to values")
     try:

@@ -13,6 +13,8 @@ So they need no trust, and those of a repository are framed as words of its auth
 
 * Every file of a repository is opened by descriptor beneath the root, imported or not. A link is
   followed once, and only to another file beneath the root.
+* A file of the workspace leads to no file beside the workspace, as tools can write it; those of
+  the folders above it lead to all of the repository.
 * Reserved and secret names are refused, whether they are listed, imported or linked to, and so is
   what a deny rule names.
 * A person's file and what it imports lie in their home, outside the workspace, where nobody else
@@ -162,12 +164,14 @@ class _Reading:
         self.found: list[list[_File]] = []
         self.warnings: list[str] = []
         self._seen: set[Path] = set()
+        self._names = {FILE_NAME, _CLAUDE}
 
     def enter(self, folder: Path, candidates: Sequence[str]) -> None:
         """Take the first of these files that exists.
 
         If it cannot be read, add a warning instead.
         """
+        self._names.update(candidates)
         for candidate in candidates:
             path = folder / candidate
             try:
@@ -195,6 +199,7 @@ class _Reading:
                 if name.startswith("~") or not path.is_relative_to(self.whole.root):
                     message = f"`@{name}` leads out of the repository"
                     raise ToolFailed(ErrorType.PERMISSION_DENIED, message)
+                self._check_reach(importer, path)
                 imported, size = self._read(path)
             except ToolFailed as error:
                 # `@name` is more often a person, a package or a decorator than a missing file.
@@ -209,7 +214,9 @@ class _Reading:
     def _read(self, path: Path) -> tuple[bytes, int]:
         tree, name = self._locate(path)
         if tree.stat(name).kind == "link":
-            tree, name = self._locate(self._target(path))
+            target = self._target(path)
+            self._check_reach(path, target)
+            tree, name = self._locate(target)
         reason = self.refuses(name, False) if tree is self.inner else ""
         if reason:
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}`: {reason}")
@@ -219,6 +226,22 @@ class _Reading:
         check_text(data, name)
         bom = len(_BOM) if data.startswith(_BOM) else 0
         return data[bom:], size - bom
+
+    def _check_reach(self, file: Path, path: Path) -> None:
+        """Check that a file of the workspace, which tools can write, leads to nothing beside it.
+
+        Instructions of the folders above are read anyway.
+        """
+        inner = self.inner.root
+        if not file.is_relative_to(inner) or path.is_relative_to(inner):
+            return
+        if path.name in self._names and inner.is_relative_to(path.parent):
+            return
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"`{self._relative(path)}` lies outside of the workspace; import it in instructions of "
+            "a folder above",
+        )
 
     def _locate(self, path: Path) -> tuple[Workspace, str]:
         tree = self.inner if path.is_relative_to(self.inner.root) else self.whole

@@ -299,11 +299,14 @@ class HasToolModes(Protocol):
         ...
 
 
-@runtime_checkable
-class BoundsTools(Protocol):
-    """A model client whose provider takes only so many tools in a request."""
+@frozen
+class ToolBounds:
+    """What a provider takes of tools in one request; None where that is not known.
 
-    @property
-    def max_tools(self) -> int | None:
-        """The most tools of a request; None if that is not known."""
-        ...
+    Attributes:
+        tools: Number of tools.
+        description: Characters of one tool's description.
+    """
+
+    tools: int | None = None
+    description: int | None = None

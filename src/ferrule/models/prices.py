@@ -21,12 +21,14 @@ can state such prices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Usage
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
@@ -40,6 +42,43 @@ _NAMES_OF_ANY_LLM = {"gemini": "google"}
 
 Price = Callable[[Usage], Decimal]
 """Maps token usage to its cost in US dollars."""
+
+
+@frozen
+class PricePerMillion:
+    """What a model costs, in US dollars per million tokens, for programs that know it themselves.
+
+    Attributes:
+        input: Tokens of requests.
+        output: Tokens of answers.
+        cached: The part of `input` that came from the provider's cache; by default as `input`.
+        written: The part of `input` that was written to the cache; by default as `input`.
+
+    Raises:
+        ConfigError: A price is not a number, 0 or more.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    written: float | None = None
+
+    def __post_init__(self) -> None:
+        for kind in _TOKEN_KINDS:
+            amount = getattr(self, kind)
+            if amount is not None and not 0 <= amount < math.inf:
+                raise ConfigError(
+                    f"PricePerMillion: {kind} = {amount!r}", hint="give US dollars, 0 or more"
+                )
+
+    def __call__(self, usage: Usage) -> Decimal:
+        """Return the cost of tokens in US dollars."""
+        given = {kind: getattr(self, kind) for kind in _TOKEN_KINDS}
+        prices = {
+            kind: Decimal(str(self.input if amount is None else amount))
+            for kind, amount in given.items()
+        }
+        return _calculate(prices, usage)
 
 
 def find_price(model: str) -> Price | None:

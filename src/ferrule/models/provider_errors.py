@@ -89,7 +89,30 @@ def error_from_response(
     return error
 
 
-def error_from_object(who: str, value: object, *, tools: bool, begun: bool = True) -> ProviderError:
+def find_error(fields: Mapping[str, Any], *, expected: str) -> object:
+    """Return the error that a body or an event of status 200 is, or has; None if it has none.
+
+    Servers put it into `error`, `errors`, or into the first choice, or send its fields alone, where
+    `expected` is missing.
+    """
+    if fields.get("error"):
+        return fields["error"]
+    listed: object = fields.get("errors")
+    if isinstance(listed, list) and listed:
+        return cast("list[object]", listed)[0]
+    choices: object = fields.get("choices")
+    if isinstance(choices, list):
+        for choice in cast("list[object]", choices):
+            if isinstance(choice, dict) and cast("dict[str, object]", choice).get("error"):
+                return cast("dict[str, object]", choice)["error"]
+    is_error = fields.get("object") == "error" or fields.get("type") == "error"
+    says_why = any(isinstance(fields.get(name), str) for name in ("message", "detail", "msg"))
+    if expected not in fields and (is_error or (says_why and _status_in(fields))):
+        return dict(fields)
+    return None
+
+
+def error_from_object(who: str, value: object, *, tools: bool, begun: bool) -> ProviderError:
     """Build the error for an `error` object in place of an answer, or in the middle of a stream.
 
     Gateways give the status of the server behind them as its `code`. `begun` says whether a part of
@@ -106,9 +129,11 @@ def error_from_object(who: str, value: object, *, tools: bool, begun: bool = Tru
 
 def _status_in(value: object) -> int:
     """Return the HTTP status that an error object has as its code; 0 if it has none."""
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return 0
-    fields = cast(dict[str, Any], value)
+    fields = cast(Mapping[str, Any], value)
+    if isinstance(fields.get("error"), Mapping):
+        return _status_in(fields["error"])
     for name in ("code", "status", "status_code"):
         given = str(fields.get(name))
         if given.isdigit() and 400 <= int(given) < 600:
@@ -176,7 +201,10 @@ def _read_error(value: object) -> tuple[str, str]:
     if not isinstance(value, dict):
         return str(value), ""
     fields = cast(dict[str, Any], value)
-    message: Any = fields.get("message") or fields.get("detail") or fields.get("error") or fields
+    if isinstance(fields.get("error"), dict) and not fields.get("message"):
+        return _read_error(fields["error"])
+    texts = (fields.get(name) for name in ("message", "detail", "msg", "error"))
+    message: Any = next(filter(None, texts), fields)
     code = " ".join(str(fields[name]) for name in ("code", "type") if fields.get(name))
     text = str(message)
     place = fields.get("param")

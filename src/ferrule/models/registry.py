@@ -12,7 +12,15 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
 
-from .client import Exchange, ModelClient, ModelMaker, ModelOptions, ToolModeOpener, ToolSpec
+from .client import (
+    Exchange,
+    ModelClient,
+    ModelMaker,
+    ModelOptions,
+    ToolBounds,
+    ToolModeOpener,
+    ToolSpec,
+)
 
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
@@ -63,6 +71,7 @@ class Provider:
             (`openai.differences.ChatDifferences`).
         model_maker: Who made its models, if their names tell which options they refuse
             (`refused_options`).
+        tool_bounds: What it takes of tools in one request, at its own address.
         remark: What people should know of it.
         also_called: Other names that people try.
     """
@@ -91,6 +100,7 @@ class Provider:
     replay_reasoning: bool = False
     differences: Mapping[str, Any] = field(default_factory=dict[str, Any])
     model_maker: ModelMaker = ""
+    tool_bounds: ToolBounds = ToolBounds()
     remark: str = ""
     also_called: tuple[str, ...] = ()
 
@@ -101,6 +111,8 @@ class Provider:
 
 
 _WITHOUT_SEED = (CHAT_OPTIONS - {"seed"}) | {"thinking"}
+_UP_TO_128_TOOLS = ToolBounds(tools=128)
+_BOUNDS_OF_OPENAI = ToolBounds(tools=128, description=1024)
 _NEWER_LIMIT: Mapping[str, Any] = {
     "option_names": {"max_tokens": "max_completion_tokens"},
     "thinking_switch": "effort",
@@ -152,6 +164,7 @@ PROVIDERS: dict[str, Provider] = {
         default_model="openai:gpt-5.5",
         model_maker="OpenAI",
         also_called=("gpt", "chatgpt", "oai"),
+        tool_bounds=_BOUNDS_OF_OPENAI,
     ),
     "openai-responses": Provider(
         "ferrule.models.openai.responses:OpenAIResponses",
@@ -167,6 +180,7 @@ PROVIDERS: dict[str, Provider] = {
         key_path="/models",
         model_maker="OpenAI",
         also_called=("responses",),
+        tool_bounds=_BOUNDS_OF_OPENAI,
     ),
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
@@ -198,6 +212,7 @@ PROVIDERS: dict[str, Provider] = {
         default_model="google:gemini-3.8-flash",
         remark="GOOGLE_API_KEY is read, too",
         also_called=("gemini", "google-genai", "google-gla", "googleai", "aistudio"),
+        tool_bounds=ToolBounds(tools=512),
     ),
     "vertex": Provider(
         "ferrule.models.google.client:Google.on_vertex",
@@ -210,6 +225,7 @@ PROVIDERS: dict[str, Provider] = {
         protocol="generateContent",
         remark="your project on Google Cloud: `GOOGLE_CLOUD_PROJECT`, `GOOGLE_CLOUD_LOCATION`",
         also_called=("vertexai", "vertex-ai", "vertex_ai", "google-vertex"),
+        tool_bounds=ToolBounds(tools=512),
     ),
     "bedrock": Provider(
         "ferrule.models.bedrock.client:Bedrock",
@@ -283,6 +299,7 @@ PROVIDERS: dict[str, Provider] = {
         remark="MODEL is the name of your deployment; the key goes in `api-key`",
         telemetry_name="azure.ai.openai",
         also_called=("azure-openai", "azure_openai", "foundry"),
+        tool_bounds=_BOUNDS_OF_OPENAI,
     ),
     "groq": _host(
         "https://api.groq.com/openai/v1",
@@ -290,6 +307,7 @@ PROVIDERS: dict[str, Provider] = {
         "groq:openai/gpt-oss-120b",
         options=CHAT_OPTIONS | {"thinking", "service_tier"},
         differences=_NEWER_LIMIT,
+        tool_bounds=_UP_TO_128_TOOLS,
     ),
     "mistral": _host(
         "https://api.mistral.ai/v1",
@@ -313,6 +331,7 @@ PROVIDERS: dict[str, Provider] = {
         differences={"thinking_switch": "type"},
         replay_reasoning=True,
         remark="wants its reasoning back with the calls that followed from it",
+        tool_bounds=_UP_TO_128_TOOLS,
     ),
     "xai": _host(
         "https://api.x.ai/v1",
@@ -321,6 +340,7 @@ PROVIDERS: dict[str, Provider] = {
         telemetry_name="x_ai",
         price_name="x-ai",
         also_called=("x-ai", "x_ai", "grok"),
+        tool_bounds=_UP_TO_128_TOOLS,
     ),
     "together": _host(
         "https://api.together.xyz/v1",
@@ -355,6 +375,7 @@ PROVIDERS: dict[str, Provider] = {
         telemetry_name="moonshot_ai",
         price_name="moonshotai",
         also_called=("moonshotai", "kimi"),
+        tool_bounds=_UP_TO_128_TOOLS,
     ),
     "huggingface": _host(
         "https://router.huggingface.co/v1",
@@ -373,6 +394,7 @@ PROVIDERS: dict[str, Provider] = {
         replay_reasoning=True,
         remark="wants its reasoning back with the calls that followed from it",
         also_called=("z-ai", "z.ai", "zhipu", "zhipuai", "glm"),
+        tool_bounds=_UP_TO_128_TOOLS,
     ),
     "minimax": _host(
         "https://api.minimax.io/v1",
@@ -483,6 +505,17 @@ PROVIDERS: dict[str, Provider] = {
 def find_provider(model: str) -> Provider | None:
     """Return the row of the provider in a model's full name, or None if it has none."""
     return PROVIDERS.get(model.partition(":")[0])
+
+
+def find_tool_bounds(model: str | ModelClient) -> ToolBounds:
+    """Return what a model's provider takes of tools; of another server than its own, unknown."""
+    name = model if isinstance(model, str) else model.model
+    row = find_provider(name)
+    if row is None:
+        return ToolBounds()
+    usual = row.base_url or row.usual_address
+    address = str(getattr(model, "base_url", usual))
+    return row.tool_bounds if address.startswith(usual) else ToolBounds()
 
 
 def list_local_providers() -> frozenset[str]:

@@ -134,10 +134,7 @@ class DenyingApprover:
         offers = () if request.risk == "critical" else request.offers
         rule = next((offer.rule for offer in offers if offer.rule), "")
         step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
-        note = (
-            f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
-            "`permissions=Permissions(approver=...)` in a program"
-        )
+        note = f"Denied: no one was available to approve it ({request.reason}); {step}"
         return ApprovalAnswer("deny", by="no-terminal", note=note, refused_by="nobody")
 
 

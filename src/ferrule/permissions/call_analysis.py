@@ -69,6 +69,8 @@ class Confinement:
 
     readable: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    """Those of `own` that file tools see under the same name."""
 
     def add_to(self, opened: OpenedFolders) -> OpenedFolders:
         """Return the opened folders with those that every confined command has."""
@@ -86,6 +88,7 @@ class CallContext:
         outside: What happens to a command that names a path outside the workspace.
         opened: Folders outside that a command may name.
         start: The folder in which commands start, relative to the workspace.
+        own: Folders of the session alone, which file tools see as its commands do.
     """
 
     root: str
@@ -94,6 +97,7 @@ class CallContext:
     outside: Literal["deny", "ask"] = "deny"
     opened: OpenedFolders = NOTHING_OPENED
     start: str = ""
+    own: tuple[str, ...] = ()
 
     def starting_in(self, folder: str) -> CallContext:
         """Return the same for a call whose commands start in a folder, relative to the workspace.
@@ -342,6 +346,8 @@ def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator
         return
     absolute = normalise_path(path, context.root, context.home)
     if absolute != context.root and not absolute.startswith(context.root.rstrip("/") + "/"):
+        if any(absolute == own or absolute.startswith(f"{own}/") for own in context.own):
+            return
         yield f"`{path}` lies outside the workspace"
         return
     name = posixpath.relpath(absolute, context.root)

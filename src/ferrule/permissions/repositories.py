@@ -31,7 +31,7 @@ from pathlib import Path
 from ferrule.core.value_class import frozen
 
 from .protected_names import GIT_FOLDER_ENTRIES, is_git_folder
-from .provenance import CommandWritable, Origin, TrustedPath, trust_path
+from .provenance import CommandWritable, Origin, TrustedPath, UntrustedPath, trust_path
 
 _MAX_BYTES = 1024 * 1024
 _MAX_INCLUDES = 20
@@ -147,6 +147,23 @@ def trust_repository(
     return trust_path(
         place, Origin.PERSON, writable, reason=f"the git repository that `{root}` belongs to"
     )
+
+
+def add_repository(root: str, writable: CommandWritable) -> CommandWritable:
+    """Return what commands of a workspace can write, with its repository if that lies outside.
+
+    Args:
+        root: The workspace, its path free of links.
+        writable: What is opened for writing by name.
+    """
+    repository = find_repository(root).repository
+    if repository is None:
+        return writable
+    try:
+        place = trust_repository(repository, root, writable)
+    except UntrustedPath:
+        return writable  # It is not opened then.
+    return writable if place is None else CommandWritable.from_folders(*writable.folders, place)
 
 
 def _folders_up(start: str) -> Iterator[str]:

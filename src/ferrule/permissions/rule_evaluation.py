@@ -12,7 +12,9 @@ No I/O, no clock, and it never raises. The first step that applies decides:
    touches is covered. A person can grant all commands of a session where the kernel confines them:
    then a doubt about which files a command touches is the kernel's to answer, and what
    `ONCE_ONLY` names is asked about as before.
-7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
+7. mode: `acceptEdits` allows edits in the workspace, `sandboxed` also commands that the sandbox
+   holds whole (not those that delete, publish or have a label of `ONCE_ONLY`),
+   `bypassPermissions` all that is left.
 8. reads: unless `reads="ask"`, a tool that only reads, and names what it reads, may read the
    workspace; so may a command that only reads (`command_analysis.reading_commands`), where the
    kernel confines it.
@@ -38,7 +40,13 @@ from typing import Any, Literal, cast, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.core.vocabulary import ApprovalChoice, GateVerdict, PermissionMode, RuleLayer
+from ferrule.core.vocabulary import (
+    ApprovalChoice,
+    GateVerdict,
+    PermissionMode,
+    Refuser,
+    RuleLayer,
+)
 from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
 
 from .approvals import digest_arguments
@@ -71,6 +79,9 @@ __all__ = [
 MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 _READS = (SideEffect.NONE, SideEffect.READ)
+_EDIT_MODES = ("acceptEdits", "auto", "sandboxed")
+_DELETING_TOOLS = ("delete_path",)
+"""Tools of files that mode `sandboxed` asks about, as it does about commands that delete."""
 _EDITS = (SideEffect.NONE, SideEffect.READ, SideEffect.WRITE)
 _MAX_CACHED_DECISIONS = 2048
 
@@ -86,6 +97,7 @@ class Decision:
         layer: Where that rule comes from; `builtin` for the gate's own reasons.
         labels: Risk labels of the call's commands.
         offers: The answers besides no that a person may give.
+        by_mode: Whether it is the mode that denies it.
     """
 
     verdict: GateVerdict
@@ -94,6 +106,14 @@ class Decision:
     layer: RuleLayer | Literal[""] = ""
     labels: tuple[str, ...] = ()
     offers: tuple[GrantOffer, ...] = ()
+    by_mode: bool = False
+
+    @property
+    def refuser(self) -> Refuser:
+        """Who refuses a call that is denied."""
+        if self.by_mode:
+            return "mode"
+        return "rule" if self.rule else "gate"
 
 
 @frozen
@@ -242,13 +262,14 @@ class PermissionGate:
         """Analyse a call; where it would be outside, with the folders that confinement gives."""
         around = self.locate(tool, values)
         case = analyse_call(tool, values, around)
-        if "outside_workspace" not in case.labels:
+        if "outside_workspace" not in case.labels and not case.refusal:
             return case
         confinement = self.find_confinement()
         if confinement is None:
             return case
         opened = confinement.add_to(around.opened)
-        return analyse_call(tool, values, replace(around, opened=opened))
+        around = replace(around, opened=opened, own=confinement.shared)
+        return analyse_call(tool, values, around)
 
     def explain_steps(self, tool: Tool, values: Mapping[str, Any]) -> list[str]:
         """Return the steps that led to a decision, a line each, for `ferrule policy explain`."""
@@ -485,7 +506,7 @@ class PermissionGate:
         if self.mode != "plan" or case.tool.side_effect in _READS:
             return None
         reason = f"mode plan: `{case.name}` may {case.tool.side_effect}; only what reads is allowed"
-        return self._deny(case, reason)
+        return replace(self._deny(case, reason), by_mode=True)
 
     def _check_ask_rules(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
         for matcher in profile.ask:
@@ -518,6 +539,8 @@ class PermissionGate:
         """Return whether a person granted all commands of the session and this is one of them."""
         if not case.analyses or ONCE_ONLY.intersection(case.labels):
             return False
+        if self.mode == "sandboxed":
+            return self.confines(case.tool) and self.find_confinement() is not None
         granted = (*(matcher.rule for matcher in extra), *self.grants.rules)
         is_granted = any(
             is_session_wide(rule) and matches_tool(rule, case.name) for rule in granted
@@ -557,11 +580,34 @@ class PermissionGate:
     def _check_mode(self, case: AnalysedCall) -> Decision | None:
         if self.mode == "bypassPermissions":
             return Decision("allow", "mode bypassPermissions", layer="builtin", labels=case.labels)
-        if self.mode not in ("acceptEdits", "auto") or case.tool.side_effect not in _EDITS:
+        if self.mode == "sandboxed" and case.analyses:
+            return self._check_held_command(case)
+        if self.mode == "sandboxed" and case.name.rpartition("::")[2] in _DELETING_TOOLS:
+            return None
+        if self.mode not in _EDIT_MODES or case.tool.side_effect not in _EDITS:
             return None
         if all(need.kind in ("read", "write") for need in case.needs):
             return Decision("allow", f"mode {self.mode}: an edit in the workspace", layer="builtin")
         return None
+
+    def _check_held_command(self, case: AnalysedCall) -> Decision | None:
+        """Allow a command that the sandbox holds whole: not one that deletes or publishes."""
+        if not self._grants_all_commands(case, ()):
+            return None
+        # As `analyse_command` in `call_analysis`: most runs have no command.
+        from .command_analysis.risk_labels import publishes
+
+        for analysis in case.analyses:
+            for part in analysis.parts:
+                words = [word.text if word.is_known else "" for word in part.words_after_wrappers]
+                if publishes(words):
+                    return None
+        return Decision(
+            "allow",
+            "mode sandboxed: the sandbox holds the command",
+            layer="builtin",
+            labels=case.labels,
+        )
 
     def _check_reads(self, case: AnalysedCall) -> Decision | None:
         """Allow what only reads files of the workspace; what is outside was refused before."""
@@ -620,7 +666,7 @@ class PermissionGate:
         name, layer = (rule.text, rule.layer) if rule else ("", "builtin")
         if self.mode == "dontAsk":
             reason = f"{reason}; mode dontAsk does not ask"
-            return Decision("deny", reason, name, layer, case.labels)
+            return Decision("deny", reason, name, layer, case.labels, by_mode=True)
         return Decision("ask", reason, name, layer, case.labels, (GrantOffer("once", ""),))
 
     def _with_offers(self, case: AnalysedCall, profile: _Profile, decision: Decision) -> Decision:
@@ -711,11 +757,11 @@ def select_mode(mode: str, layer: RuleLayer) -> PermissionMode:
     """Return a mode that settings name.
 
     Raises:
-        ConfigError: The mode does not exist, or a project's own settings choose `auto` or
-            `bypassPermissions`: a repository cannot decide that nobody is asked.
+        ConfigError: The mode does not exist, or a project's own settings choose `sandboxed`,
+            `auto` or `bypassPermissions`: a repository cannot decide that nobody is asked.
     """
     _require_known_mode(mode)
-    if layer in ("project", "local") and mode in ("auto", "bypassPermissions"):
+    if layer in ("project", "local") and mode in ("sandboxed", "auto", "bypassPermissions"):
         raise ConfigError(
             f"mode `{mode}` is ignored in the settings of a project",
             code="mode_from_project",

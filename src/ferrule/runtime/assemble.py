@@ -17,13 +17,16 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.media import MediaOptions
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.vocabulary import ResultForm
-from ferrule.engine import event_bus, hooks
+from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.model_fallbacks import AgentModel
+from ferrule.engine.plugins.plugin_set import find_state_folder
+from ferrule.engine.plugins.protocol import Setup
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
+from ferrule.engine.telemetry.names import find_model_address
 from ferrule.models.client import ModelOptions, ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -56,6 +59,7 @@ from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
 from .attack_results import apply_attack_results
+from .chosen_plugins import list_withheld, set_up_chosen
 from .configured_sources import has_http_tools, has_mcp_servers, has_peers
 from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 from .hosted_tools import approval_tools, resolve_hosted_tools
@@ -69,25 +73,19 @@ from .sandbox_policy import (
 )
 from .shared_options import SETTING_OPTIONS
 from .shipped_tools import (
-    CODING,
-    PACKS,
     apply_profile,
     apply_shapes,
     choose_profile,
     choose_shapes,
+    list_coding_tools,
+    list_known_names,
     load_memory_tool,
-    load_shipped_tools,
-    names_added_by_runs,
 )
 from .system_text import INTRODUCTION, Surroundings, make_system_text
-from .telemetry_export import export_from, is_export_wanted
 
 if TYPE_CHECKING:
     from ferrule.connectors.http import LoadedTools
     from ferrule.engine.registration.registration import RegistrationLimits
-
-    from .code_index import RunIndex
-    from .diagnostics import RunDiagnostics
 
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """Names in the person's settings folder that make it worth loading extensions."""
@@ -107,14 +105,6 @@ class Reloader(Protocol):
     async def close(self) -> None: ...
 
 
-class Service(Protocol):
-    """Works beside the sessions of an assembly. `hook` tells it what happens in them."""
-
-    @property
-    def hook(self) -> hooks.EventHook: ...
-    async def close(self) -> None: ...
-
-
 @dataclass(slots=True)
 class Assembly:
     """An agent, the settings it was made from, and what must be closed with it.
@@ -128,8 +118,6 @@ class Assembly:
     extensions: file_extensions.Extensions | None = None
     servers: connectors.McpServers | None = None
     peers: connectors.A2aPeers | None = None
-    services: tuple[Service, ...] = ()
-    """What works beside the sessions where it is switched on: code index, diagnostics."""
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
@@ -210,8 +198,9 @@ class Assembly:
                 self.agent.journal.close()
 
     async def close_sources(self) -> None:
-        """Close where tools and hooks come from, and the services."""
-        for source in (self.extensions, self.servers, self.peers, *self.services):
+        """Close what plugins keep open, and where tools and hooks come from."""
+        await self.agent.close_plugins()
+        for source in (self.extensions, self.servers, self.peers):
             if source is not None:
                 await source.close()
 
@@ -275,17 +264,16 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     gate = _make_gate(settings, workspace, names)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
     command_names = readable.names_for_commands()
-    index = _open_code_index(settings, readable)
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
-    diagnostics = _make_diagnostics(settings, workspace, gate, confine)
-    services = tuple(service for service in (index, diagnostics) if service is not None)
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
-    shipped_tools = load_shipped_tools(settings["tools.packs"], ocr=settings["media.ocr"])
-    extensions = _load_extensions(settings, confine, shipped_tools)
+    for text in list_withheld(settings):
+        notice(text)
+    plugins = set_up_chosen(settings, _make_setup(settings, readable, confine, notice))
+    extensions = _load_extensions(settings, confine, plugins.tools)
     texts = collect_instructions(settings, gate, names)
-    own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
+    own_tools = _offered_tools(settings, profile, plugins.tools, extensions)
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
     tools += load_memory_tool(settings["tools.memory"], workspace.root)
     http = _load_http_tools(settings)
@@ -298,7 +286,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     if peers is not None:
         tools += peers.tools
     catalog, unknown = _make_catalog(settings, for_model, tools)
-    check_rule_names(gate.rules, catalog, _names_outside_catalog)
+    check_rule_names(gate.rules, catalog, list_known_names)
     sources = (extensions, texts, http, servers, peers)
     notices = [source.notices for source in sources if source is not None]
     once = () if extensions is None else filter(say_first_time, extensions.notices_once)
@@ -318,10 +306,10 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
     )
-    bus, telemetry = _watch_runs(settings, bus, opened_journal, notice)
     agent = Agent(
         _choose_models(settings),
         catalog,
+        plugins=plugins,
         instructions=make_instructions(),
         workspace=workspace,
         limits=for_model.limits,
@@ -334,10 +322,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
-        hooks=[
-            *(() if extensions is None else extensions.hooks),
-            *(service.hook for service in services),
-        ],
+        hooks=() if extensions is None else extensions.hooks,
         agents=(extensions.agents or None) if extensions is not None else None,
         registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
@@ -345,13 +330,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             fallback=settings["tools.fallback"],
             results=cast("ResultForm", for_model.results),
             parallel=settings["tools.parallel"],
-            search=tool_search_option(settings, catalog),
+            search=tool_search_option(settings),
+            errors=settings["tools.errors"],
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[
             command_policy,
-            *telemetry,
-            *(() if index is None else (index.index,)),
             ShortRereading(_gives_short_rereadings(settings)),
             *_media_options(settings),
         ],
@@ -368,7 +352,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         extensions,
         servers,
         peers,
-        services,
         signer,
         owns_journal=journal is None,
         folder_texts=folder_texts,
@@ -381,25 +364,24 @@ def _gives_short_rereadings(settings: Settings) -> bool:
     return chosen == "short" or (chosen == "auto" and not settings.model.startswith("local:"))
 
 
-def _open_code_index(settings: Settings, workspace: Workspace) -> RunIndex | None:
-    """Return the code index. None, with nothing of it loaded, if nobody switched it on."""
-    if "index" not in settings["tools.packs"]:
-        return None
-    from .code_index import RunIndex
+def _make_setup(
+    settings: Settings, workspace: Workspace, confine: SandboxPolicy, notice: Notice
+) -> Setup:
+    """Return what the plugins of a run may use."""
 
-    return RunIndex(workspace, settings["index.outline"])
+    def find_address(name: str) -> str:
+        return settings.provider(name.partition(":")[0]).base_url or find_model_address(name)
 
-
-def _make_diagnostics(
-    settings: Settings, workspace: Workspace, gate: PermissionGate, confine: SandboxPolicy
-) -> RunDiagnostics | None:
-    """Return the diagnostics after edits. None, with no module loaded, if nothing is to check."""
-    if not settings["diagnostics.checkers"] and not settings["diagnostics.servers"]:
-        return None
-    from .diagnostics import RunDiagnostics
-
-    readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
-    return RunDiagnostics(settings, readable, replace(confine, network=()))
+    return Setup(
+        settings.model,
+        workspace,
+        state=find_state_folder,
+        notice=notice,
+        environment=os.environ,
+        confine=confine,
+        connect=lambda name: create_client(settings, name),
+        find_address=find_address,
+    )
 
 
 def _describe_surroundings(
@@ -426,11 +408,6 @@ def _name_model(settings: Settings, notice: Notice, *, is_needed: bool) -> Setti
     chosen = choose_model_now(settings)
     notice(describe_choice(chosen))
     return use_model(settings, chosen)
-
-
-def _names_outside_catalog() -> list[str]:
-    """Return names of tools that this run may lack but that a permission rule may well name."""
-    return [*(tool.full_name for tool in load_shipped_tools(PACKS)), *names_added_by_runs()]
 
 
 def _load_signer(settings: Settings) -> Signer | None:
@@ -656,28 +633,11 @@ def _offered_tools(
         *required,
         *chain.from_iterable(agent.tools or () for agent in agents),
     }
-    offered = apply_profile(tools, profile, named)
-    if profile == "all" or named & CODING:
+    offered = apply_profile(tools, profile, named, shipped)
+    if profile == "all" or named & list_coding_tools():
         return offered
     shapes = choose_shapes(settings["tools.shapes"], settings.model)
-    return apply_shapes(offered, shapes, settings.model)
-
-
-def _watch_runs(
-    settings: Settings, bus: event_bus.Bus | None, journal: Journal, notice: Notice
-) -> tuple[event_bus.Bus | None, list[object]]:
-    """Return the bus and what exports it, if the environment names a collector."""
-    if not is_export_wanted():
-        return bus, []
-
-    def find_address(name: str) -> str:
-        from ferrule.engine.telemetry.names import find_model_address
-
-        return settings.provider(name.partition(":")[0]).base_url or find_model_address(name)
-
-    bus = bus or event_bus.Bus(journal=journal)
-    telemetry = export_from(bus, notice, find_address)
-    return bus, [telemetry] if telemetry is not None else []
+    return apply_shapes(offered, shapes, shipped, settings.model)
 
 
 def _registration_limits(
@@ -726,7 +686,7 @@ def _refuse_unknown_tools(settings: Settings, catalog: Catalog, missing: Iterabl
     }
     wrong = [name for name in missing if name in for_this_run and "__" not in name]
     if wrong:
-        known = {*(tool.full_name for tool in catalog), *_names_outside_catalog()}
+        known = {*(tool.full_name for tool in catalog), *list_known_names()}
         if wrong[0] not in known:
             detail, hint = find_tool_problem(wrong[0], known)
             raise ConfigError(detail, code="tool_unknown", hint=hint)

@@ -9,7 +9,6 @@ from typing import Any
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.storage.settings.settings import Settings
-from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.search.options import ToolSearch
 
@@ -53,8 +52,8 @@ def configured_tool_names(settings: Settings) -> tuple[str, ...]:
     return (*settings["tools.always_loaded"], *(name for name, _ in settings["tools.entries"]))
 
 
-def tool_search_option(settings: Settings, catalog: Catalog) -> ToolSearch | bool | None:
-    """Return the value of `Agent(tool_search=...)` that the settings ask for.
+def tool_search_option(settings: Settings) -> ToolSearch | bool:
+    """Return the value of `ToolCalling(search=...)` that the settings ask for.
 
     With `auto` there is a search only if some tool is deferred.
     """
@@ -64,11 +63,12 @@ def tool_search_option(settings: Settings, catalog: Catalog) -> ToolSearch | boo
     options: dict[str, Any] = {
         "mode": settings["tools.search_mode"],
         "budget_tokens": settings["tools.search_budget"],
-        "always_loaded": settings["tools.always_loaded"],
+        "always_loaded": (
+            *settings["tools.always_loaded"],
+            *(name for name, mode in settings["tools.entries"] if mode == Loading.ALWAYS),
+        ),
+        "defer_above": settings["tools.defer_above"],
+        "only_if_deferred": choice == "auto",
     }
-    if choice == "auto" and not any(tool.loading is Loading.DEFERRED for tool in catalog):
-        return None
-    from ferrule.tools.search.options import ToolSearch
-
     variant = "" if choice in ("auto", "on") else choice
     return ToolSearch(variant=variant, **options)

@@ -245,7 +245,6 @@ class HotReloader:
         now.extensions = made.extensions
         now.servers = made.servers
         now.peers = made.peers
-        now.services = made.services
         now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)

@@ -13,8 +13,10 @@ import click
 
 
 def drop_output() -> None:
-    """Send further output to nowhere, also at exit, since nobody reads standard output any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send further output to nowhere, also at exit: nobody reads it, or it cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 class LazyGroup(click.Group):

@@ -24,9 +24,12 @@ _SETTINGS = (
     click.option(
         "--mode",
         type=click.Choice(
-            ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+            [
+                *("default", "acceptEdits", "sandboxed", "plan", "auto", "dontAsk"),
+                "bypassPermissions",
+            ]
         ),
-        help="How much is allowed without asking.",
+        help="How much is allowed without asking; `sandboxed`: all that the sandbox holds.",
     ),
     click.option(
         "--fallback",
@@ -96,14 +99,17 @@ _SETTINGS = (
         help="Shipped tools the model gets: one per job (coding), or all.",
     ),
     click.option(
-        "--pack",
-        "tools__packs",
+        "--plugin",
+        "plugins",
         multiple=True,
-        metavar="PACK",
-        help=(
-            "Add a tool pack: typed, git, git_write, git_toolbox, code, index or pictures. "
-            "Repeatable."
-        ),
+        metavar="NAME[.FIELD=VALUE]",
+        help="Switch a plugin on, or set a field of it: typed, git.tools=write. Repeatable.",
+    ),
+    click.option(
+        "--installed-plugins/--no-plugins",
+        "plugins__installed",
+        default=None,
+        help="Whether plugins of other distributions are used.",
     ),
     click.option(
         "--require-tool",
@@ -221,7 +227,7 @@ def _combine(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 
 
 SETTING_OPTIONS = _parameter_names()
-"""Names of the parameters that set a setting: its key with `__` for the dot."""
+"""Names of the parameters that set a setting: its key with `__` for the dot; and `plugins`."""
 
 
 def common_options(function: F) -> F:

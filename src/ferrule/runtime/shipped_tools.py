@@ -1,4 +1,4 @@
-"""The tools that ship with Ferrule and that a run gets."""
+"""Which of the tools that ship a model gets, and in what shapes."""
 
 from __future__ import annotations
 
@@ -11,67 +11,33 @@ from itertools import chain
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.extensions.skills.tool import NAME
 from ferrule.storage import paths
-from ferrule.toolkits import clock, commands, tasks
-from ferrule.toolkits.files import browse
-from ferrule.toolkits.files import tools as files
-from ferrule.toolkits.git import git_command
-from ferrule.toolkits.search import search_files
-from ferrule.tools.definition import Loading, SideEffect, Tool
+from ferrule.storage.plugins.installed import installed_manifests
+from ferrule.storage.plugins.manifests import shipped_manifests
+from ferrule.tools.definition import Loading, Tool
 
 from .deferred_tools import FINDERS
 
-_READS = (SideEffect.NONE, SideEffect.READ)
+
+def list_coding_tools() -> frozenset[str]:
+    """Return the tools of the profile `coding`: one per job."""
+    manifests = shipped_manifests().values()
+    return frozenset(chain.from_iterable(one.coding for one in manifests))
 
 
-PACKS = ("typed", "git", "git_write", "git_toolbox", "code", "index", "pictures")
-"""What `tools.packs` may name."""
-
-CODING = frozenset(
-    {
-        "read_file",
-        "list_files",
-        "search_files",
-        "edit_file",
-        "write_file",
-        "run_command",
-        "add_task",
-        "list_tasks",
-        "update_task",
-    }
-)
-"""The tools of the profile `coding`: one per job. Every profile has what a run adds itself."""
+def list_default_names() -> tuple[str, ...]:
+    """Return the names of the tools of plugins that are on by default."""
+    manifests = shipped_manifests().values()
+    return tuple(chain.from_iterable((*one.coding, *one.all) for one in manifests))
 
 
-def load_shipped_tools(packs: Sequence[str] = (), *, ocr: bool = False) -> tuple[Tool, ...]:
-    """Return the tools of every run and those of the named packs.
-
-    Args:
-        packs: The packs.
-        ocr: Whether pictures are read for models that see none (`core.media.MediaOptions`); the
-            tool for that is kept from the model unless a pack has it.
-
-    Raises:
-        ConfigError: There is no such pack.
-    """
-    always = _load_always()
-    added = always
-    for name in dict.fromkeys(packs):
-        added = (*added, *_load_pack(name, always))
-    if ocr and not any(tool.full_name == "vision::ocr" for tool in added):
-        from ferrule.toolkits.stdlib.ocr import ocr as read_picture
-
-        added = (*added, replace(read_picture, loading=Loading.INTERNAL))
-    return added
-
-
-def _load_always() -> tuple[Tool, ...]:
-    toolkits = (files, browse, search_files, commands, git_command, tasks, clock)
-    return tuple(chain.from_iterable(toolkit.TOOLS for toolkit in toolkits))
+def list_known_names() -> tuple[str, ...]:
+    """Return the names of tools that a run may have, whatever this one has."""
+    manifests = (*shipped_manifests().values(), *installed_manifests().values())
+    return (*chain.from_iterable(one.tools for one in manifests), *names_added_by_runs())
 
 
 def choose_profile(chosen: str | None, model: str) -> str:
@@ -83,24 +49,26 @@ def choose_profile(chosen: str | None, model: str) -> str:
     return chosen or ("all" if model.startswith("local:") else "coding")
 
 
-def apply_profile(tools: Iterable[Tool], profile: str, named: Collection[str]) -> list[Tool]:
+def apply_profile(
+    tools: Iterable[Tool], profile: str, named: Collection[str], shipped: Iterable[Tool]
+) -> list[Tool]:
     """Return the tools of a run, with those outside its profile kept from the model.
 
     A tool that is kept from the model can still be called by people, scripts and other tools. Only
-    shipped tools that no pack added belong to a profile: what a file puts in their place stays.
+    tools of plugins that are on by default belong to a profile: what a file puts in their place
+    stays.
 
     Args:
         tools: All tools of the run.
         profile: `coding` or `all`.
         named: Tools that settings or agent files name. The model gets them whatever the profile.
+        shipped: The tools of the plugins.
     """
     if profile == "all":
         return list(tools)
-    outside = {
-        id(tool)
-        for tool in _load_always()
-        if tool.full_name not in CODING and tool.full_name not in named
-    }
+    manifests = shipped_manifests().values()
+    beyond = set(chain.from_iterable(one.all for one in manifests)).difference(named)
+    outside = {id(tool) for tool in shipped if tool.full_name in beyond}
     return [
         replace(tool, loading=Loading.INTERNAL) if id(tool) in outside else tool for tool in tools
     ]
@@ -131,7 +99,9 @@ _SHAPES = (
 )
 
 
-def apply_shapes(tools: Sequence[Tool], shapes: str, model: str = "") -> list[Tool]:
+def apply_shapes(
+    tools: Sequence[Tool], shapes: str, shipped: Iterable[Tool], model: str = ""
+) -> list[Tool]:
     """Return the tools in the shapes that a family of models was trained on.
 
     The tools whose place they take are kept from the model and do the work. If a file has put
@@ -140,11 +110,12 @@ def apply_shapes(tools: Sequence[Tool], shapes: str, model: str = "") -> list[To
     Args:
         tools: The tools of the run.
         shapes: The family, or `own`.
+        shipped: The tools of the plugins.
         model: The model: OpenAI's tool types are for its Responses API and its newer models.
     """
     family = _load_shapes(shapes, model)
     used = (*family.replaced, *family.renamed)
-    handlers = {id(tool.handler): tool for tool in _load_always() if tool.full_name in used}
+    handlers = {id(tool.handler): tool for tool in shipped if tool.full_name in used}
     found = [tool for tool in tools if id(tool.handler) in handlers]
     taken = {tool.full_name for tool in tools}
     if len(found) < len(used) or any(tool.full_name in taken for tool in family.added):
@@ -236,38 +207,6 @@ def load_memory_tool(chosen: str, workspace: Path) -> tuple[Tool, ...]:
         )
     paths.make_private_folder(folder)
     return (make_memory_tool(folder),)
-
-
-def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
-    # A pack is imported only by those who name it.
-    match pack:
-        case "typed":
-            from ferrule.toolkits.stdlib import stdlib_tools
-
-            return stdlib_tools()
-        case "git" | "git_write":
-            from ferrule.toolkits.git.tools import git_tools
-
-            return git_tools(enabled_tools=["mutation"]) if pack == "git_write" else git_tools()
-        case "git_toolbox":
-            from ferrule.toolkits.git.tools import git_toolbox_tools
-
-            return git_toolbox_tools()
-        case "code":
-            from ferrule.toolkits.code_mode import code_tool
-
-            return (code_tool([tool for tool in always if tool.side_effect in _READS]),)
-        case "index":
-            from ferrule.toolkits.code_index.tools import TOOLS
-
-            return TOOLS
-        case "pictures":
-            from ferrule.toolkits.pictures import TOOLS as PICTURE_TOOLS
-
-            return PICTURE_TOOLS
-        case _:
-            hint = suggest_names(pack, PACKS, f"choose from: {', '.join(PACKS)}")
-            raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=hint)
 
 
 def names_added_by_runs() -> tuple[str, ...]:

@@ -158,6 +158,10 @@ _EDITS = "Changing files here is allowed; commands ask the person unless a rule 
 _MODES = {
     "acceptEdits": _EDITS,
     "auto": _EDITS,
+    "sandboxed": (
+        "Changing files here and commands in the sandbox are allowed; deleting, publishing and "
+        "what the sandbox does not hold ask the person."
+    ),
     "plan": "Only reading is allowed: make a plan, and change nothing.",
     "dontAsk": "What no rule allows is refused without a question.",
     "bypassPermissions": "Calls run without a question; a deny rule still holds.",

@@ -49,7 +49,13 @@ DEPUTIES: tuple[Deputy, ...] = (
     ),
     Deputy("bubblewrap", ("bwrap",), DeputyRights.OWN, "it builds the sandbox"),
     Deputy("search", ("rg",), DeputyRights.OWN, "no sandbox"),
-    Deputy("git tools", ("git", "ssh"), DeputyRights.OWN, "Landlock in place of the sandbox"),
+    Deputy("git tools", ("git",), DeputyRights.COMMANDS),
+    Deputy(
+        "git tools without a sandbox",
+        ("git",),
+        DeputyRights.OWN,
+        "Landlock in place of the sandbox, for reading alone",
+    ),
     Deputy(
         "text in pictures", ("tesseract",), DeputyRights.OWN, "a sandbox with an empty workspace"
     ),

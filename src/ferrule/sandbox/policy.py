@@ -1,4 +1,4 @@
-"""What a sandbox must enforce, as data: no I/O, nothing platform-specific.
+"""What a sandbox must enforce, as data: nothing platform-specific.
 
 A policy says what a command may touch, and which protections must be *enforced* for it to run at
 all. How each is enforced, and by what, is up to a sandbox backend (`backends/selection.py`). A
@@ -8,6 +8,7 @@ nobody can be asked, otherwise one question to a person.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -16,6 +17,7 @@ from pathlib import Path
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.provenance import CommandWritable
+from ferrule.permissions.repositories import add_repository
 
 
 class Protection(StrEnum):
@@ -93,9 +95,18 @@ class SandboxPolicy:
     git_hooks: bool = True
 
     @property
-    def command_writable(self) -> CommandWritable:
-        """What commands can write under this policy."""
+    def opened(self) -> CommandWritable:
+        """What commands can write because the policy names it."""
         return CommandWritable.from_folders(self.root, *self.writable, *self.scratch)
+
+    @property
+    def command_writable(self) -> CommandWritable:
+        """What commands can write under this policy, with the repository of the workspace.
+
+        That may lie outside: a linked worktree and a submodule are written in the folder of the
+        repository that they belong to.
+        """
+        return add_repository(os.path.realpath(self.root), self.opened)
 
 
 @frozen

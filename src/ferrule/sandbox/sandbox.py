@@ -12,7 +12,6 @@ programs that they choose themselves (`unconfined_sandbox`): it takes `TrustedCo
 from __future__ import annotations
 
 import asyncio
-import atexit
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.provenance import UntrustedPath
 from ferrule.tools.forking import make_lock
+from ferrule.tools.process_resources import close_at_exit
 
 from .backends.probes import probe
 from .backends.selection import MissingProtections, SandboxBackend, choose_backend
@@ -262,7 +262,9 @@ class UnconfinedSandbox:
         try:
             command.program.check()
         except UntrustedPath as error:
-            raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, error.detail, refused_by="sandbox"
+            ) from error
         return await _start_unconfined(self._launcher, command, UNCONFINED)
 
     async def run(self, command: TrustedCommand) -> CommandResult:
@@ -287,10 +289,10 @@ _lock = make_lock()
 def unconfined_sandbox() -> UnconfinedSandbox:
     """Return the sandbox that confines nothing, shared by this process.
 
-    It ends with the process; nobody closes it.
+    It ends with the process (`tools.process_resources`).
     """
     with _lock:
         if not _unconfined:
             _unconfined.append(UnconfinedSandbox())
-            atexit.register(_unconfined[0].close_now)
+            close_at_exit(_unconfined[0].close_now)
         return _unconfined[0]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 import click
 
-from ferrule.core.errors import ConfigError
 from ferrule.core.extras import require
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.server import bound_port, listen, load_token
+from ferrule.runtime.served_folder import require_folder
 
 
 class Address(TypedDict):
@@ -67,18 +66,6 @@ async def serve_agent(options: dict[str, Any], make_server: MakeServer) -> int:
             return await server.run(listening)
         finally:
             await assembly.close()
-
-
-def require_folder(options: dict[str, Any]) -> None:
-    """Raise ConfigError if a server would serve the whole machine because nobody named a folder.
-
-    Programs that start servers often do so in `/`.
-    """
-    if not options.get("workspace") and Path.cwd() == Path(Path.cwd().anchor):
-        raise ConfigError(
-            "this server was started in `/`, and would have the whole machine as its workspace",
-            hint="name the folder: `--workspace FOLDER` (`--workspace /` if you mean it)",
-        )
 
 
 def _print_notice(text: str) -> None:

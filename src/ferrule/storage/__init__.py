@@ -1,6 +1,6 @@
 """What outlives a process: the journal, artifacts, settings, the audit, and trust.
 
-Packages: `artifacts`, `audit`, `export`, `journal`, `settings`, `statistics`.
+Packages: `artifacts`, `audit`, `export`, `journal`, `plugins`, `settings`, `statistics`.
 Modules: `attack_results`, `locations`, `paths`, `said_notices`, `store_urls`, `trust`.
 
 Nothing here knows about models.

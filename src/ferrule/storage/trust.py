@@ -50,7 +50,7 @@ from ferrule.core.value_class import frozen
 
 from . import paths
 from .settings.values import read_tree
-from .settings.yaml_tree import Node, parse_yaml
+from .settings.yaml_tree import Node, parse_front_matter, parse_yaml
 
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
@@ -350,7 +350,7 @@ def find_hook_programs(files: Mapping[str, bytes]) -> tuple[str, ...]:
 def _read_front(name: str, data: bytes) -> Node:
     if name.endswith(".md"):
         _, _, rest = data.partition(b"---\n")
-        data = rest.partition(b"\n---")[0]
+        return parse_front_matter(rest.partition(b"\n---")[0], name)
     return parse_yaml(data, name)
 
 

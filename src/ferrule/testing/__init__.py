@@ -1,8 +1,8 @@
-"""Test doubles for servers and clocks, and conformance suites for Ferrule's protocols.
+"""Test doubles for servers and clocks, conformance suites for protocols, and checks of plugins.
 
 Modules: `artifact_conformance`, `byte_stream`, `fakes`, `http_double`, `journal_conformance`,
-`media_samples`, `ollama_double`, `provider_double`, `pytest_plugin`, `sandbox_conformance`,
-`model_client_conformance`.
+`media_samples`, `model_client_conformance`, `ollama_double`, `plugins`, `provider_double`,
+`pytest_plugin`, `sandbox_conformance`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from ferrule.models.scripted import Scripted, calls, says
 
     from .fakes import FakeClock, RecordingApprover
+    from .plugins import call_plugin, check_plugin
 
-__all__ = ["FakeClock", "RecordingApprover", "Scripted", "calls", "says"]
+__all__ = [
+    "FakeClock",
+    "RecordingApprover",
+    "Scripted",
+    "call_plugin",
+    "calls",
+    "check_plugin",
+    "says",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -30,5 +39,6 @@ __getattr__, __dir__ = lazy_names(
             "FakeClock",
             "RecordingApprover",
         ),
+        ".plugins": ("call_plugin", "check_plugin"),
     },
 )

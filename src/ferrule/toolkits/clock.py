@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ferrule.core.errors import RetryCall
+from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Parts, Setup
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -42,3 +44,14 @@ async def get_working_directory(context: Context) -> str:
 
 
 TOOLS: tuple[Tool, ...] = with_examples(get_current_time, get_working_directory)
+
+
+@frozen
+class Clock:
+    """Tools that tell the current time and the working directory."""
+
+    name: ClassVar[str] = "clock"
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return the tools."""
+        return Parts(tools=TOOLS)

@@ -129,4 +129,4 @@ def check_program(program: TrustedProgram) -> None:
     try:
         program.check()
     except UntrustedPath as error:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail) from error
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, error.detail, refused_by="sandbox") from error

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.path_denials import NamesOfFolder
@@ -157,6 +158,26 @@ def open_subfolder(workspace: Workspace, start: str) -> Workspace:
     return inner
 
 
+@frozen
+class WholeWorkspace:
+    """The workspace of a run, in the context of tools that were moved to a folder of it."""
+
+    workspace: Workspace
+
+
+def find_whole_workspace(context: Context) -> Workspace:
+    """Return the workspace of a run, whatever folder of it a tool was moved to."""
+    found = context.resources.get(WholeWorkspace)
+    return found.workspace if isinstance(found, WholeWorkspace) else context.resource(Workspace)
+
+
+def enter_subfolder(context: Context, start: str) -> Context:
+    """Return a context whose workspace is a folder of this one's. Raises as `open_subfolder`."""
+    inner = open_subfolder(context.resource(Workspace), start)
+    own = {WholeWorkspace: WholeWorkspace(find_whole_workspace(context)), Workspace: inner}
+    return replace(context, resources={**context.resources, **own})
+
+
 def move_tools(tools: Iterable[Tool], start: FolderPath) -> tuple[Tool, ...]:
     """Return the tools with the folder as their workspace: names begin there.
 
@@ -173,16 +194,12 @@ def _move_tool(tool: Tool, start: str) -> Tool:
     if name is None or not tool.is_async:
         return tool
 
-    def enter(context: Context) -> Context:
-        inner = open_subfolder(context.resource(Workspace), start)
-        return replace(context, resources={**context.resources, Workspace: inner})
-
     async def run(**values: Any) -> Any:
-        answer = await handler(**{**values, name: enter(values[name])})
+        answer = await handler(**{**values, name: enter_subfolder(values[name], start)})
         return _explain_names(answer, start, values[name])
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
         assert preview is not None
-        return await preview(values, enter(context))
+        return await preview(values, enter_subfolder(context, start))
 
     return replace(tool, handler=run, preview=show if preview else None)

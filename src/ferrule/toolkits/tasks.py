@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, ClassVar, Literal, TypedDict
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Parts, Setup
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
@@ -91,3 +93,14 @@ async def update_task(
 
 
 TOOLS: tuple[Tool, ...] = with_examples(add_task, list_tasks, update_task)
+
+
+@frozen
+class Tasks:
+    """Tools with which the model keeps a task list."""
+
+    name: ClassVar[str] = "tasks"
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return the tools."""
+        return Parts(tools=TOOLS)

@@ -6,8 +6,8 @@ Packages: `search`.
 Modules: `background_launch`, `catalog`, `chunked_output`, `context`, `decorator`, `define`,
 `definition`, `description_names`, `docstring`, `forking`, `json_conversion`, `media_types`,
 `names`, `number_ranges`, `outcome_probe`, `pack_options`, `parameters`, `pausable_timeouts`,
-`plain_schemas`, `pydantic_schemas`, `reliability`, `result_facts`, `result_formatting`,
-`safe_patterns`, `schema_notation`, `toolset`, `word_stems`.
+`plain_schemas`, `process_resources`, `pydantic_schemas`, `reliability`, `result_facts`,
+`result_formatting`, `safe_patterns`, `schema_notation`, `toolset`, `word_stems`.
 """
 
 from __future__ import annotations

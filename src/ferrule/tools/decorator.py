@@ -49,7 +49,7 @@ def tool(
     reliability: Reliability | None = None,
     idempotent: bool = False,
     polls: bool = False,
-    parallel: bool = True,
+    parallel: bool | Callable[[Mapping[str, Any]], bool] = True,
     inline: bool = False,
     preview: Preview | None = None,
     scopes: Collection[str] = (),

@@ -138,7 +138,8 @@ class Tool:
         side_effect: With `risk`, decides whether a call needs an approval.
         touches: Maps parameter names to what their values name.
         polls: Exempts the tool from the check for repeated calls.
-        parallel: False keeps a call from running together with others.
+        parallel: False keeps a call from running together with others. A function says of the
+            arguments whether the call only reads, and so may run together with what reads too.
         inline: Results are already parts of something, with a way to read on; they are never kept
             as artifacts.
         probe: Finds out whether a call happened (`tools.outcome_probe`).
@@ -164,7 +165,7 @@ class Tool:
     context_parameter: str | None = None
     deps_type: Any = Any
     polls: bool = False
-    parallel: bool = True
+    parallel: bool | Callable[[Mapping[str, Any]], bool] = True
     preview: Preview | None = None
     namespace: str = ""
     scopes: frozenset[str] = frozenset()
@@ -244,6 +245,8 @@ class Tool:
 
         A tool that declares nothing overlaps with all but those that touch the same paths.
         """
+        if callable(self.parallel):
+            return Access(reads=("",)) if self.parallel(values) else EXCLUSIVE
         if not self.parallel:
             return EXCLUSIVE
         if self.side_effect is SideEffect.NONE:

@@ -1,5 +1,21 @@
 """Planted workspaces: what a repository brings, or a command leaves, to be believed later.
 
-`environments`: links and configurations that would open a folder of the person's. `own_code`: what
-would replace the programs that Ferrule itself runs from.
+`environments` and `repositories`: what would open a folder of the person's. `own_code`: what would
+replace the programs that Ferrule itself runs from. `search_paths`: programs that would be found in
+place of real ones. `trusted_settings`: what would loosen the settings of a trusted repository.
+
+Each row is its name, a script, and what it does to the code as it was before the boundary was built
+(commit aa1e51f3): `FAILED`, it got through there, or `CONTROL`, it was held there too and must stay
+so.
 """
+
+from __future__ import annotations
+
+from typing import Literal
+
+Before = Literal["failed", "control"]
+FAILED: Before = "failed"
+CONTROL: Before = "control"
+
+Row = tuple[str, str, Before]
+"""Name, script, and what the row did to the code before."""

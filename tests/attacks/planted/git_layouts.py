@@ -48,7 +48,6 @@ class Layout:
     workspace: str
     common: str
     own: str = ""
-    git_tools: bool = True
 
     @property
     def git_dir(self) -> str:
@@ -57,7 +56,7 @@ class Layout:
 
 LAYOUTS = (
     Layout("plain", "make main", "main", "main/.git"),
-    Layout("subfolder", "make main", "main/sub", "main/.git", git_tools=False),
+    Layout("subfolder", "make main", "main/sub", "main/.git"),
     Layout(
         "worktree_beside",
         "make main; git -C main worktree add -q -b side ../side",

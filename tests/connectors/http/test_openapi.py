@@ -83,10 +83,8 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
     assert effects["listDogs"] == (SideEffect.READ, Risk.LOW, True)
     assert effects["addDog"] == (SideEffect.EXTERNAL, Risk.MEDIUM, False)
     assert effects["delete_dogs_dogId"] == (SideEffect.EXTERNAL, Risk.HIGH, True)
-    assert tools["listDogs"].description == "Kennel: Lists dogs\nThe newest first, in pages."
-    assert tools["delete_dogs_dogId"].description.startswith(
-        "Deprecated. Kennel: DELETE /dogs/{dogId}"
-    )
+    assert tools["listDogs"].description == "Lists dogs\nThe newest first, in pages."
+    assert tools["delete_dogs_dogId"].description == "DELETE /dogs/{dogId}\nDeprecated."
     assert tools["listDogs"].annotations["tags"] == ["dogs"]
 
 

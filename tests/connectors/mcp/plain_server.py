@@ -118,7 +118,7 @@ def tools() -> list[dict[str, Any]]:
                 *({**ECHO, "name": name, "inputSchema": one} for name, one in named.items()),
             ]
         case "many":
-            return [{**ECHO, "name": f"tool{n}"} for n in range(2_000)]
+            return [{**ECHO, "name": f"tool{n}"} for n in range(3_000)]
         case "names":
             return [
                 {**ECHO, "name": name} for name in ("../../etc", "a b", "", "x" * 300, "ok")

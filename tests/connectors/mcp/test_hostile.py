@@ -17,7 +17,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.tools.reliability import Policies, Reliability
 
 MAX_DESCRIPTION = 2000
-MAX_TOOLS = 128
+MAX_TOOLS = 2048
 
 BOTH = pytest.mark.parametrize("era", ["old", "new"])
 

@@ -14,7 +14,7 @@ from conftest_mcp import Place
 from far_server import Server
 
 from ferrule.connectors.mcp import McpServer, OAuth
-from ferrule.connectors.mcp.oauth import FileTokenStorage, SignInNeeded, sign_in
+from ferrule.connectors.mcp.oauth import FileTokenStorage, SignInNeeded, make_auth, sign_in
 from ferrule.connectors.mcp.server_client import probe_server
 from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.testing.http_double import HttpDouble, Reply, Request
@@ -29,6 +29,8 @@ class GuardedServer:
         self.granted: list[str] = []
         """The tokens that were given, oldest first; the last one is valid."""
         self.forms: list[dict[str, list[str]]] = []
+        self.rotates = False
+        """Whether a token renews once, and a second time revokes all."""
         self._serve = Server()
 
     def __call__(self, request: Request) -> Reply:
@@ -65,8 +67,13 @@ class GuardedServer:
 
     def _grant(self, request: Request) -> Reply:
         self.forms.append(parse_qs(request.body.decode()))
+        used = self.forms[-1].get("refresh_token", [""])[0]
+        if self.rotates and used and used != f"again-{len(self.granted)}":
+            self.granted.append("revoked")
+            return Reply(status=400, json={"error": "invalid_grant"})
         self.granted.append(f"granted-{len(self.granted) + 1}")
-        token = {"access_token": self.granted[-1], "refresh_token": "again", "expires_in": 3600}
+        again = f"again-{len(self.granted)}" if self.rotates else "again"
+        token = {"access_token": self.granted[-1], "refresh_token": again, "expires_in": 3600}
         return Reply(json={**token, "token_type": "Bearer"})
 
 
@@ -256,3 +263,66 @@ async def test_nobody_at_the_browser_is_an_error_after_five_minutes(
                 server, filled, look_away, lambda auth: probe_server(server, filled, auth)
             )
     assert list_kept(place) == []
+
+
+def end_token(place: Place) -> None:
+    kept = next(file for file in list_kept(place) if file.suffix == ".json")
+    stored = json.loads(kept.read_text())
+    stored["expires_at"] = time.time() - 1
+    kept.write_text(json.dumps(stored))
+
+
+@pytest.mark.proves("mcp.http.tokens-shared")
+async def test_of_many_that_find_an_ended_token_one_renews_it(place: Place) -> None:
+    guarded = GuardedServer()
+    guarded.rotates = True
+    async with HttpDouble(guarded) as double:
+        guarded.url = double.url
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth())
+        await sign_in_to(server)
+        end_token(place)
+        filled = fill_variables(server)
+        # Each has its own idea of the tokens, as processes have.
+        auths = [make_auth(server, filled) for _ in range(4)]
+        await asyncio.gather(*(probe_server(server, filled, auth) for auth in auths))
+        assert guarded.granted == ["granted-1", "granted-2"]
+
+
+@pytest.mark.proves("mcp.http.tokens-shared")
+async def test_a_token_that_another_process_renewed_is_read_again(place: Place) -> None:
+    guarded = GuardedServer()
+    guarded.rotates = True
+    async with HttpDouble(guarded) as double:
+        guarded.url = double.url
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth())
+        await sign_in_to(server)
+        filled = fill_variables(server)
+        early = make_auth(server, filled)
+        await probe_server(server, filled, early)
+        end_token(place)
+        await probe_server(server, filled, make_auth(server, filled))
+        await probe_server(server, filled, early)
+        assert guarded.granted == ["granted-1", "granted-2"]
+
+
+@pytest.mark.proves("mcp.http.same-address")
+async def test_a_second_sign_in_comes_back_to_the_address_that_was_registered(
+    place: Place,
+) -> None:
+    guarded = GuardedServer()
+    async with HttpDouble(guarded) as double:
+        guarded.url = double.url
+        server = McpServer("docs", url=f"{double.url}/mcp", oauth=OAuth())
+        await sign_in_to(server)
+        port = FileTokenStorage(server, server.url).redirect_port()
+        guarded.granted.append("all earlier ones are revoked")
+        await sign_in_to(server)
+        assert guarded.registered == ["client-1"]
+        assert guarded.forms[0]["redirect_uri"] == guarded.forms[1]["redirect_uri"]
+
+        guarded.granted.append("again")
+        blocker = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
+        async with blocker:
+            await sign_in_to(server)
+        assert guarded.registered == ["client-1", "client-2"]
+        assert FileTokenStorage(server, server.url).redirect_port() != port

@@ -13,11 +13,14 @@ from ferrule import (
     Agent,
     ConfigError,
     Context,
+    Host,
     Identity,
     Limits,
+    OpenAIChat,
     ProviderError,
     RunCancelled,
     Scripted,
+    Storage,
     SubAgent,
     tool,
 )
@@ -41,6 +44,7 @@ from ferrule.engine.telemetry.names import CONTENT, LATEST, Attribute, Metric, p
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.models.registry import PROVIDERS
 from ferrule.models.scripted import calls, fails, says
+from ferrule.testing.http_double import HttpDouble, Reply
 from grouped_options import grouped
 
 pytest.importorskip("opentelemetry.sdk")
@@ -484,7 +488,8 @@ def test_every_name_is_one_of_the_conventions() -> None:
     }
     # Newer than the published package; both stand in the conventions' own repository.
     newer = {Metric.AGENT_DURATION, Metric.TOOL_DURATION}
-    assert {str(name) for name in (*Attribute, *Metric)} - known == newer
+    own = {Attribute.REFUSED_BY}  # no convention says who refused a call
+    assert {str(name) for name in (*Attribute, *Metric)} - known == newer | own
     values = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
     values.add("moonshot_ai")  # Newer than the published package.
     renamed = [f"{name}:x" for name, row in PROVIDERS.items() if row.telemetry_name]
@@ -581,3 +586,24 @@ async def test_spans_made_inside_tools_are_below_their_call_and_a_run_is_one_tra
         ("inside a thread", "execute_tool in_a_thread"),
     ]
     assert parents == sorted([*expected, *([(run, "caller")] if has_caller else [])])
+
+
+@pytest.mark.proves("telemetry.server")
+async def test_a_span_names_the_host_that_was_asked_and_the_agent() -> None:
+    seen = Collected()
+    answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}}]}
+    async with HttpDouble(lambda _: Reply(json=answer)) as double:
+        client = OpenAIChat("gpt-test", base_url=f"{double.url}/v1", api_key="k")
+        agent = Agent(
+            client,
+            host=Host(bus=seen.bus, name="clerk"),
+            storage=Storage(journal=":memory:"),
+        )
+        await agent.run("go")
+        await agent.disconnect()
+        (span,) = [one for one in seen.exporter.get_finished_spans() if one.name.startswith("chat")]
+        host, _, port = double.url.removeprefix("http://").partition(":")
+        attributes = dict(span.attributes or {})
+        assert (attributes["server.address"], attributes["server.port"]) == (host, int(port))
+    (run,) = [one for one in seen.exporter.get_finished_spans() if "invoke_agent" in one.name]
+    assert dict(run.attributes or {})["gen_ai.agent.name"] == "clerk"

@@ -214,10 +214,10 @@ async def test_only_the_person_switches_it_on(
 ) -> None:
     options = {"workspace": str(tmp_path), "model": "scripted:x"}
     plain = assemble(options, notice=print)
-    assert plain.services == ()
+    assert "diagnostics" not in plain.agent.plugins.names
     await plain.close()
-    monkeypatch.setenv("FERRULE_DIAGNOSTICS_CHECKERS", "ruff")
+    monkeypatch.setenv("FERRULE_PLUGINS_DIAGNOSTICS_CHECKERS", "ruff")
     assembly = assemble(options, notice=print)
-    assert [service.hook.name for service in assembly.services] == ["diagnostics"]
+    assert "diagnostics" in assembly.agent.plugins.names
     assert [hook.name for hook in assembly.agent.hooks] == ["diagnostics"]
     await assembly.close()

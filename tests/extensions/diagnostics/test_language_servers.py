@@ -287,7 +287,7 @@ def test_messages_are_found_however_they_are_cut() -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("pylsp", "`diagnostics.servers`: `x` is not a map"),
+        ("pylsp", "`plugins.diagnostics.servers`: `x` is not a map"),
         ({"command": "pylsp"}, "needs `extensionToLanguage`"),
         ({"command": ["pylsp"], "extensionToLanguage": {".py": "python"}}, "needs a name"),
         ({"command": "pylsp", "extensionToLanguage": {"py": "python"}}, "extensionToLanguage"),

@@ -66,10 +66,11 @@ def post(name: str, result: Any, **arguments: Any) -> Occasion:
 
 
 def parsed(
-    table: dict[str, Any], *, is_foreign: bool = True, root: str = "."
+    table: dict[str, Any], *, is_foreign: bool = True, commands: HookCommandRunner | None = None
 ) -> tuple[list[EventHook], list[str]]:
+    """Return hooks and warnings. Who runs a hook closes the `commands`."""
     tree = parse_yaml(json.dumps({"hooks": table}).encode(), "settings.json")
-    access = HookAccess(HookCommandRunner(root))
+    access = HookAccess(commands or HookCommandRunner("."))
     found = parse_hook_settings(tree, access, is_foreign=is_foreign)
     return found.hooks, [str(one) for one in (*found.warnings, *found.idle)]
 
@@ -170,10 +171,12 @@ async def test_a_call_that_changes_two_files_is_judged_for_each(tmp_path: Path) 
         'python3 -c \'import json,sys; p = json.load(sys.stdin)["tool_input"]["file_path"]; '
         'sys.exit(p + " is kept" if p.endswith("/kept") else 0)\' || exit 2'
     )
-    (hook,), _ = parsed({"PreToolUse": [group(command, "Edit")]}, root=str(tmp_path))
+    commands = HookCommandRunner(tmp_path)
+    (hook,), _ = parsed({"PreToolUse": [group(command, "Edit")]}, commands=commands)
     answers: list[Action] = []
     for source, target in (("a", "kept"), ("kept", "a"), ("a", "b")):
         answers.append(await hook.run(pre("move_path", source=source, target=target)))
+    await commands.close()
     assert [one.verdict for one in answers] == ["block", "block", "allow"]
 
 
@@ -456,3 +459,23 @@ def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     work.mkdir()
     with pytest.raises(ConfigError, match="others can write it"):
         loaded(work, tmp_path / "claude")
+
+
+def test_comments_in_the_person_s_settings_lose_no_hook(tmp_path: Path) -> None:
+    claude = tmp_path / "home"
+    file = settings_file(claude, "exit 0")
+    file.write_text("// mine\n" + file.read_text())
+    assert len(loaded(tmp_path, claude).hooks) == 1
+
+
+def test_settings_that_cannot_be_read_are_named_with_their_line_and_end_nothing(
+    tmp_path: Path,
+) -> None:
+    claude = tmp_path / "home"
+    file = settings_file(claude, "exit 0")
+    file.write_text(file.read_text() + "\n]")
+    found = loaded(tmp_path, claude)
+    assert not found.hooks
+    (warning,) = found.warnings
+    assert warning.where.startswith("~/.claude/settings.json:")
+    assert "not JSON" in warning.message and "its hooks are left out" in warning.message

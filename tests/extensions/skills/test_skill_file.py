@@ -62,7 +62,7 @@ WRONG = {
     b"---\nname: pdf-forms\ndescription: ''\n---\n": (":2:1:", "`description` is missing"),
     b"---\nname: 12\ndescription: x\n---\n": (":2:7:", "`name` must be text"),
     b"---\nname: pdf-forms\ndescription: x\nmetadata: [a]\n---\n": (":4:11:", "mapping"),
-    b"---\nname: pdf-forms\ndescription: Use it: now\n---\n": (":3:", "not YAML"),
+    b"---\nname: pdf-forms\ndescription: [Use it\n---\n": (":4:1:", "not YAML"),
     b"---\nname: pdf-forms\nname: pdf-forms\ndescription: x\n---\n": (":3:1:", "a second time"),
     b"---\nname: !!python/name:os.system pdf-forms\ndescription: x\n---\n": (
         ":2:",

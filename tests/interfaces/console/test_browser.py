@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 
-from ferrule.models.local import installed_models
 from ferrule.storage import paths
 
 CHROMIUM = (
@@ -31,10 +30,6 @@ CHROMIUM = (
 MISSING = [
     reason
     for reason, there in (
-        (
-            "the embedded model is not pulled: `ferrule models pull smollm2`",
-            (installed_models.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
-        ),
         ("playwright is not installed", importlib.util.find_spec("playwright") is not None),
         ("there is no Chromium here", CHROMIUM is not None),
         ("the extra `console` is not installed", importlib.util.find_spec("jinja2") is not None),

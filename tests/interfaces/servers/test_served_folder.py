@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ferrule import ConfigError
-from ferrule.servers.agent_server import require_folder
+from ferrule.runtime.served_folder import require_folder
 
 
 def test_a_server_that_was_started_in_the_root_asks_for_its_folder(

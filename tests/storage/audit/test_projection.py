@@ -81,7 +81,7 @@ def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_argument
         ({"allow": ["note"]}, "allow", "note", "rule", "success"),
         ({"deny": ["note"]}, "refuse", "note", "rule", "permission_denied"),
         ({"mode": "bypassPermissions"}, "allow", "", "gate", "success"),
-        ({"mode": "plan"}, "refuse", "", "gate", "permission_denied"),
+        ({"mode": "plan"}, "refuse", "", "mode", "permission_denied"),
     ],
 )
 def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
@@ -148,11 +148,11 @@ def test_calls_over_the_limit_of_a_round_were_never_judged(recorded: Any) -> Non
         session = recorded(journal, [["add", "add"]], limits=Limits(max_calls_per_turn=1))
         found = list(audit_calls(journal.records(session)))
     assert sorted((call.outcome, call.settled_by) for call in found) == [
-        ("limit", "run"),
+        ("limit", "limit"),
         ("success", "gate"),
     ]
     over = next(call for call in found if call.outcome == "limit")
-    assert "never decided" in explain(over)[0]
+    assert "refused by a limit of the run" in explain(over)[0]
 
 
 @pytest.mark.proves("audit.hooks")

@@ -257,7 +257,7 @@ def test_ranks_follow_uses_and_add_up_to_one() -> None:
 
 
 @pytest.mark.proves("code-index.off-by-default")
-async def test_the_pack_switches_it_on_and_the_index_is_kept_outside_the_workspace(
+async def test_the_plugin_switches_it_on_and_the_index_is_kept_outside_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "project"
@@ -266,13 +266,13 @@ async def test_the_pack_switches_it_on_and_the_index_is_kept_outside_the_workspa
     names = {tool.full_name for tool in TOOLS}
     plain = assemble({"workspace": str(root), "model": "scripted:x"}, notice=print)
     assert not names & {tool.full_name for tool in plain.agent.catalog}
-    assert plain.services == ()
+    assert "index" not in plain.agent.plugins.names
     await plain.close()
-    options = {"workspace": str(root), "model": "scripted:x", "tools__packs": ("index",)}
-    monkeypatch.setenv("FERRULE_INDEX_OUTLINE", "300")
-    monkeypatch.setattr("ferrule.runtime.code_index._OUTLINE_SECONDS", 30.0)
+    options = {"workspace": str(root), "model": "scripted:x", "plugins": ("index",)}
+    monkeypatch.setenv("FERRULE_PLUGINS_INDEX_OUTLINE", "300")
+    monkeypatch.setattr("ferrule.toolkits.code_index.plugin.OUTLINE_SECONDS", 30.0)
     assembly = assemble(options, notice=print)
-    assert [service.hook.name for service in assembly.services] == ["code_index"]
+    assert "index" in assembly.agent.plugins.names
     assert names <= {tool.full_name for tool in assembly.agent.catalog}
     model = Scripted([says("done")])
     assembly.agent.change_model(model)
@@ -283,7 +283,7 @@ async def test_the_pack_switches_it_on_and_the_index_is_kept_outside_the_workspa
     sent = "".join(message.text for message in model.asks[0].history)
     assert "pond.py\n1: class Pond\n5: def pour(n)" in sent
     await assembly.close(session)
-    (file,) = (paths.state() / "code_index").glob("*.db")
+    (file,) = (paths.state() / "plugins/index").glob("*.db")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not [path for path in root.iterdir() if path.name != "pond.py"]
 
@@ -296,4 +296,4 @@ async def test_a_program_gets_an_index_in_memory(tmp_path: Path) -> None:
     assert found.data == "pond.py:5-6: function: def pour(n)", found
     await session.close()
     await agent.close()
-    assert not (paths.state() / "code_index").exists()
+    assert not (paths.state() / "plugins/index").exists()

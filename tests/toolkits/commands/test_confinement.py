@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,11 @@ def test_a_command_that_is_not_held_as_required_has_no_confinement(
 @pytest.mark.proves("command.all-granted")
 @pytest.mark.parametrize(
     ("name", "own"),
-    [("namespaces", ("/tmp", "/var/tmp")), ("bubblewrap", ("/tmp", "/var/tmp")), ("landlock", ())],
+    [
+        ("namespaces", ("/tmp", "/var/tmp", os.path.realpath(Path.home()))),
+        ("bubblewrap", ("/tmp", "/var/tmp", os.path.realpath(Path.home()))),
+        ("landlock", ()),
+    ],
 )
 def test_only_a_backend_with_a_view_of_its_own_has_a_tmp_of_its_own(
     policy: CommandPolicy, monkeypatch: pytest.MonkeyPatch, name: str, own: tuple[str, ...]

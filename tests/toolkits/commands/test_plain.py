@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
+from ferrule.toolkits.commands.start import NEVER_ASKS
 from ferrule.tools.context import Context
 from ferrule.tools.result_facts import take_facts
 from unheld import share_unheld
@@ -311,7 +313,7 @@ def test_a_child_sees_path_and_language_and_no_key(
     }.items():
         monkeypatch.setenv(name, value)
     shown = dict(line.split("=", 1) for line in run(folder, "env").splitlines())
-    assert shown == keep
+    assert shown == {**NEVER_ASKS, **keep}
     allowed = run(folder, "env", CommandPolicy(safe_mode=SafeMode(on=False), allow_env=("MY_VAR",)))
     assert "MY_VAR=v" in allowed.splitlines()
 
@@ -375,9 +377,25 @@ def test_binary_output_becomes_text(folder: Path) -> None:
 def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None:
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), kept_bytes=40_000)
     answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy)
-    assert answer.startswith("[exit status 4]\nxxx")
-    assert "[... 2920000 bytes left out ...]" in answer
-    assert len(answer) < 81_000
+    assert "\n[exit status 4]\n" in answer
+    assert "[all 1 lines: " in answer
+    assert len(answer) < 7_000
+
+
+@pytest.mark.proves("command.output-bounded")
+def test_a_long_output_is_shown_by_both_ends_and_kept_in_a_file(folder: Path) -> None:
+    answer = run(folder, "seq 1 30000", SHELL)
+    assert len(answer) < 7_000
+    rows = answer.splitlines()
+    gap = next(number for number, row in enumerate(rows) if row.startswith("[... "))
+    assert rows[:gap] == [str(number) for number in range(1, gap + 1)]
+    assert rows[gap] == f"[... {30000 - len(rows) + 2} lines left out ...]"
+    assert rows[-2] == "30000"
+    path = re.fullmatch(r"\[all 30000 lines: (/\S+)\]", rows[-1])
+    assert path is not None
+    assert Path(path[1]).read_text().splitlines() == [str(n) for n in range(1, 30001)]
+    whole = "".join(f"{number}\n" for number in range(3000))
+    assert run(folder, "seq 0 2999", SHELL) == whole
 
 
 @pytest.mark.proves("command.timeout")

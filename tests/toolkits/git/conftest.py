@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import git_calls
 from linked_repositories import git
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
-from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.git.tools import git_tools
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 
@@ -36,6 +35,7 @@ class World:
         self.resources: dict[type, object] = {}
         self.names: ProtectedNames = DEFAULT_NAMES
         self.call_id = "c1"
+        self.session = ""
 
     def git(self, *arguments: str, check: bool = True) -> str:
         return git(self.root, *arguments, check=check)
@@ -56,23 +56,17 @@ class World:
         return self.git("rev-parse", "HEAD")
 
     def ask(self, name: str, **arguments: Any) -> ToolResult:
-        async def run() -> ToolResult:
-            workspace = Workspace(self.root, names=self.names)
-            gate = PermissionGate(
-                mode="bypassPermissions", root=self.root.resolve(), names=self.names
-            )
-            dispatcher = Dispatcher(Catalog(self.tools), gate)
-            prepared = dispatcher.evaluate(ToolCall(self.call_id, name, json.dumps(arguments)))
-            context = Context(
-                Identity("t", "u", "s", "run_1"),
-                self.call_id,
-                resources={Workspace: workspace, **self.resources},
-            )
-            result = await dispatcher.execute(prepared, context)
-            assert not isinstance(result, PreparedCall)
-            return result
+        return git_calls.run(self.answer(name, **arguments))
 
-        return asyncio.run(run())
+    async def answer(self, name: str, **arguments: Any) -> ToolResult:
+        workspace = Workspace(self.root, names=self.names)
+        gate = PermissionGate(mode="bypassPermissions", root=self.root.resolve(), names=self.names)
+        dispatcher = Dispatcher(Catalog(self.tools), gate)
+        prepared = dispatcher.evaluate(ToolCall(self.call_id, name, json.dumps(arguments)))
+        context = git_calls.make_context(workspace, self.call_id, self.resources, self.session)
+        result = await dispatcher.execute(prepared, context)
+        assert not isinstance(result, PreparedCall)
+        return result
 
     def do(self, name: str, **arguments: Any) -> dict[str, Any]:
         """A call that has to work; its value."""
@@ -108,6 +102,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", f"commit {number}")
     return root
+
+
+@pytest.fixture(autouse=True)
+def sessions() -> Iterator[None]:
+    yield
+    git_calls.close_sessions()
 
 
 @pytest.fixture

@@ -82,6 +82,10 @@ QUERIES: tuple[tuple[str, str], ...] = (
     ("git fetch origin", "fetch"),
     ("git log --oneline", "log"),
     ("current branch", "current_branch"),
+    ("push my commits to origin", "push"),
+    ("put my changes aside for later", "stash"),
+    ("publish this branch", "push"),
+    ("bring back what I stashed", "stash"),
 )
 
 HELD_OUT = QUERIES[2::3]

@@ -4,14 +4,18 @@ never do.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import git_calls
 import pytest
+from linked_repositories import git
 
 from ferrule.core.calls import ErrorType
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.git.tools import git_tools
 
 SECRETS = (
@@ -79,7 +83,7 @@ def test_staging_everything_leaves_out_what_may_not_be_read(world: Any) -> None:
     world.write("fine.txt", "fine\n")
     answer = world.do("git_add", all=True)
     assert answer["staged"] == ["fine.txt"]
-    assert len(answer["left_out"]) >= len(SECRETS)
+    assert len(answer["left_out"]) >= 5  # Folders that are off limits look empty.
     assert tracked(world) == ["a.txt", "b.txt", "fine.txt"]
     # Not even as an object that nothing refers to.
     objects = world.git(
@@ -226,25 +230,27 @@ def test_who_commits_comes_from_the_persons_settings_as_data(
     world: Any, home: Path, tmp_path: Path
 ) -> None:
     (home / ".gitconfig").write_text(
-        '[user]\n\tname = "Ev\\"il"\n\temail = e@example.org\n[core]\n\thooksPath = '
-        "/nowhere\n\teditor = false\n"
+        "[user]\n\tname = Own Name\n\temail = e@example.org\n"
+        "[core]\n\thooksPath = /nowhere\n\teditor = false\n"
         f"[include]\n\tpath = {tmp_path}/more\n[alias]\n\tcommit = "
         "!false\n[commit]\n\tgpgSign = true\n"
     )
     (tmp_path / "more").write_text("[user]\n\tname = Included\n")
     world.do("git_commit", message="x", allow_empty=True)
-    assert world.git("log", "-1", "--format=%an") == "Evil"
+    assert world.git("log", "-1", "--format=%an") == "Own Name"
     world.tools = git_tools(enabled_tools=["all"], author=("Robot", "r@example.org"))
     world.do("git_commit", message="x", allow_empty=True)
     assert world.git("log", "-1", "--format=%an <%ae>") == "Robot <r@example.org>"
     (home / ".gitconfig").unlink()
+    git_calls.close_sessions()  # What a session sees of them is read with its first command.
     world.tools = git_tools(enabled_tools=["all"])
     _, said = world.refused("git_commit", message="x", allow_empty=True)
     assert "user.name" in said
-    # What a repository says about the person is not asked.
+    # As with commands, a repository may have a name of its own for the person.
     world.git("config", "user.name", "Repository")
     world.git("config", "user.email", "r@example.org")
-    assert not world.ask("git_commit", message="x", allow_empty=True).success
+    world.do("git_commit", message="x", allow_empty=True)
+    assert world.git("log", "-1", "--format=%an") == "Repository"
 
 
 @pytest.mark.proves("git.commit")
@@ -254,6 +260,7 @@ def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
     monkeypatch.chdir(world.root)
     world.write(".gitconfig", "[user]\n\tname = Repository\n\temail = r@example.org\n")
     for home in ("", "."):
+        git_calls.close_sessions()
         monkeypatch.setenv("HOME", home)
         assert "user.name" in world.refused("git_commit", message="x", allow_empty=True)[1]
 
@@ -587,34 +594,127 @@ def test_another_git_at_work_is_waited_for_by_nobody_and_its_lock_stays(world: A
 
 
 @pytest.mark.proves("git.no-half-work")
-async def test_a_cancelled_operation_gives_the_lock_back(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import asyncio
+def test_a_cancelled_operation_gives_the_lock_back(world: Any) -> None:
+    script = 'test "$1" = prepared || exit 0\ntouch reached\nexec sleep 60'
+    write_hook(world, "reference-transaction", script)
+    world.git("add", "-A")
+    world.write("a.txt", "changed\n")
 
-    from ferrule.core.identity import Identity
-    from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.toolkits.git.run import GitRunner
-    from ferrule.tools.context import Context
+    async def cancel() -> None:
+        call = asyncio.ensure_future(world.answer("git_commit", message="x", all=True))
+        while not (world.root / "reached").exists():
+            assert not call.done(), call.result()
+            await asyncio.sleep(0.02)
+        assert list((world.root / ".git").rglob("*.lock"))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
-    reached = asyncio.Event()
+    git_calls.run(cancel())
+    assert not list((world.root / ".git").rglob("*.lock"))
+    assert world.git("log", "-1", "--format=%s") == "commit 3"
 
-    async def hang(self: GitRunner, *arguments: str, stdin: bytes = b"") -> Any:
-        reached.set()
-        await asyncio.Event().wait()
 
-    monkeypatch.setattr(GitRunner, "run", hang)
-    add = next(tool for tool in world.tools if tool.name == "git_add")
-    context = Context(
-        Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(world.root)}
-    )
-    call = asyncio.ensure_future(add.handler(paths=None, all=True, context=context))
-    await reached.wait()
-    assert (world.root / ".git/index.lock").exists()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert not (world.root / ".git/index.lock").exists()
+def write_hook(world: Any, name: str, text: str) -> None:
+    hook = world.root / ".git/hooks" / name
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{text}\n")
+    hook.chmod(0o755)
+
+
+@pytest.mark.proves("sandbox.git.hooks")
+def test_a_hook_may_stage_what_it_changes(world: Any) -> None:
+    write_hook(world, "pre-commit", "echo formatted >> a.txt\ngit add a.txt\ngit write-tree")
+    world.write("a.txt", "changed\n")
+    assert world.do("git_commit", message="x", all=True)["hooks_run"] == ["pre-commit"]
+    assert world.git("show", "HEAD:a.txt") == "changed\nformatted"
+
+
+@pytest.mark.proves("git.push")
+def test_a_branch_is_sent_and_what_is_there_is_never_overwritten(world: Any, remote: Path) -> None:
+    error, said = world.refused("git_push")
+    assert error is ErrorType.IO_ERROR and "rejected" in said
+    world.do("git_pull_ff_only")
+    mine = world.commit("mine", **{"m.txt": "m\n"})
+    write_hook(world, "pre-push", "touch hooked")
+    answer = world.do("git_push")
+    assert (answer["branch"], answer["head"], answer["hooks_run"]) == ("main", mine, ["pre-push"])
+    assert git(remote, "rev-parse", "main") == mine == world.git("rev-parse", "origin/main")
+    assert (world.root / "hooked").exists()
+    assert world.do("git_push")["receipt"]["exit_category"] == "nothing_to_do"
+    assert world.refused("git_push", branch="nothing")[0] is ErrorType.NOT_FOUND
+    assert world.refused("git_push", remote="upstream")[0] is ErrorType.NOT_FOUND
+    world.do("git_switch", branch="new", create=True)
+    world.do("git_push")
+    assert git(remote, "rev-parse", "new") == mine
+
+
+@pytest.mark.proves("git.push")
+def test_a_push_asks_and_names_the_place(world: Any) -> None:
+    world.git("remote", "add", "origin", "https://me:hunter2@example.org/a.git")
+    push = next(tool for tool in world.tools if tool.name == "git_push")
+    assert push.preview is not None and str(push.side_effect) == "external"
+    context = git_calls.make_context(Workspace(world.root))
+    shown = git_calls.run(push.preview({}, context))
+    assert "https://***@example.org/a.git" in shown and "hunter2" not in shown
+
+
+@pytest.mark.proves("git.stash")
+def test_changes_are_put_away_and_brought_back(world: Any) -> None:
+    assert world.refused("git_stash", action="pop")[0] is ErrorType.NOT_FOUND
+    assert world.do("git_stash", action="push")["receipt"]["exit_category"] == "nothing_to_do"
+    world.write("a.txt", "changed\n")
+    world.write("new.txt", "new\n")
+    assert world.do("git_stash", action="push", message="later")["changed_files"] == ["a.txt"]
+    assert world.git("stash", "list") == "stash@{0}: On main: later"
+    assert world.git("status", "--short") == "?? new.txt"
+    world.write("a.txt", "mine\n")
+    assert "commit them first" in world.refused("git_stash", action="pop")[1]
+    theirs = world.commit("theirs", **{"a.txt": "theirs\n"})
+    error, said = world.refused("git_stash", action="pop")
+    assert error is ErrorType.IO_ERROR and "`a.txt`" in said
+    assert world.git("status", "--short") == "" and world.git("rev-parse", "HEAD") == theirs
+    assert world.git("stash", "list")
+    world.git("reset", "-q", "--hard", "HEAD~1")
+    assert world.do("git_stash", action="pop")["changed_count"] == 1
+    assert (world.root / "a.txt").read_text() == "changed\n"
+    sound(world)
+
+
+@pytest.mark.proves("git.never-writes-untouchable")
+def test_a_stash_that_would_write_an_untouchable_file_is_refused(world: Any) -> None:
+    name = ".github/workflows/ci.yml"
+    world.commit("ci", **{name: "old\n"})
+    world.write(name, "new\n")
+    error, said = world.refused("git_stash", action="push")
+    assert error is ErrorType.PERMISSION_DENIED and name in said
+    assert (world.root / name).read_text() == "new\n"
+    world.git("stash", "push", "-q")
+    assert world.refused("git_stash", action="pop")[0] is ErrorType.PERMISSION_DENIED
+    assert (world.root / name).read_text() == "old\n"
+
+
+@pytest.mark.proves("git.unconfined-reads")
+def test_without_a_sandbox_only_reading_remains(world: Any) -> None:
+    world.resources = git_calls.UNCONFINED
+    world.write("a.txt", "changed\n")
+    before = world.state()
+    for name, arguments in (
+        ("git_add", {"all": True}),
+        ("git_commit", {"message": "x", "all": True}),
+        ("git_switch", {"branch": "new", "create": True}),
+        ("git_rebase", {"onto": "HEAD"}),
+        ("git_stash", {"action": "push"}),
+        ("git_fetch", {}),
+        ("git_pull_ff_only", {}),
+        ("git_push", {}),
+    ):
+        error, said = world.refused(name, **arguments)
+        assert error is ErrorType.PERMISSION_DENIED, name
+        assert f"`{name}` was not run: no sandbox" in said and "ferrule doctor" in said
+    assert world.do("git_status")["files"] == [{"path": "a.txt", "unstaged": "modified"}]
+    assert "+changed" in world.do("git_diff")["text"]
+    assert world.state() == before
 
 
 @pytest.mark.proves("git.no-half-work")

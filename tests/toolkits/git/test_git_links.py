@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import git_calls
 import pytest
 
 from ferrule.core.calls import ErrorType
@@ -20,7 +21,7 @@ from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.inside.kernel import landlock
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.git import readable_repository, writable_repository
+from ferrule.toolkits.git import unconfined_reads
 from ferrule.toolkits.git.git_command import TOOLS as GIT_COMMAND
 from ferrule.toolkits.git.tools import git_tools
 
@@ -32,9 +33,7 @@ git: Any = _TABLE["git"]
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SHARE = 1 if ALL else 60
-walled = pytest.mark.skipif(
-    landlock.kernel_abi() < 2, reason="this kernel has no Landlock that lets files be moved"
-)
+walled = pytest.mark.skipif(landlock.kernel_abi() < 1, reason="this kernel has no Landlock")
 
 
 def nothing(honest: Path, foreign: Path) -> None:
@@ -59,6 +58,7 @@ class Pair:
         self.root = folder / "work"
 
     def planted(self, plant: Any) -> Any:
+        git_calls.close_sessions()  # Their workspace is made anew.
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.folder / "template", self.root)
         plant.put(self.root / ".git", self.foreign / ".git")
@@ -163,10 +163,11 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def try_all(pair: Pair) -> None:
+def try_all(pair: Pair, resources: dict[type, object]) -> None:
     before = snapshot(pair.foreign)
     for plant in sampled(pair):
         world = pair.planted(plant)
+        world.resources = resources
         planted = plant.id.partition(":")[2]
         calls = [*pair.calls(), *pair.writes()]
         assert find_foreign(world, calls, planted) == [], plant.id
@@ -184,8 +185,11 @@ def test_plain_git_does_print_the_other_repository(pair: Pair) -> None:
 
 
 @pytest.mark.proves("git.stays-inside", "git.mutations-stay-inside")
-def test_no_link_in_the_repository_shows_another_one(pair: Pair) -> None:
-    try_all(pair)
+@pytest.mark.parametrize("resources", [{}, git_calls.UNCONFINED], ids=["confined", "unconfined"])
+def test_no_link_in_the_repository_shows_another_one(
+    pair: Pair, resources: dict[type, object]
+) -> None:
+    try_all(pair, resources)
 
 
 @walled
@@ -194,9 +198,8 @@ def test_what_is_planted_after_the_check_shows_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if each link had been planted between the check and git: the kernel alone has to hold."""
-    for module in (readable_repository, writable_repository):
-        monkeypatch.setattr(module, "check_inside", unchecked)
-    try_all(pair)
+    monkeypatch.setattr(unconfined_reads, "_check_inside", unchecked)
+    try_all(pair, git_calls.UNCONFINED)
 
 
 @pytest.mark.proves("git.stays-inside")
@@ -216,6 +219,7 @@ def test_the_refusal_names_what_leads_outside(pair: Pair, name: str) -> None:
     else:
         path.rename(world.root / "aside")
         path.symlink_to(world.root / "aside")
+    world.resources = git_calls.UNCONFINED
     error, said = world.refused("git_log")
     assert error is ErrorType.PERMISSION_DENIED
     assert f"`.git/{path.relative_to(real)}` is " in said

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+import git_calls
 import pytest
 
 from ferrule.core.calls import ErrorType, ToolResult
-from ferrule.toolkits.git import attempt
-from ferrule.toolkits.git.readable_repository import RealRepository
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.git import run
+from ferrule.toolkits.git.run import open_git
 from ferrule.toolkits.git.tools import git_toolbox_tools
 
 
@@ -57,9 +58,10 @@ def test_what_git_refuses_what_we_refuse_and_what_is_not_there_are_told_apart(wo
     assert receipt["exit_category"] == "refused" and receipt["refs"]["after"] == {"HEAD": head}
 
     world.write(".git/index.lock", "")
+    world.write(".gitattributes", "")
     _, receipt = failed(world, "git_commit", message="x", all=True)
-    assert (receipt["exit_category"], receipt["exit_code"], receipt["argv"]) == ("failed", None, [])
-    assert "refs" not in receipt  # nothing was opened
+    assert (receipt["exit_category"], receipt["exit_code"]) == ("failed", 128)
+    assert receipt["refs"]["after"] == {"HEAD": head}
 
 
 @pytest.mark.proves("git.receipts-of-failures")
@@ -110,23 +112,22 @@ def test_a_receipt_says_which_branches_moved(world: Any) -> None:
 def test_packed_and_loose_references_are_read_alike_and_bounded(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = world.git("rev-parse", "HEAD")
     world.git("branch", "packed")
     world.git("pack-refs", "--all")
     newer = world.commit("newer", **{"a.txt": "x\n"})
     world.git("update-ref", "refs/heads/packed", newer)
     (world.root / ".git/refs/heads/odd").write_text("nonsense\n")
 
+    async def read() -> dict[str, str]:
+        context = git_calls.make_context(Workspace(world.root))
+        async with open_git(context) as git:
+            return await git.read_references()
+
     def found() -> dict[str, str]:
-        real = os.open(world.root / ".git", os.O_RDONLY)
-        try:
-            return attempt.read_references(RealRepository(real, real))
-        finally:
-            os.close(real)
+        return git_calls.run(read())
 
     assert found() == {"HEAD": newer, "refs/heads/main": newer, "refs/heads/packed": newer}
-    assert head != newer
-    monkeypatch.setattr(attempt, "MAX_REFERENCES", 0)
-    assert found()["HEAD"] == newer
+    monkeypatch.setattr(run, "MAX_REFERENCES", 1)
+    assert found() == {"HEAD": newer, "refs/heads/main": newer}
     world.git("symbolic-ref", "HEAD", "refs/heads/unborn")
     assert found()["HEAD"] == "ref: refs/heads/unborn"

@@ -53,10 +53,11 @@ def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
         "git_switch",
     ]
     assert named(git_tools(enabled_tools=["show", "discover"])) == ["git_show", "git_discover"]
-    assert len(git_tools(enabled_tools=["all"])) == 16
+    assert len(git_tools(enabled_tools=["all"])) == 18
     assert {str(tool.side_effect) for tool in git_tools(enabled_tools=["read"])} == {"read"}
     assert named(git_tools(enabled_tools=["mutation"], disabled_tools=["git_commit"])) == [
-        "git_fetch", "git_switch", "git_pull_ff_only", "git_rebase", "git_add",
+        "git_fetch", "git_switch", "git_pull_ff_only", "git_rebase", "git_stash", "git_push",
+        "git_add",
     ]  # fmt: skip
 
 
@@ -94,6 +95,7 @@ def test_the_gate_asks_before_anything_is_changed_also_where_edits_are_accepted(
         "git_commit": {"message": "x"},
         "git_switch": {"branch": "x"},
         "git_rebase": {"onto": "x"},
+        "git_stash": {"action": "push"},
         "git_add": {"all": True},
     }
     for tool in git_tools(enabled_tools=["mutation"]):
@@ -343,6 +345,8 @@ BAD_REFS = [
         ("git_fetch", "branch"),
         ("git_fetch", "remote"),
         ("git_pull_ff_only", "remote"),
+        ("git_push", "branch"),
+        ("git_push", "remote"),
     ],
 )
 def test_a_name_that_could_be_something_else_is_refused(
@@ -555,7 +559,7 @@ def test_a_toolbox_finds_and_runs_what_reads(world: Any) -> None:
         ("comit", "`conflicts`"),
         ("commit", "switched off"),
         ("logs", "`log`"),
-        ("git push", "there is no git operation"),
+        ("git bisect", "there is no git operation"),
         ("current-brnch", "`current_branch`"),
     ],
 )

@@ -21,7 +21,7 @@ from ferrule.core.media import MediaOptions
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
-from ferrule.runtime.shipped_tools import load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
@@ -380,7 +380,7 @@ def test_a_missing_program_is_said_with_the_way_to_install_it(
 
 
 @pytest.mark.proves("pictures.pack")
-def test_the_pack_adds_both_tools() -> None:
+def test_the_plugin_adds_both_tools() -> None:
     before = {tool.full_name for tool in load_shipped_tools()}
-    added = {tool.full_name for tool in load_shipped_tools(["pictures"])} - before
+    added = {tool.full_name for tool in load_shipped_tools(pictures={})} - before
     assert added == {"vision::screenshot", "vision::pdf_page"}

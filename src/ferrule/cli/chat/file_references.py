@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 _REFERENCE = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@]+))')
-_OPEN = re.compile(r'(?:^|(?<=[\s(]))@("?)([^\s"@]*)$')
+_OPEN = re.compile(r'(?:^|(?<=[\s(]))@("[^"\n]*|[^\s"@]*)$')
 _END_OF_SENTENCE = ".,;:!?)"
 MAX_COMPLETIONS = 50
 
@@ -28,23 +28,39 @@ def possible_paths(reference: str) -> Iterator[str]:
         yield shorter
 
 
+def looks_like_path(reference: str) -> bool:
+    """Whether a reference that names nothing was meant as a path, not as somebody's name."""
+    return any(mark in reference.rstrip(_END_OF_SENTENCE) for mark in "/. ")
+
+
 def find_open_reference(before: str) -> str | None:
-    """Return the beginning of a path that is being typed behind `@`; None if there is none."""
+    """Return what is being typed behind `@`, perhaps with an open quote; None if nothing is."""
     found = _OPEN.search(before)
-    return None if found is None else found[2]
+    return None if found is None else found[1]
 
 
 def complete_path(beginning: str, list_folder: Callable[[str], Sequence[str]]) -> list[str]:
-    """Return the paths that begin like this.
+    """Return what may stand in place of the beginning: paths, in quotes where they need them.
+
+    Names that begin like what was typed come first, then those that have its letters in their
+    order, whatever their case.
 
     Args:
-        beginning: What was typed.
+        beginning: What was typed behind `@`.
         list_folder: Returns the names in a folder, folders with a slash at the end.
     """
-    folder, slash, start = beginning.rpartition("/")
+    folder, slash, start = beginning.removeprefix('"').rpartition("/")
     names = list_folder(folder or ("/" if slash else "."))
     hidden = start.startswith(".")
-    matching = [
-        name for name in names if name.startswith(start) and (hidden or not name.startswith("."))
-    ]
-    return [f"{folder}{slash}{name}" for name in matching[:MAX_COMPLETIONS]]
+    shown = [name for name in names if hidden or not name.startswith(".")]
+    first = [name for name in shown if name.startswith(start)]
+    scattered = re.compile(".*".join(map(re.escape, start)), re.IGNORECASE)
+    rest = [name for name in shown if name not in first and scattered.search(name)]
+    return [_quote(f"{folder}{slash}{name}") for name in [*first, *rest][:MAX_COMPLETIONS]]
+
+
+def _quote(path: str) -> str:
+    """Put a path with blanks in quotes; those of a folder stay open, for what is in it."""
+    if not re.search(r"\s", path):
+        return path
+    return f'"{path}' if path.endswith("/") else f'"{path}"'

@@ -34,7 +34,7 @@ from ferrule.tools.context import HIDDEN_TOPICS
 
 from .chat_state import Chat
 from .chat_terminal import ChatTerminal
-from .file_references import find_references, possible_paths
+from .file_references import find_references, looks_like_path, possible_paths
 from .hot_reload import ChatReloader
 from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
@@ -262,6 +262,10 @@ async def _add_files(chat: Chat, text: str, attached: list[Media]) -> None:
                 break
             await COMMANDS[name].run(chat, path)
             break
+        else:
+            if looks_like_path(reference):
+                message = f"! there is no @{reference} here: only its name is sent"
+                chat.assembly.terminal.write_message(message, style="yellow")
 
 
 async def _run_message(chat: Chat, message: Content, limits: list[LimitReached]) -> None:

@@ -6,11 +6,12 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -135,17 +136,23 @@ def _check_system() -> Iterable[Finding]:
         detail += " (WSL: commands are confined as on Linux; files below /mnt are those of Windows)"
     if is_portable():
         detail += f" ({PORTABLE}=1: the calls that only Linux has are switched off)"
-    detail += f"; {_describe_tried(platform.python_version_tuple()[:2])}"
+    detail += f"; {_describe_tried_here('.'.join(platform.python_version_tuple()[:2]))}"
     yield Finding("system", "ok" if sys.platform == "linux" else "note", detail)
 
 
-def _describe_tried(version: Sequence[str]) -> str:
-    """Say where Ferrule was tried, and whether this version of Python was among it."""
-    tried = parse_json(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
+def describe_tried(tried: Mapping[str, Any]) -> str:
+    """Say on which systems and with which Pythons Ferrule was tried."""
     pythons = sorted({tuple(map(int, one.split(".")[:2])) for one in tried["pythons"]})
     shown = ", ".join(f"{major}.{minor}" for major, minor in pythons)
-    said = f"tried on {', '.join(tried['systems'])} with Python {shown}"
-    return said if tuple(map(int, version)) in pythons else f"{said}, not with this one"
+    return f"tried on {', '.join(tried['systems'])} with Python {shown}"
+
+
+def _describe_tried_here(version: str) -> str:
+    """Say where Ferrule was tried, and whether this version of Python was among it."""
+    tried = parse_json(files("ferrule.cli.doctor").joinpath("tried.json").read_text("utf-8"))
+    pythons = {one.rpartition(".")[0] for one in tried["pythons"]}
+    said = describe_tried(tried)
+    return said if version in pythons else f"{said}, not with this one"
 
 
 def _check_state_folder() -> Iterable[Finding]:

@@ -1,4 +1,4 @@
-"""`ferrule init`: create an agent project that works at once, or a commented settings file.
+"""`ferrule init`: create an agent project that works at once, a plugin, or a settings file.
 
-Modules: `command`, `project`, `settings_template`.
+Modules: `command`, `plugin_project`, `project`, `settings_template`.
 """

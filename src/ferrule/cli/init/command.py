@@ -15,6 +15,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 from ferrule.storage.trust import TrustStore
 
+from .plugin_project import plugin_files
 from .project import project_files
 from .settings_template import render_settings
 
@@ -26,7 +27,10 @@ from .settings_template import render_settings
 @click.option(
     "--user", is_flag=True, help="Write your own settings file, and nothing into a folder."
 )
-def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
+@click.option(
+    "--plugin", metavar="NAME", help="Write a plugin as a distribution of its own, with a test."
+)
+def init(folder: str, force: bool, settings_only: bool, user: bool, plugin: str | None) -> int:
     """Create an agent project in FOLDER.
 
     It has two typed tools and an agent, a tool file, a hook, settings, tests and a README. Nothing
@@ -36,6 +40,12 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
     if user:
         return _write_user_settings(force)
     root = Path(folder)
+    if plugin is not None:
+        files = plugin_files(plugin)
+        replaced = write_new_files(root, files, replace=force, hint="--force replaces them")
+        _list_files(root, files, replaced)
+        click.echo("hint: `pip install -e .` there, then `python -m pytest`", err=True)
+        return 0
     if settings_only:
         files = {".ferrule/ferrule.yaml": render_settings(project=True)}
         replaced = write_new_files(root, files, replace=force, hint="--force replaces it")

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from ferrule.cli.import_path import allow_named_modules
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.tools.schema_notation import parse_schema_notation
@@ -65,6 +66,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _load_type(module: str, name: str) -> Any:
     """Return a type by its module and name; the module may be a file below the current folder."""
+    allow_named_modules()
     try:
         found: ModuleType = import_module(module)
     except ModuleNotFoundError as error:

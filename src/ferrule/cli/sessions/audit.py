@@ -30,6 +30,7 @@ from ferrule.storage.audit.receipts import build_receipts
 from ferrule.storage.audit.signing import Signer, Verifier, default_key_path, public_key_path
 from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
 from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 
 _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="File of the key (default: your own)."
@@ -63,6 +64,16 @@ def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as
     that was changed. Exit code 1 if anything does not verify.
     """
     with _open_journal() as journal:
+        gone = _find_missing_file(journal)
+        if gone is not None and not target:
+            click.echo(
+                escape_invisible(
+                    f"error: nothing was verified: there is no journal at `{gone}`; if sessions "
+                    "were kept there, it was removed: put a copy back, or name an export"
+                ),
+                err=True,
+            )
+            return 1
         points = _read_points(journal, checkpoints)
         verifier = _load_verifier(key)
         results = [_verify_one(journal, name, points, verifier) for name in target or ("",)]
@@ -72,6 +83,12 @@ def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as
         for result in results:
             _print(result)
     return 0 if all(result.is_intact for result in results) else 1
+
+
+def _find_missing_file(journal: Journal) -> Path | None:
+    """Return where the journal's file would be, if there is none."""
+    path = journal.path if isinstance(journal, SqliteJournal) else None
+    return path if path is not None and not path.exists() else None
 
 
 def _verify_one(

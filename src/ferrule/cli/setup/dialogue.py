@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -20,7 +21,12 @@ from ferrule.models.local.known_models import MODELS, find_model
 from ferrule.models.local.pull import pull
 from ferrule.models.registry import PROVIDERS
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.model_choice import check_provider, find_candidates, pick_chat_model
+from ferrule.runtime.model_choice import (
+    check_provider,
+    find_candidates,
+    is_elsewhere,
+    pick_chat_model,
+)
 from ferrule.runtime.model_clients import create_client
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import USER_FILE_NAME, Settings, load_settings
@@ -153,7 +159,25 @@ class SetupDialogue:
         file: Path = paths.config() / USER_FILE_NAME
         write_setting(file, "model", model)
         self._write(f"✓ {model} is used from now on ({file})", style="green")
+        self._keep_address(model.partition(":")[0], file)
         return model
+
+    def _keep_address(self, provider: str, file: Path) -> None:
+        """Write down an address that only the environment names: the next shell may not set it."""
+        row = PROVIDERS[provider]
+        configured = self.settings.provider(provider)
+        if configured.base_url or not is_elsewhere(row, configured):
+            return
+        address = os.environ[row.address_variable]
+        if any(key.startswith("providers.") for key in self.settings.values):
+            self._write(
+                f"! its address is {address}, from {row.address_variable}, which the next shell "
+                f"may not set: write `base_url: {address}` below `providers: {provider}:`",
+                style="yellow",
+            )
+            return
+        write_setting(file, "providers", {provider: {"base_url": address}})
+        self._write(f"✓ its address {address}, from {row.address_variable}, is kept there too")
 
     async def _check(self, model: str, found: bool) -> str:
         provider, colon, name = model.partition(":")
@@ -183,7 +207,10 @@ class SetupDialogue:
         more = len(check.models) - _SHOWN_NAMES
         rest = f" and {more} more" if more > 0 else ""
         detail = f"`{name}` is not among the models that `{provider}` lists: {listed}{rest}"
-        if self.is_asking and self.doubted != model:
+        if not self.is_asking:
+            hint = "name one of them with `--model`"
+            raise ConfigError(detail, code="model_not_found", hint=hint)
+        if self.doubted != model:
             self.doubted = model
             raise ConfigError(detail, code="model_not_found", hint="type it again to use it anyway")
         self._write(f"! {detail}", style="yellow")

@@ -151,9 +151,9 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
-    from ferrule.runtime.shipped_tools import load_shipped_tools
+    from ferrule.runtime.shipped_tools import list_default_names
 
-    if any(tool.name == name for tool in load_shipped_tools()):
+    if name in list_default_names():
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
             " a file that is to replace the tool belongs in `.ferrule/overrides`, written by hand"
@@ -248,7 +248,7 @@ def workbench_for_tests() -> CaseEnvironment:
     Commands see the test's folder and the system.
     """
     from ferrule.extensions.checks.tool_cases import CaseEnvironment
-    from ferrule.runtime.shipped_tools import load_shipped_tools
+    from ferrule.runtime.chosen_plugins import load_shipped_tools
     from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:

@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
@@ -311,12 +312,46 @@ def http_tools(
     return tuple(tools)
 
 
+class OpenApiOptions(TypedDict, total=False):
+    """What a program wants of an OpenAPI document.
+
+    Patterns may contain `*`; operations are named by `operationId` or as `GET /pets/{id}`.
+
+    Attributes:
+        namespace: In front of the tools' names; by default the document's title.
+        server: One of the document's addresses, or another one.
+        variables: Values for the variables of the server's address.
+        auth: Security schemes mapped to references, such as `${PETSTORE_KEY}`.
+        tags: Tags whose operations are imported; by default all.
+        without_tags: Tags whose operations are left out.
+        operations: Operations to import; by default all.
+        without: Operations to leave out.
+        deprecated: Whether deprecated operations are imported; by default they are.
+        loading: `always` or `deferred`.
+        hosts: Hosts that are opened besides the server's own.
+        results: Whether answers are checked against the document; by default they are not.
+    """
+
+    namespace: str
+    server: str
+    variables: Mapping[str, str]
+    auth: Mapping[str, str]
+    tags: tuple[str, ...]
+    without_tags: tuple[str, ...]
+    operations: tuple[str, ...]
+    without: tuple[str, ...]
+    deprecated: bool
+    loading: str
+    hosts: tuple[str, ...]
+    results: bool
+
+
 def openapi_tools(
     document: str | Path,
     *,
     secrets: Secrets = PERSONAL_SECRETS,
     sender: MakeSender = Sender,
-    **choice: Any,
+    **choice: Unpack[OpenApiOptions],
 ) -> tuple[Tool, ...]:
     """Return the tools of an OpenAPI document (YAML or JSON).
 
@@ -326,11 +361,17 @@ def openapi_tools(
         document: Path of the document.
         secrets: Where the secrets of requests are looked up.
         sender: Makes what sends the requests.
-        choice: The fields of `openapi.Choice`: `server`, `auth`, `tags`, ...
+        choice: What of the document becomes tools, and how it is reached.
 
     Raises:
         ConfigError: Nothing can be made of the document.
+        TypeError: There is no such option.
     """
+    known = list(OpenApiOptions.__annotations__)
+    unknown = [given for given in choice if given not in known]
+    if unknown:
+        hint = suggest_names(unknown[0], known, f"there are: {', '.join(known)}")
+        raise TypeError(f"unexpected `{unknown[0]}`; {hint}")
     name = str(document)
     parsed = parse_document(_read_bytes(document), name)
     plain_manifest, _ = import_document(parsed, ImportChoice(**choice))

@@ -22,6 +22,7 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
 from ferrule.core.lazy_patterns import compile_lazily
 
+from .definitions import MAX_TOOLS
 from .raw_results import collect_results, make_dispatcher
 from .spec import Era
 from .streams import (
@@ -260,7 +261,7 @@ class Connection:
             ]
             tools += raw_results.refused or ()
             cursor = page.next_cursor
-            if cursor is None or len(tools) > _MAX_TOOLS:
+            if cursor is None or len(tools) > MAX_TOOLS:
                 break
         return tools, cursor is not None
 
@@ -361,7 +362,6 @@ class Connection:
 
 _END_REASON_SECONDS = 5.0
 _MAX_PAGES = 64
-_MAX_TOOLS = 1024
 
 
 async def negotiate(session: ClientSession, era: Era) -> None:

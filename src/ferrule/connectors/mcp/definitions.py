@@ -30,7 +30,7 @@ from ferrule.tools.definition import Output
 
 from .raw_results import LEFT_OUT
 
-MAX_TOOLS = 128
+MAX_TOOLS = 2048
 MAX_DEFINITION = 48 * 1024
 MAX_DESCRIPTION = 2_000
 MAX_INSTRUCTIONS = 4_000

@@ -6,6 +6,9 @@ authorization code grant with PKCE as the protocol prescribes it (discovery by R
 8414, registration by RFC 7591, RFC 8707 resources); the protocol library carries it out, with the
 bounded client of `http.py`.
 
+Processes that use the same tokens renew them one at a time, and a later sign-in uses the address of
+the first, which servers compare.
+
 Tokens are kept in `<state>/mcp-tokens`, one file for each server and address, mode 0600. They are
 bound to the address: a server that moves gets none of them.
 """
@@ -13,11 +16,16 @@ bound to the address: a server that moves gets none of them.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from ferrule.connectors.json_values import mapping_or_empty
@@ -30,6 +38,8 @@ from .spec import FilledServer, McpServer
 from .streams import report_error
 
 SIGN_IN_SECONDS = 300.0
+LOCK_SECONDS = 30.0
+"""Seconds that a process waits for another one that renews the same tokens."""
 ShowSignIn = Callable[[str], Awaitable[None]]
 """Shows a person the address where they sign in, or opens it for them."""
 _Redirect = tuple[str, str | None, str | None]
@@ -88,6 +98,39 @@ class FileTokenStorage:
     async def set_client_info(self, client_info: Any) -> None:
         self._store({"client": _dump(client_info)})
 
+    def redirect_port(self) -> int:
+        """Return the port to which the stored client may be sent back; 0 if there is none.
+
+        Many servers compare the address with the registered one exactly.
+        """
+        client = mapping_or_empty(self._load().get("client"))
+        addresses: object = client.get("redirect_uris")
+        if not isinstance(addresses, list) or not addresses:
+            return 0
+        address = urlsplit(str(cast("list[object]", addresses)[0]))
+        return address.port or 0
+
+    def forget_client(self) -> None:
+        """Forget the registration, so that the next sign-in makes a new one."""
+        self._store({"client": None})
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncGenerator[None]:
+        """Wait until no other process renews these tokens, and keep others waiting meanwhile.
+
+        After `LOCK_SECONDS` it goes on without: somebody who hangs must not stop everybody.
+        """
+        paths.make_private_folder(self._file.parent)
+        lock = self._file.with_name(self._file.name + ".lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            until = time.monotonic() + LOCK_SECONDS
+            while not _try_lock(descriptor) and time.monotonic() < until:  # noqa: ASYNC110  another process releases it
+                await asyncio.sleep(0.05)
+            yield
+        finally:
+            os.close(descriptor)
+
     def forget(self) -> bool:
         """Delete what is stored. Return whether there was anything."""
         existed = self._file.exists()
@@ -108,6 +151,14 @@ class FileTokenStorage:
     def _store(self, values: Mapping[str, Any]) -> None:
         stored = {**self._load(), **values}
         paths.write_private(self._file, json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _dump(value: Any) -> Any:
@@ -139,7 +190,6 @@ def make_auth(
     """
     if server.oauth is None:
         return None
-    from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
     from pydantic import AnyUrl
 
@@ -162,7 +212,7 @@ def make_auth(
         scope=server.oauth.scope or None,
     )
     kept = _ClientStorage(server, filled, redirect_url)
-    provider = OAuthClientProvider(
+    provider = _make_provider_class()(
         filled.url,
         metadata,
         storage or kept,
@@ -172,6 +222,52 @@ def make_auth(
     )
     kept.context = provider.context
     return provider
+
+
+@cache
+def _make_provider_class() -> Any:
+    """Return the library's provider, but with tokens that processes share (`FileTokenStorage`).
+
+    A token is renewed by one process while others wait and then read what it stored: a renewal with
+    a token that was used makes servers revoke all that followed from it.
+    """
+    from mcp.client.auth import OAuthClientProvider
+
+    class SharingProvider(OAuthClientProvider):
+        async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+            storage = self.context.storage
+            if not isinstance(storage, FileTokenStorage):
+                storage = None
+            flow = super()._auth_flow(request)
+            try:
+                if not self._initialized:
+                    await self._initialize()
+                is_current = self.context.is_token_valid() or not self.context.can_refresh_token()
+                if storage is None or is_current:
+                    sent = await anext(flow)
+                else:
+                    async with storage.lock():
+                        await self._initialize()
+                        sent = await anext(flow)
+                        while sent is not request:
+                            sent = await flow.asend((yield sent))
+                used = self.context.current_tokens
+                response = yield sent
+                if storage is not None and response.status_code == 401:
+                    stored = await storage.get_tokens()
+                    if stored is not None and used is not None and stored != used:
+                        # Another process has renewed them since this one read them.
+                        self.context.current_tokens = stored
+                        self._add_auth_header(request)
+                        response = yield request
+                while True:
+                    response = yield await flow.asend(response)
+            except StopAsyncIteration:
+                return
+            finally:
+                await flow.aclose()
+
+    return SharingProvider
 
 
 class _ClientStorage(FileTokenStorage):
@@ -218,10 +314,7 @@ async def sign_in(
     """
     redirects = _Redirects()
     refused: list[str] = []
-    port = server.oauth.port if server.oauth else 0
-    listener = await asyncio.start_server(
-        lambda reader, writer: _serve_redirect(reader, writer, redirects), "127.0.0.1", port
-    )
+    listener = await _listen(server, filled, redirects)
 
     async def show_and_remember(url: str) -> None:
         redirects.states.update(parse_qs(urlsplit(url).query).get("state", ()))
@@ -263,6 +356,25 @@ async def sign_in(
     finally:
         listener.close()
         await listener.wait_closed()
+
+
+async def _listen(server: McpServer, filled: FilledServer, redirects: _Redirects) -> asyncio.Server:
+    """Listen for the browser: at the address of the stored registration, if there is one."""
+
+    async def start(port: int) -> asyncio.Server:
+        return await asyncio.start_server(
+            lambda reader, writer: _serve_redirect(reader, writer, redirects), "127.0.0.1", port
+        )
+
+    if server.oauth is not None and server.oauth.port:
+        return await start(server.oauth.port)
+    storage = FileTokenStorage(server, filled.url)
+    try:
+        return await start(storage.redirect_port())
+    except OSError:
+        # Another program has the port: the server gets a new address with a new registration.
+        storage.forget_client()
+        return await start(0)
 
 
 class _Redirects:

@@ -19,7 +19,7 @@ from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.core.vocabulary import PermissionMode
+from ferrule.core.vocabulary import PermissionMode, Refuser
 from ferrule.engine.replay.what_if_history import (
     HistoryComparison,
     classify,
@@ -35,15 +35,21 @@ from ferrule.tools.definition import Tool
 
 DAYS = 30
 DAY = 86_400_000
-DENIED_BY = {
+DENIED_BY: dict[Refuser, str] = {
     "rule": "a rule",
     "gate": "the gate itself",
     "person": "a person",
     "hook": "a hook",
     "tool": "the tool's own check",
     "sandbox": "the sandbox",
+    "mode": "the mode",
+    "nobody": "nobody was there to ask",
+    "error": "asking failed",
+    "limit": "a limit of the run",
 }
 """Who denied a call, in words for the reader."""
+_COLOURS = 6
+"""Colours of charts in the style sheet."""
 
 
 @frozen
@@ -121,13 +127,11 @@ async def _render(
 def draw_denied_calls(stopped: dict[str, Any]) -> Markup:
     """Draw the denied calls by day and by what denied them."""
     days = days_up_to(day_of(int(time.time() * 1000)), DAYS)
+    counts = {who: [stopped[day][who] if day in stopped else 0 for day in days] for who in STOPPERS}
+    shown: list[Refuser] = [who for who in STOPPERS if any(counts[who])]
     series = [
-        Series(
-            DENIED_BY[who],
-            f"pic-{at}",
-            [stopped[day][who] if day in stopped else 0 for day in days],
-        )
-        for at, who in enumerate(STOPPERS, 1)
+        Series(DENIED_BY[who], f"pic-{at % _COLOURS + 1}", counts[who])
+        for at, who in enumerate(shown or STOPPERS[:1])
     ]
     return draw_columns(
         "Denied calls, by day",

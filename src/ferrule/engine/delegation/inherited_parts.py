@@ -24,7 +24,8 @@ _PERMISSIVENESS: dict[PermissionMode, int] = {
     "default": 0,
     "acceptEdits": 1,
     "auto": 1,
-    "bypassPermissions": 2,
+    "sandboxed": 2,
+    "bypassPermissions": 3,
 }
 """Modes that differ only in how much they allow without asking.
 

@@ -33,11 +33,13 @@ class SubAgentRegistry:
                 )
 
     @staticmethod
-    def parse(agents: SubAgents | Iterable[SubAgent] | None) -> SubAgentRegistry:
-        """Return what `Agent(agents=...)` means. Raises ConfigError."""
+    def parse(
+        agents: SubAgents | Iterable[SubAgent] | None, added: Iterable[SubAgent] = ()
+    ) -> SubAgentRegistry:
+        """Return what `Agent(agents=...)` means, with those of plugins. Raises ConfigError."""
         if isinstance(agents, SubAgents):
-            return SubAgentRegistry(agents.agents, agents.limits)
-        return SubAgentRegistry(agents or ())
+            return SubAgentRegistry((*agents.agents, *added), agents.limits)
+        return SubAgentRegistry((*(agents or ()), *added))
 
     def model_client(self, model: str, connect: Callable[[str], ModelClient]) -> ModelClient:
         """Return the client of a sub-agent's own model, connected once. Raises ConfigError."""

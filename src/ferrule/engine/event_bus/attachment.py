@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import NotJson, json_value
 from ferrule.engine.session_log import SessionLog
@@ -34,9 +36,14 @@ class AnnouncingApprover:
         return await self.approver.ask(request)
 
 
-def open_feed(bus: Bus, recorded: int, log: SessionLog) -> Feed:
-    """Return what publishes a session, which has `recorded` events so far, to subscribers."""
-    return bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
+def open_feed(bus: Bus, recorded: int, find_address: Callable[[str], str], log: SessionLog) -> Feed:
+    """Return what publishes a session, which has `recorded` events so far, to subscribers.
+
+    `find_address` returns the URL at which the session reaches a model, by the model's name.
+    """
+    return bus.feed(
+        lambda: log.identity, journal=log.journal, recorded=recorded, find_address=find_address
+    )
 
 
 def announce_questions(log: SessionLog, approver: Approver) -> AnnouncingApprover:

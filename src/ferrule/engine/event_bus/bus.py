@@ -94,7 +94,10 @@ class Bus:
         self._ring = Ring(ring, ring_bytes)
         self._readers: dict[Key, tuple[weakref.ref[Subscription], ...]] = {}
         self._feeds: weakref.WeakValueDictionary[SessionKey, Feed] = weakref.WeakValueDictionary()
+        self._tapped: list[Callable[[BusEvent], None]] = []
+        """The taps as often as they were given; `_taps` and `_scopes` have each once."""
         self._taps: tuple[Callable[[BusEvent], None], ...] = ()
+        self._entered: list[EnterScope] = []
         self._scopes: tuple[EnterScope, ...] = ()
         self._operators: dict[str, Feed] = {}
         self._closed = False
@@ -107,6 +110,7 @@ class Bus:
         *,
         journal: Journal | None = None,
         recorded: int = 0,
+        find_address: Callable[[str], str] | None = None,
     ) -> Feed:
         """Return the publisher of a session, which has `recorded` events in its journal.
 
@@ -115,7 +119,14 @@ class Bus:
         who = identity if callable(identity) else lambda: identity
         with self._lock:
             self._journal = journal if self._journal is None else self._journal
-            return Feed(self, who, self._journal if journal is None else journal, recorded)
+            kept_in = self._journal if journal is None else journal
+            return Feed(self, who, kept_in, recorded, find_address)
+
+    def find_address(self, session: SessionKey, model: str) -> str:
+        """Return the URL at which a session reaches a model; "" if it does not say."""
+        feed = self._feeds.get(session)
+        find = None if feed is None else feed.find_address
+        return find(model) if find is not None else ""
 
     def deliver(self, feed: Feed, event: BusEvent, place: Place) -> None:
         """Deliver a feed's event to the ring, the readers in whose scope it is, and the taps."""
@@ -151,7 +162,7 @@ class Bus:
             try:
                 tap(event)
             except Exception as error:  # noqa: BLE001  boundary: a broken tap must not break the run; it is removed, which is an event
-                self.untap(tap)
+                self._drop_tap(tap)
                 self._operators_feed("bus").publish(TapRemoved(type(error).__name__))
 
     def wants_pieces(self, session: SessionKey) -> bool:
@@ -188,15 +199,23 @@ class Bus:
         """Hand every event to a function, in the thread of its run.
 
         This is for telemetry, which must see a call before it runs. The function must be quick. One
-        that raises is removed.
+        that raises is removed. One that is given more than once gets each event once.
         """
         with self._lock:
-            self._taps = (*self._taps, listener)
+            self._tapped.append(listener)
+            self._taps = tuple(dict.fromkeys(self._tapped))
 
     def untap(self, listener: Callable[[BusEvent], None]) -> None:
-        """Hand no more events to this function."""
+        """Hand no more events to this function, if it is untapped as often as it was tapped."""
         with self._lock:
-            self._taps = tuple(one for one in self._taps if one is not listener)
+            if listener in self._tapped:
+                self._tapped.remove(listener)
+                self._taps = tuple(dict.fromkeys(self._tapped))
+
+    def _drop_tap(self, listener: Callable[[BusEvent], None]) -> None:
+        with self._lock:
+            self._tapped = [one for one in self._tapped if one != listener]
+            self._taps = tuple(dict.fromkeys(self._tapped))
 
     def add_scope(self, enter: EnterScope) -> None:
         """Have a function called where a run or a handler begins.
@@ -205,7 +224,15 @@ class Bus:
         the current ones.
         """
         with self._lock:
-            self._scopes = (*self._scopes, enter)
+            self._entered.append(enter)
+            self._scopes = tuple(dict.fromkeys(self._entered))
+
+    def remove_scope(self, enter: EnterScope) -> None:
+        """Call this function no more, if it is removed as often as it was added."""
+        with self._lock:
+            if enter in self._entered:
+                self._entered.remove(enter)
+                self._scopes = tuple(dict.fromkeys(self._entered))
 
     def enter_scope(self, identity: Identity, call_id: str) -> Callable[[], None]:
         """Enter the scopes of a run (`call_id` is "") or a call. Return what leaves them."""

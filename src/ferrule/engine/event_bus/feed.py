@@ -65,12 +65,19 @@ class Feed:
     """
 
     def __init__(
-        self, bus: Hub, identity: Callable[[], Identity], journal: Journal | None, recorded: int
+        self,
+        bus: Hub,
+        identity: Callable[[], Identity],
+        journal: Journal | None,
+        recorded: int,
+        find_address: Callable[[str], str] | None = None,
     ) -> None:
         self.journal = journal
         self.place = Place(recorded)
         self.is_registered = False
         """Whether the bus knows the feed: from the first event that it publishes."""
+        self.find_address = find_address
+        """Returns the URL at which the session reaches a model; None if nobody knows."""
         self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity

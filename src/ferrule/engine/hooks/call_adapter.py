@@ -88,6 +88,7 @@ class CallHook:
                 data=None,
                 error_type=ErrorType.PERMISSION_DENIED,
                 error_message=said,
+                refused_by="hook",
             )
         if action.payload is None:
             return result if action.context else None

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from ferrule.core import events
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json, parse_json
+from ferrule.core.calls import ToolCall, ToolResult, encode_json, parse_json
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.core.vocabulary import SideEffect
 from ferrule.engine.driver import CheckAgain, Driver, DriverExtension
@@ -233,7 +233,7 @@ class SessionHooks(DriverExtension):
 
 def _refusal(call: ToolCall, why: str) -> events.CallEvaluated:
     message = f"`{call.tool}` was not run: the answer was withheld by {why}"
-    result = ToolResult.error(call, ErrorType.PERMISSION_DENIED, message)
+    result = ToolResult.refusal(call, "hook", message)
     return events.CallEvaluated(call.id, "refuse", message, effect=SideEffect.NONE, result=result)
 
 

@@ -206,9 +206,8 @@ class CommandSnapshots:
         if self._end + len(data) > MAX_BYTES:
             raise _TooLarge(f"its files have more than {MAX_BYTES >> 20} MiB")
         if self._copies < 0:
-            self._copies, name = tempfile.mkstemp(dir=paths.make_private_folder(paths.cache()))
+            self._copies = _make_nameless_file()
             self._finalizer = weakref.finalize(self, os.close, self._copies)
-            Path(name).unlink()
         offset = self._end
         written = 0
         while written < len(data):
@@ -303,6 +302,17 @@ class CommandSnapshots:
                 return above
             self._rules[folder] = known = (stamp, rules)
         return (known[1], *above)
+
+
+def _make_nameless_file() -> int:
+    """Return a descriptor of an empty file that nobody else can open."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=paths.make_private_folder(paths.cache()))
+    except (FerruleError, OSError):
+        # The cache cannot be written. The temporary folder is second: it may be memory.
+        descriptor, name = tempfile.mkstemp()
+    Path(name).unlink()
+    return descriptor
 
 
 def _stamp(status: os.stat_result) -> _Stamp:

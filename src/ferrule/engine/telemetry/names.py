@@ -55,6 +55,7 @@ class Attribute(StrEnum):
     TOOL_DEFINITIONS = "gen_ai.tool.definitions"
     TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
     TOOL_RESULT = "gen_ai.tool.call.result"
+    REFUSED_BY = "ferrule.refused_by"
 
 
 class Operation(StrEnum):

@@ -26,13 +26,14 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ferrule._version import __version__
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.vocabulary import Refuser
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent, SessionKey
 from ferrule.tools.forking import make_rlock
@@ -83,8 +84,9 @@ class Telemetry:
     """Makes spans and metrics; created once per program. Safe to share between threads.
 
     Providers are OpenTelemetry's global ones unless given. `find_address` returns the URL of a
-    model's server by the model's full name. `agent` names runs of agents that have no name. Raises
-    ConfigError if the library is not installed.
+    model's server by the model's full name, for sessions whose client does not say where it asks.
+    `agent` names runs of agents that have no name. Raises ConfigError if the library is not
+    installed.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Telemetry:
     ) -> None:
         self._find_address = find_address
         self._agent = agent
+        self._buses: list[Bus] = []
         try:
             from opentelemetry import metrics, trace
         except ImportError as error:
@@ -123,8 +126,15 @@ class Telemetry:
 
     def listen(self, bus: Bus) -> None:
         """Make spans of what this bus publishes from now on."""
+        self._buses.append(bus)
         bus.tap(self.take)
         bus.add_scope(self.enter_scope)
+
+    def leave(self, bus: Bus) -> None:
+        """Make no more spans of this bus, if it is left as often as it was listened to."""
+        self._buses.remove(bus)
+        bus.untap(self.take)
+        bus.remove_scope(self.enter_scope)
 
     def take(self, event: BusEvent) -> None:
         """Process one event, in the thread of its run."""
@@ -142,6 +152,11 @@ class Telemetry:
             said = events.event_from_json(event.kind, event.payload)
             if not isinstance(said, events.Unknown):
                 handler(self, session, said, event.time)
+
+    def _find_server(self, session: OpenSession, model: str) -> str:
+        """Return the URL that a session's client asks; by the model's name if no client says."""
+        addresses = (bus.find_address(session.key, model) for bus in self._buses)
+        return next(filter(None, addresses), "") or self._find_address(model)
 
     def carrier(self, identity: Identity, call_id: str) -> dict[str, str]:
         """Return the trace context of a running call, to be sent along with a request.
@@ -279,7 +294,7 @@ class Telemetry:
             # Another model answered in place of the run's own.
             provider, name = provider_and_model(model)
             about |= {Attribute.PROVIDER.value: provider, Attribute.MODEL.value: name}
-        about |= server_attributes(self._find_address(model or session.model_name))
+        about |= server_attributes(self._find_server(session, model or session.model_name))
         attributes = {**attributes, Attribute.INPUT_MESSAGES: lambda: encode_json(session.messages)}
         span = self._span(
             session,
@@ -312,7 +327,8 @@ class Telemetry:
     def _person(self, session: OpenSession, event: events.PersonAnswered, time: float) -> None:
         call = session.calls.get(event.call_id)
         if call is not None and event.choice == "deny":
-            self._close(session, event.call_id, time, 0.0, "permission_denied")
+            refuser = event.refused_by or "person"
+            self._close(session, event.call_id, time, 0.0, "permission_denied", refuser)
         elif call is not None:
             call.since = time
 
@@ -342,13 +358,22 @@ class Telemetry:
                 Attribute.TOOL_RESULT: result.to_text,
             },
         )
-        self._close(session, result.call_id, time, result.duration_ms / 1000, error)
+        seconds = result.duration_ms / 1000
+        self._close(session, result.call_id, time, seconds, error, result.refused_by)
 
     def _close(
-        self, session: OpenSession, call_id: str, time: float, seconds: float, error: str
+        self,
+        session: OpenSession,
+        call_id: str,
+        time: float,
+        seconds: float,
+        error: str,
+        refused_by: Refuser | Literal[""] = "",
     ) -> None:
         call = session.calls.pop(call_id)
         span = call.span or self._call_span(session, call, time)
+        if refused_by:
+            span.set_attribute(Attribute.REFUSED_BY, refused_by)
         if error and self._choice.emits(TOOL_EXCEPTION):
             span.add_event(TOOL_EXCEPTION, {EXCEPTION_TYPE: error}, nanoseconds(time))
         self._end(span, time, error)

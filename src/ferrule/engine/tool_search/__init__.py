@@ -1,6 +1,6 @@
 """Tool search in a session: which deferred tools its model has found, and the tools that find them.
 
-Modules: `discovery`, `index`, `search_tools`.
+Modules: `automatic`, `discovery`, `index`, `search_tools`.
 """
 
 from __future__ import annotations

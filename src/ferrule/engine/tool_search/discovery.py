@@ -14,8 +14,8 @@ Rules of this file, each a promise with a test:
 * Nothing is found that this run may not use (rights, deny rules, tools for other tools).
 * Every search is two events in the journal, of the same form whoever searched. A resumed session is
   rebuilt from them.
-* In client mode the list only grows, unless `budget_tokens` limits it: then the oldest discoveries
-  leave it, and can be found again.
+* In client mode the list only grows, unless `budget_tokens` or the provider's number of tools
+  limits it: then the oldest discoveries leave it, and can be found again.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class ToolDiscovery:
         *,
         usable: Callable[[Tool], bool],
         record: Callable[[Event], None],
+        max_found: int | None = None,
     ) -> None:
         self.option = option
         self.catalog = catalog
@@ -75,6 +76,8 @@ class ToolDiscovery:
         """Who searches; "" until the model was asked what it can do."""
         self.usable = usable
         self.record = record
+        self.max_found = max_found
+        """The most discovered tools that fit into a request of the provider; None: not known."""
         self._indexes = indexes
         self._session = session
         self._sent: frozenset[str] = frozenset()
@@ -88,6 +91,10 @@ class ToolDiscovery:
         return [
             tool for tool in self.catalog if is_deferred(tool, self.option) and self.usable(tool)
         ]
+
+    def is_deferred(self, tool: Tool) -> bool:
+        """Whether the tool is kept back until it is found."""
+        return is_deferred(tool, self.option)
 
     def is_loaded(self, tool: Tool) -> bool:
         """Whether a model may call the tool in its current answer."""
@@ -266,7 +273,11 @@ class ToolDiscovery:
                 staying = sum(tokens for other, tokens in held.items() if other in fresh)
                 if budget is not None and staying + size > budget:
                     continue
+                if self.max_found is not None and len(fresh & held.keys()) >= self.max_found:
+                    continue
                 while budget is not None and sum(held.values()) + size > budget:
+                    del held[next(other for other in held if other not in fresh)]
+                while self.max_found is not None and len(held) >= self.max_found:
                     del held[next(other for other in held if other not in fresh)]
                 held[name] = size
             given.append(name)
@@ -436,7 +447,7 @@ async def _name_called(searcher: Callable[[], object]) -> object:
 
 def is_deferred(tool: Tool, option: ToolSearch) -> bool:
     """Whether a run with this option keeps the tool back until it is found."""
-    if tool.loading is not Loading.DEFERRED:
+    if tool.loading is not Loading.DEFERRED and tool.full_name not in option.also_deferred:
         return False
     pinned = option.always_loaded
     return not pinned or (tool.full_name not in pinned and tool.name not in pinned)

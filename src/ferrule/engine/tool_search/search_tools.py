@@ -19,7 +19,7 @@ from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Tool
+from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, Tool
 from ferrule.tools.search.options import VARIANTS, ToolSearch
 from ferrule.tools.word_stems import first_sentence
 
@@ -177,11 +177,15 @@ def check_search(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], 
         and id(one) not in joined
         and one.full_name != DELEGATE
     ]
-    if given and all(is_deferred(one, option) for one in given):
+    if given and all(_asks_to_be_deferred(one, option) for one in given):
         raise ConfigError(
             f"all {len(given)} tools are deferred, and a model needs one to begin with",
             hint="name one in `always_loaded` of `tool_search`, or leave its `defer_loading` out",
         )
+
+
+def _asks_to_be_deferred(tool: Tool, option: ToolSearch) -> bool:
+    return tool.loading is Loading.DEFERRED and is_deferred(tool, option)
 
 
 def list_deferred_tools(

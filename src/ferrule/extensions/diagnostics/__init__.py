@@ -1,5 +1,5 @@
 """Diagnostics after edits: what checkers and language servers say that is new.
 
-Modules: `checkers`, `compile_flags`, `findings`, `hook`, `language_server`, `server_messages`,
-`server_settings`.
+Modules: `checkers`, `compile_flags`, `findings`, `hook`, `language_server`, `plugin`,
+`server_messages`, `server_settings`.
 """

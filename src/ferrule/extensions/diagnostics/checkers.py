@@ -18,7 +18,7 @@ from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import Occasion
 from ferrule.engine.threads import run_blocking
-from ferrule.extensions.hooks.commands import HookCommandRunner
+from ferrule.extensions.hooks.commands import CacheFolder, HookCommandRunner
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.provenance import find_any_program
 from ferrule.sandbox.command import Capture
@@ -29,6 +29,8 @@ from .findings import CheckFailed, Diagnostic, Findings, make_diagnostic
 
 COLD = 3
 """How much longer a checker may take the first time in a session, when its caches are empty."""
+_CACHES = {"MYPY_CACHE_DIR": CacheFolder("mypy"), "CARGO_TARGET_DIR": CacheFolder("cargo")}
+"""Variables that keep the checkers' caches out of the workspace."""
 _MAX_OUTPUT = 1 << 20
 _CONFIGURATION_LIMIT = 1 << 20
 
@@ -205,7 +207,7 @@ class ProjectChecker:
                 output,
                 output,
                 seconds,
-                variables=_make_caches(),
+                variables=_CACHES,
                 rights=DeputyRights.COMMANDS,
             )
         except (ToolFailed, FerruleError) as error:
@@ -230,11 +232,6 @@ def find_project_program(root: Path, name: str) -> str:
 
 def _search_path() -> str:
     return os.environ.get("PATH", os.defpath)
-
-
-def _make_caches() -> dict[str, str]:
-    """Return variables that keep the checkers' caches out of the workspace."""
-    return {"MYPY_CACHE_DIR": "/tmp/mypy", "CARGO_TARGET_DIR": "/tmp/cargo"}
 
 
 def read_output(checker: Checker, output: str, root: str) -> Findings:

@@ -1,11 +1,12 @@
-"""Language servers from a person's settings: `diagnostics.servers`, a map of names to entries.
+"""Language servers from a person's settings, a map of names to entries.
 
-    diagnostics:
-      servers:
-        pyright:
-          command: pyright-langserver
-          args: [--stdio]
-          extensionToLanguage: {.py: python, .pyi: python}
+    plugins:
+      diagnostics:
+        servers:
+          pyright:
+            command: pyright-langserver
+            args: [--stdio]
+            extensionToLanguage: {.py: python, .pyi: python}
 
 The keys are those of Claude Code's `.lsp.json`, as far as they say something about diagnostics:
 `command`, `args`, `env`, `extensionToLanguage`, `initializationOptions` and `settings`.
@@ -69,7 +70,8 @@ def read_servers(value: object) -> tuple[ServerEntry, ...]:
 
 
 def _read_entry(name: str, entry: object) -> ServerEntry:
-    where = f"`diagnostics.servers`: `{name}`" if name else "`diagnostics.servers`: an entry"
+    setting = "`plugins.diagnostics.servers`"
+    where = f"{setting}: `{name}`" if name else f"{setting}: an entry"
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where} is not a map", hint=f"its keys are: {', '.join(_KEYS)}")
     fields = cast("Mapping[str, Any]", entry)

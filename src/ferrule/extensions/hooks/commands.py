@@ -81,6 +81,13 @@ _BASH = "/bin/bash"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+@frozen
+class CacheFolder:
+    """A folder that a program keeps things in, which is made and removed with the runner."""
+
+    name: str
+
+
 class HookCommandRunner:
     """Runs the commands of hooks in one workspace.
 
@@ -170,7 +177,7 @@ class HookCommandRunner:
         errors: Capture,
         timeout: float,
         *,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str | CacheFolder] | None = None,
         rights: DeputyRights = DeputyRights.EITHER,
     ) -> CommandResult:
         """Run a command as `launch` does, and wait for it.
@@ -197,7 +204,7 @@ class HookCommandRunner:
         errors: OutputSink,
         timeout: float | None = None,
         *,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str | CacheFolder] | None = None,
         rights: DeputyRights = DeputyRights.EITHER,
     ) -> Execution:
         """Start a command in the workspace, and return while it runs.
@@ -211,7 +218,7 @@ class HookCommandRunner:
             out: Receives its output.
             errors: Receives what it writes on standard error.
             timeout: Seconds after which it is ended.
-            variables: Variables that it gets besides.
+            variables: Variables that it gets besides; some name a folder of their own.
             rights: Its rights. `EITHER`: its own if all that it loads is trusted.
 
         Raises:
@@ -223,7 +230,10 @@ class HookCommandRunner:
         start = self._choose_start(command, rights)
         sandbox = await self._start_sandbox(start.policy)
         argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
-        environment = {**self._environment(occasion, start), **(variables or {})}
+        environment = dict(self._environment(occasion, start))
+        for name, value in (variables or {}).items():
+            given = self._place(value, sandbox) if isinstance(value, CacheFolder) else value
+            environment[name] = given
         if isinstance(start.program, TrustedProgram):
             try:
                 start.program.check()
@@ -380,6 +390,15 @@ class HookCommandRunner:
             self._folder = self._copy_files()
             atexit.register(self.close_now)
         return self._folder
+
+    def _place(self, cache: CacheFolder, sandbox: Sandbox) -> str:
+        """Return a folder that nobody else on this machine can write."""
+        scratch = sandbox.scratch_folder
+        return (
+            f"{self._make_folder()}/caches/{cache.name}"
+            if scratch is None
+            else (f"{scratch[1]}/{cache.name}")
+        )
 
     def _copy_files(self) -> Path:
         # mkdtemp: a fresh name, mode 0700.

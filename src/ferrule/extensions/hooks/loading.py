@@ -261,7 +261,7 @@ class _Reading:
                 case "table":
                     self._take_table(parse_yaml(data, name))
                 case "claude":
-                    self._take_claude_settings(parse_yaml(data, name))
+                    self._take_claude_settings(data, name)
                 case "file":
                     hook, warnings = parse_hook(data, name, self._reach, pool=self._pool)
                     self._hooks.append(hook)
@@ -291,7 +291,14 @@ class _Reading:
             hooks.append(turns.make_hook())
         return hooks
 
-    def _take_claude_settings(self, tree: Node) -> None:
+    def _take_claude_settings(self, data: bytes, name: str) -> None:
+        try:
+            tree = parse_yaml(data, name)
+        except ConfigError as error:
+            # Another program's file, which that program reports too: nothing here depends on it.
+            place, _, problem = error.detail.partition(": ")
+            self.warnings.append(FileWarning(place, f"{problem}; its hooks are left out"))
+            return
         switch = get_field(tree, "disableAllHooks")
         if switch is None or switch.value is not True:
             self._take_table(tree, is_foreign=True)
@@ -450,7 +457,10 @@ def _variables(files: Mapping[str, bytes]) -> dict[str, str]:
     for name in files:
         if _kind_of(name) != "claude":
             continue
-        node = get_field(parse_yaml(files[name], name), "env")
+        try:
+            node = get_field(parse_yaml(files[name], name), "env")
+        except ConfigError:
+            continue  # reported with its hooks
         pairs = node.pairs if node is not None else None
         for key, (_, value) in (pairs or {}).items():
             if isinstance(value.value, (str, int)) and not isinstance(value.value, bool):

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.forking import make_lock
+from ferrule.tools.process_resources import close_at_exit
 
 from .inside.frames import TooLarge
 from .process import WorkerEnded, WorkerProcess
@@ -421,5 +421,5 @@ def _get_pool(name: str) -> WorkerPool:
         pool = _pools.get(name)
         if pool is None:
             pool = _pools[name] = WorkerPool()
-            atexit.register(pool.close)
+            close_at_exit(pool.close)
         return pool

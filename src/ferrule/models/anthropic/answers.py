@@ -28,7 +28,7 @@ from ferrule.models.answer_fields import (
     read_text,
 )
 from ferrule.models.hosted_tools import record_provider_call
-from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object, find_error
 from ferrule.models.request_encoding import arguments_as_object
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
@@ -263,10 +263,8 @@ class MessageStreamParser:
 
     def _build_error(self, error_object: object) -> ProviderError:
         """Build an error. Before the first block a busy server may be asked again."""
-        error = error_from_object(self._who, error_object, tools=self._tools)
-        nothing_seen = len(self._message.blocks) == self._before
-        error.retryable = nothing_seen and error.code in ("overloaded", "rate_limited")
-        return error
+        begun = len(self._message.blocks) != self._before
+        return error_from_object(self._who, error_object, tools=self._tools, begun=begun)
 
     def _start_block(self, value: dict[str, Any], event: bytes) -> None:
         fields = read_object(value, "content_block")
@@ -320,8 +318,9 @@ def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool)
     except ValueError:
         text, value = "", None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-    if fields.get("error"):
-        raise error_from_object(who, fields["error"], tools=tools)
+    error = find_error(fields, expected="content")
+    if error:
+        raise error_from_object(who, error, tools=tools, begun=False)
     content = fields.get("content")
     if not isinstance(content, list):
         raise build_unreadable_error(who, body)

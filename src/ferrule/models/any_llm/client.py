@@ -330,7 +330,7 @@ def _translate(who: str, error: Exception, *, tools: bool) -> ProviderError:
     known = _CODES_OF_EXCEPTIONS.get(type(error).__name__)
     if known is None:
         fields = {"message": message, "code": getattr(error, "code", "")}
-        problem = error_from_object(who, fields, tools=tools)
+        problem = error_from_object(who, fields, tools=tools, begun=True)
         problem.status = getattr(error, "status_code", None)
         return problem
     code, retryable = known

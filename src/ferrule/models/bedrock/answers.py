@@ -17,7 +17,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, token_count
 from ferrule.models.answer_fields import read_object, read_objects, read_place, read_text
-from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object, find_error
 from ferrule.models.request_encoding import arguments_as_object
 from ferrule.models.verbatim_json import seal
 
@@ -217,7 +217,7 @@ class ConverseStreamParser:
 
     def _build_error(self, kind: str, payload: dict[str, Any]) -> ProviderError:
         """Build an error. Before the first block a busy server may be asked again."""
-        error = error_from_object(self._who, payload, tools=self._tools)
+        error = error_from_object(self._who, payload, tools=self._tools, begun=True)
         if kind in _EXCEPTIONS:
             error.code, may_help = _EXCEPTIONS[kind]
             error.retryable = may_help and not self._content.blocks
@@ -231,8 +231,9 @@ def parse_answer(content: ConverseBuilder, body: bytes, who: str, *, tools: bool
         ProviderError: The answer is an error, or cannot be understood.
     """
     fields = _object(_parse_json(content.answer, body))
-    if fields.get("error"):
-        raise error_from_object(who, fields["error"], tools=tools)
+    error = find_error(fields, expected="output")
+    if error:
+        raise error_from_object(who, error, tools=tools, begun=False)
     message = _object(_object(fields.get("output")).get("message"))
     if not isinstance(message.get("content"), list) or not fields.get("stopReason"):
         raise build_unreadable_error(who, body)

@@ -84,7 +84,7 @@ class ChatStreamParser:
                 self.done = True
             case "":
                 # Errors in the middle of a stream have the form of error answers, without a type.
-                raise error_from_object(self._who, event, tools=self._tools)
+                raise error_from_object(self._who, event, tools=self._tools, begun=True)
             case _:
                 # Starts, ends and citations say nothing that is kept.
                 return
@@ -100,7 +100,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     value = _parse_object(answer, body, who)
     message = value.get("message")
     if not isinstance(message, dict):
-        raise error_from_object(who, value, tools=tools)
+        raise error_from_object(who, value, tools=tools, begun=False)
     fields = cast("dict[str, Any]", message)
     parts = read_objects(fields, "content")
     for part in parts:
@@ -129,7 +129,7 @@ def _end(answer: AnswerBuilder, fields: Mapping[str, Any], who: str, *, tools: b
         raise ProviderError(detail, code="timeout", retryable=False)
     if reason not in FINISH_REASONS:
         message = fields.get("error") or f"the answer ended with {reason}"
-        raise error_from_object(who, {"message": message}, tools=tools)
+        raise error_from_object(who, {"message": message}, tools=tools, begun=True)
     answer.finish_reason = FINISH_REASONS[reason]
     answer.usage = _parse_usage(_object(fields.get("usage")))
 

@@ -24,7 +24,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, token_count
 from ferrule.models.answer_fields import build_field_error, read_object, read_objects, read_text
-from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object, find_error
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 STOP_REASONS: dict[str, AnswerStop] = {"STOP": "end", "MAX_TOKENS": "length"}
@@ -218,8 +218,10 @@ def _add_response(
     content: ContentBuilder, fields: dict[str, Any], text: bytes, who: str, *, tools: bool
 ) -> None:
     """Add one response: all of an answer, or what is new of it."""
-    if fields.get("error"):
-        raise error_from_object(who, fields["error"], tools=tools)
+    error = find_error(fields, expected="candidates")
+    if error:
+        begun = content.answer.has_begun
+        raise error_from_object(who, error, tools=tools, begun=begun)
     named = {"id": fields.get("responseId"), "model": fields.get("modelVersion")}
     content.answer.note_response(named)
     usage = _object(fields.get("usageMetadata"))

@@ -6,7 +6,7 @@ began left the connection open, and a model server stops working only when that 
 either waited for a full buffer or handed every delta over between threads.
 
 Not supported, on purpose: redirects (a key must not follow one; the error names the location),
-HTTP/2, compressed answers, cookies, SOCKS proxies.
+HTTP/2, cookies, SOCKS proxies. Compression is not asked for, and read where a proxy adds it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.value_class import frozen
 from ferrule.core.web_addresses import split_web_address
 
+from .compression import make_decoder
 from .connection import Connection, ConnectionFailed, ConnectionPool, Origin
 from .http1 import ResponseParser, encode_request_head
 from .proxies import find_proxy
@@ -86,6 +87,7 @@ class ResponseStream:
         self._connection = connection
         self._size = 0
         self._limit = limit
+        self._decode = make_decoder(headers.get("content-encoding", ""), _origin_of(url))
 
     async def read_chunk(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end.
@@ -93,10 +95,16 @@ class ResponseStream:
         Raises:
             ProviderError: The connection failed, or the answer is too large.
         """
-        try:
-            data = await self._connection.read_body()
-        except ConnectionFailed as failure:
-            raise _to_provider_error(self._url, failure, begun=True) from failure
+        data = b""
+        is_over = False
+        while not data and not is_over:
+            try:
+                received = await self._connection.read_body()
+            except ConnectionFailed as failure:
+                raise _to_provider_error(self._url, failure, begun=True) from failure
+            is_over = not received
+            # What was compressed may need more before a byte of it is known.
+            data = received if self._decode is None else self._decode(received)
         self._size += len(data)
         if self._size > self._limit:
             raise ProviderError(
@@ -161,7 +169,7 @@ class Transport:
 
         Raises:
             ProviderError: `unreachable`, `timeout`, `tls`, `interrupted`, `not_http`, `too_large`;
-                `not_understood`, the body is compressed.
+                `not_understood`, the body is compressed in a way that cannot be read.
         """
         return self._fetch("POST", url, body, headers, timeout)
 
@@ -253,7 +261,7 @@ class Transport:
             try:
                 connection.send_request(request, timeout or self.timeouts.total, self.timeouts.idle)
                 answer = await connection.read_head()
-                _check_uncompressed(url, answer)
+                make_decoder(answer.headers.get("content-encoding", ""), _origin_of(url))
                 return pool, origin, connection, answer
             except BaseException as error:
                 await pool.release(origin, connection)
@@ -350,19 +358,6 @@ def _encode_request(
             f"the request to {_origin_of(parts.geturl())} cannot be sent: {problem}"
         ) from problem
     return head + body if body else head
-
-
-def _check_uncompressed(url: str, answer: ResponseParser) -> None:
-    """Raise a ProviderError if the body is compressed, although none was asked for."""
-    encoding = answer.headers.get("content-encoding", "identity")
-    if encoding.lower() not in ("identity", ""):
-        raise ProviderError(
-            f"{_origin_of(url)} answered HTTP {answer.status} with a compressed body "
-            f"(`content-encoding: {encoding[:40]}`), which was not asked for",
-            code="not_understood",
-            hint="turn compression off in the server, or in the proxy before it",
-            retryable=False,
-        )
 
 
 def _origin_of(url: str) -> str:

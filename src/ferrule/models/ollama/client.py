@@ -34,6 +34,7 @@ from ferrule.models.provider_errors import (
     build_unreadable_error,
     error_from_object,
     error_from_response,
+    find_error,
 )
 from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
@@ -401,8 +402,10 @@ class ChatLineParser:
         return self._answer
 
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
-        if chunk.get("error"):
-            raise error_from_object(self._who, chunk["error"], tools=self._tools)
+        error = find_error(chunk, expected="message")
+        if error:
+            begun = self._answer.has_begun
+            raise error_from_object(self._who, error, tools=self._tools, begun=begun)
         self._add_message(read_object(chunk, "message"))
         done = chunk.get("done")
         if done is not None and not isinstance(done, bool):

@@ -94,11 +94,6 @@ class OpenAIChat:
     def model(self) -> str:
         return f"{self._provider}:{self.model_id}"
 
-    @property
-    def max_tools(self) -> int | None:
-        """OpenAI takes 128 tools; of other servers it is not known."""
-        return 128 if self.is_openai else None
-
     async def capabilities(self) -> Capabilities:
         """Return what the model can do, else unknown.
 

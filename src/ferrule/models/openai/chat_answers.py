@@ -15,7 +15,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.models.answer_building import AnswerBuilder, objects_in, parse_usage
 from ferrule.models.answer_fields import read_object, read_objects, read_place, read_text
 from ferrule.models.client import Sink
-from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object, find_error
 
 _NONE_YET = object()
 """No choice has come yet. (A server may leave out the index of its only choice.)"""
@@ -113,7 +113,7 @@ class ChatStreamParser:
             self._add_chunk(cast(dict[str, Any], chunk))
 
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
-        error = chunk.get("error")
+        error = find_error(chunk, expected="choices")
         if error:
             begun = self._answer.has_begun
             raise error_from_object(self._who, error, tools=self._tools, begun=begun)
@@ -124,7 +124,8 @@ class ChatStreamParser:
         choice = self._find_choice(chunk)
         finish = read_text(choice, "finish_reason")
         if finish:
-            _check_finish(self._who, choice, finish, tools=self._tools)
+            begun = self._answer.has_begun
+            _check_finish(self._who, choice, finish, tools=self._tools, begun=begun)
             self._answer.finish_reason = finish
         delta = read_object(choice, "delta")
         _add_content(self._answer, delta)
@@ -175,7 +176,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     except ValueError:
         value = None
     value = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-    error = value.get("error")
+    error = find_error(value, expected="choices")
     if error:
         raise error_from_object(who, error, tools=tools, begun=False)
     choices = read_objects(value, "choices")
@@ -189,7 +190,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
     for call in read_objects(fields, "tool_calls") or _find_legacy_call(fields):
         answer.calls.add_complete(call)
     answer.finish_reason = read_text(choice, "finish_reason") or "stop"
-    _check_finish(who, choice, answer.finish_reason, tools=tools)
+    _check_finish(who, choice, answer.finish_reason, tools=tools, begun=True)
     usage = value.get("usage")
     if isinstance(usage, dict):
         answer.usage = parse_usage(cast(dict[str, Any], usage))
@@ -224,11 +225,13 @@ def _add_part(answer: AnswerBuilder, part: dict[str, Any]) -> None:
             answer.add_reasoning(piece)
 
 
-def _check_finish(who: str, choice: Mapping[str, Any], reason: str, *, tools: bool) -> None:
+def _check_finish(
+    who: str, choice: Mapping[str, Any], reason: str, *, tools: bool, begun: bool
+) -> None:
     """Raise ProviderError for an answer that the server broke off."""
     if reason in FAILED_REASONS:
-        error = choice.get("error") or {"message": f"the answer ended with `{reason}`"}
-        raise error_from_object(who, error, tools=tools)
+        error = {"message": f"the answer ended with `{reason}`"}
+        raise error_from_object(who, error, tools=tools, begun=begun)
 
 
 def _find_legacy_call(fields: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -120,11 +120,6 @@ class OpenAIResponses(OpenAIChat):
         self.flat_tool_search = flat_tool_search
         self._encoded_tools: _EncodedTools | None = None
 
-    @property
-    def max_tools(self) -> int | None:
-        """OpenAI takes 128 tools; of other servers it is not known."""
-        return 128 if self.is_openai else None
-
     async def capabilities(self) -> Capabilities:
         """Return what the model can do.
 

@@ -27,7 +27,7 @@ from ferrule.models.answer_fields import (
     read_text,
 )
 from ferrule.models.hosted_tools import make_approval_call, record_provider_call
-from ferrule.models.provider_errors import build_unreadable_error, error_from_object
+from ferrule.models.provider_errors import build_unreadable_error, error_from_object, find_error
 from ferrule.models.verbatim_json import seal, split_elements, split_members
 
 from .tool_types import TYPED_CALLS, is_typed_call, read_typed_arguments
@@ -270,7 +270,8 @@ class ResponseStreamParser:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.done = True
                 response = read_object(value, "response")
-                _read_response(self._output, response, self._who, tools=self._tools)
+                begun = bool(self._output.items)
+                _read_response(self._output, response, self._who, tools=self._tools, begun=begun)
                 self._add_missing(response, event)
             case "error":
                 raise self._build_error(value.get("error") or value)
@@ -280,9 +281,8 @@ class ResponseStreamParser:
 
     def _build_error(self, error_object: object) -> ProviderError:
         """Build an error. Before the first item a busy server may be asked again."""
-        error = error_from_object(self._who, error_object, tools=self._tools)
-        error.retryable = not self._output.items and error.code in ("overloaded", "rate_limited")
-        return error
+        begun = bool(self._output.items)
+        return error_from_object(self._who, error_object, tools=self._tools, begun=begun)
 
     def _begin_summary(self, value: dict[str, Any]) -> None:
         if value.get("summary_index"):
@@ -373,9 +373,10 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
     except ValueError:
         text, value = "", None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-    if not isinstance(fields.get("output"), list) and not fields.get("error"):
+    is_error = find_error(fields, expected="output") is not None
+    if not isinstance(fields.get("output"), list) and not is_error:
         raise build_unreadable_error(who, body)
-    _read_response(output, fields, who, tools=tools)
+    _read_response(output, fields, who, tools=tools, begun=False)
     item_texts = split_elements(split_members(text).get("output", "[]"))
     items = zip(read_objects(fields, "output"), item_texts, strict=True)
     for place, (item, item_text) in enumerate(items):
@@ -383,15 +384,16 @@ def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -
 
 
 def _read_response(
-    output: OutputBuilder, fields: Mapping[str, Any], who: str, *, tools: bool
+    output: OutputBuilder, fields: Mapping[str, Any], who: str, *, tools: bool, begun: bool
 ) -> None:
     """Read how a response ended and what it cost.
 
     Raises:
         ProviderError: The response failed.
     """
-    if fields.get("error"):
-        raise error_from_object(who, fields["error"], tools=tools)
+    error = find_error(fields, expected="output")
+    if error:
+        raise error_from_object(who, error, tools=tools, begun=begun)
     output.answer.note_response(fields)
     output.status = read_text(fields, "status") or "completed"
     if output.status in ("failed", "cancelled"):

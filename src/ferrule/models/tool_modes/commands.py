@@ -14,6 +14,8 @@ to write a file.
 - Values stand in the order of the tool's required parameters. The last one takes the rest of the
   line; other parameters follow as `name=value`. Quotes around a value are no part of it.
 - A command without any values, whose tool requires some, only mentions the command: it is text.
+- An unknown command, alone on the last line of a reply without any other, is a call of a tool that
+  does not exist, and the model is told so.
 - A command whose values cannot be told apart makes a call with unreadable arguments, and the model
   is told so.
 - Everything else is text.
@@ -55,6 +57,8 @@ _FENCE = re.compile(
     r"^[ \t]{0,3}(`{3,})([^\n`]*)\n(.*?)(?:^[ \t]{0,3}\1`*[ \t\r]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _TICKED = re.compile(r"(?<!`)`(/[A-Za-z][^`\n]*)`(?!`)")
+_LAST_LINE = re.compile(r"(?:\A|\n)[ \t]*`/([A-Za-z][\w-]*)(?:[ \t]+([^`\n]*))?`\s*\Z")
+"""A command alone on the last line. A path such as `/etc/hosts` is none."""
 _BLOCK_TARGET = re.compile(
     r"\s*(?:[\w+#-]+[ \t:]+)?(?:(?:path|file|filename)\s*[=:]\s*)?[\"']?"
     r"([^\s\"'=:]*[./][^\s\"'=:]*|(?<==)[^\s\"'=:]+)[\"']?\s*\Z"
@@ -280,7 +284,14 @@ class CommandSet:
             found += self._read_inline(text[at : block.start()])
             found += self._read_block(block.group(1), block.group(2), block.group(3))
             at = block.end()
-        return found + list(self._read_inline(text[at:]))
+        found += self._read_inline(text[at:])
+        return found or list(self._read_unknown(text))
+
+    def _read_unknown(self, text: str) -> Iterator[ToolCall]:
+        """Yield the command that a reply ends with, and that is none of these."""
+        match = _LAST_LINE.search(text)
+        if match is not None and match[1] not in self._by_name:
+            yield ToolCall("", match[1], mark_unreadable(match[2]) if match[2] else "{}")
 
     def _read_inline(self, text: str) -> Iterator[ToolCall]:
         for match in _TICKED.finditer(text):

@@ -8,10 +8,12 @@ Servers agree on no form for this, so what they say is searched for places and n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.models.client import ToolSpec
+from ferrule.models.request_encoding import describe_tool
 
 _PLACE = compile_lazily(r"(?:tools|functions?_?[dD]eclarations?)[\[.](\d+)")
 _NAMED = compile_lazily(r"(?i)\b(?:tools?|functions?)\b[^'\"`\n]{0,40}['\"`]([\w.:-]{1,128})['\"`]")
@@ -53,6 +55,26 @@ def find_refused_tools(error: ProviderError, tools: Sequence[ToolSpec]) -> list[
 def is_about_number(error: ProviderError) -> bool:
     """Return whether a refusal says that there are too many tools."""
     return error.status in _STATUS and _TOO_MANY.search(error.detail) is not None
+
+
+def shorten_descriptions(
+    tools: Sequence[ToolSpec], most: int
+) -> tuple[Sequence[ToolSpec], list[ToolSpec]]:
+    """Return the tools with descriptions of at most `most` characters, and those that changed.
+
+    Examples are a part of what is sent as description; they go first.
+    """
+    shortened: list[ToolSpec] = []
+    result: list[ToolSpec] = []
+    for tool in tools:
+        if len(describe_tool(tool)) > most:
+            text = tool.description
+            if len(text) > most:
+                text = text[: most - 1].rstrip() + "…"
+            tool = replace(tool, description=text, examples=())
+            shortened.append(tool)
+        result.append(tool)
+    return (tuple(result) if shortened else tools), shortened
 
 
 def choose_excess(tools: Sequence[ToolSpec], most: int) -> list[ToolSpec]:

@@ -12,6 +12,7 @@ loaded when they are needed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,19 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.messages import Message
 from ferrule.models.client import (
-    BoundsTools,
     Capabilities,
     Exchange,
     HasToolModes,
     ModelClient,
     ModelOptions,
     Sink,
+    ToolBounds,
     ToolModeOpener,
     ToolSpec,
 )
 from ferrule.models.reasoning_models import starts_in_reasoning
+from ferrule.models.registry import find_provider, find_tool_bounds
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
 
 from .live_probe import is_refusal_of_tools, probe_tools
@@ -223,18 +226,29 @@ class FallbackExchange:
         self._fallback = native_fallback
         self._exchange = self._open()
         self.notices: list[tuple[str, str]] = self._exchange.notices
-        most = client.max_tools if isinstance(client, BoundsTools) else None
-        if most is not None and len(tools) > most:
-            self._keep_to(most)
+        if self.tool_mode == "native":
+            self._keep_within(find_tool_bounds(client))
 
-    def _keep_to(self, most: int) -> None:
-        """Leave out what is more than the provider takes; those of servers go first."""
-        from .refused_tools import choose_excess
+    def _keep_within(self, bounds: ToolBounds) -> None:
+        """Shorten descriptions, and leave out tools, that the provider would refuse.
 
-        excess = choose_excess(self._tools, most)
-        self._leave_out(excess)
-        text = f"{_list_names(excess)} left out: the provider takes {most} tools"
-        self._notify(None, "tools", text)
+        Tools of servers are left out first. Deferred ones do not count: a search finds them.
+        """
+        from .refused_tools import choose_excess, shorten_descriptions
+
+        if bounds.description is not None:
+            self._tools, shortened = shorten_descriptions(self._tools, bounds.description)
+            if shortened:
+                self._exchange = self._open()
+                most = f"{bounds.description:,} characters"
+                text = f"{_list_names(shortened)} described in {most}, as the provider takes them"
+                self._notify(None, "tools", text)
+        loaded = [tool for tool in self._tools if not tool.deferred]
+        if bounds.tools is not None and len(loaded) > bounds.tools:
+            excess = choose_excess(loaded, bounds.tools)
+            self._leave_out(excess)
+            text = f"{_list_names(excess)} left out: the provider takes {bounds.tools} tools"
+            self._notify(None, "tools", text)
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -245,8 +259,22 @@ class FallbackExchange:
         return ToolNames(self._tools)
 
     @cached_property
+    def _offered(self) -> frozenset[str]:
+        names = {tool.name for tool in self._tools}
+        return frozenset(names.union(tool.api_name for tool in self._tools))
+
+    @cached_property
     def _thinking(self) -> bool:
         return starts_in_reasoning(self._client.model)
+
+    def _may_be_thought(self) -> bool:
+        """Whether text without any mark is the thought that the model's prompt has opened.
+
+        Servers that people run themselves often hand it on as text.
+        """
+        row = find_provider(self._client.model)
+        runs_here = row is not None and row.runs_here
+        return self._thinking and runs_here and self._options.thinking is not False
 
     @property
     def tool_mode(self) -> str:
@@ -287,6 +315,7 @@ class FallbackExchange:
                     )
                     if reads_text:
                         answer = self._read_calls(answer, sink)
+                answer = self._clean(answer)
             except ProviderError as error:
                 if native and tools and self._leave_out_refused(error, sink):
                     continue
@@ -381,6 +410,17 @@ class FallbackExchange:
         self._exchange = self._open()
         self.notices = self._exchange.notices
         self.notices.extend(pending)
+
+    def _clean(self, answer: ModelAnswered) -> ModelAnswered:
+        """Take away what servers leave of a model's format: around names of tools, and thoughts."""
+        if answer.stop == "length" and not answer.reasoning and self._may_be_thought():
+            answer = replace(answer, text="", reasoning=answer.text)
+        if self.tool_mode != "native" or all(call.tool in self._offered for call in answer.calls):
+            return answer
+        calls = tuple(
+            replace(call, tool=_find_name(call.tool, self._offered)) for call in answer.calls
+        )
+        return answer if calls == answer.calls else replace(answer, calls=calls)
 
     def _rules_out_mode(self, error: ProviderError) -> bool:
         """Return whether an error says that the tool mode in use does not work."""
@@ -499,6 +539,18 @@ class FallbackExchange:
             self._notice(topic, text)
         else:
             self.notices.append((topic, text))
+
+
+_AROUND_NAMES = compile_lazily(
+    r"\A\s*(?:(?:functions|default_api|tools)[.:])?([\w.:-]+?)(?:\s*<[|｜].*)?\s*\Z", re.DOTALL
+)
+"""What stands around a tool's name where a server did not read its model's format to the end."""
+
+
+def _find_name(written: str, offered: frozenset[str]) -> str:
+    """Return the offered tool that a name with remains of a format means; else the name."""
+    found = None if written in offered else _AROUND_NAMES.match(written)
+    return found[1] if found is not None and found[1] in offered else written
 
 
 _SHOWN_NAMES = 8

@@ -91,9 +91,18 @@ class Simple:
 
 @frozen
 class Pipeline:
-    """Commands whose output is the next one's input."""
+    """Commands whose output is the next one's input.
+
+    `start` and `end` are its place in the text; `pipes` are the ends of the operators between its
+    commands. `end` is -1 behind a compound command.
+    """
 
     commands: tuple[Node, ...]
+    start: int = 0
+    pipes: tuple[int, ...] = ()
+    end: int = -1
+    is_prefixed: bool = False
+    """Whether `!` or `time` stands before it."""
 
 
 @frozen
@@ -170,6 +179,7 @@ class Parser:
         self.done: list[Node] = []
         """The commands before the position at which parsing failed."""
         self._substituted = 0
+        self._end_of_simple = 0
         self._pending: list[tuple[str, bool, bool, Redirection]] = []
 
     def script(self) -> Script:
@@ -306,15 +316,21 @@ class Parser:
             # At the beginning of a substitution bash 5.2 runs `time` as a program, with `[[` as its
             # argument.
             self._refuse("more than a simple command stands behind `time` in a substitution")
+        start = self.at
         commands = [self._command()]
+        pipes: list[int] = []
         while True:
             self._skip()
             if self._here("||") or not self._operator("|&", "|"):
                 break
+            pipes.append(self.at)
             self._newlines()
             commands.append(self._command())
         # `!` negates the status, which matters to `&&`: it stays a pipeline, even of one command.
-        return commands[0] if len(commands) == 1 and not prefixed else Pipeline(tuple(commands))
+        if len(commands) == 1 and not prefixed:
+            return commands[0]
+        end = self._end_of_simple if isinstance(commands[-1], Simple) else -1
+        return Pipeline(tuple(commands), start, tuple(pipes), end, prefixed)
 
     # ---- commands
 
@@ -587,9 +603,11 @@ class Parser:
         assignments: list[Assignment] = []
         words: list[ParsedWord] = []
         redirections: list[Redirection] = []
+        after_last = start
         while True:
             self._skip()
             if self._redirection(redirections):
+                after_last = self.at
                 if not words and not assignments:
                     end = self.at
                 continue
@@ -604,10 +622,12 @@ class Parser:
             else:
                 break
             end = self.at
+            after_last = end
         if self._peek() == "(" and len(words) == 1 and not assignments and not redirections:
             return self._named_function(start, words[0])
         if not (assignments or words or redirections):
             self._refuse("a command is missing")
+        self._end_of_simple = after_last
         return Simple(self.text[start:end], tuple(assignments), tuple(words), tuple(redirections))
 
     def _argument(self, words: list[ParsedWord]) -> ParsedWord:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from .path_arguments import is_device
 from .program_facts import GIT_READ, PLAIN, git_verb, program_name, word_set
+from .risk_labels import names_only_jobs
 from .syntax import CommandAnalysis, CommandPart, Redirect
 
 _READERS = PLAIN | word_set("""
-    ack ag awk bat batcat cd column comm date df diff find fold gawk hexdump id jq mawk nawk nproc
+    ack ag awk bat batcat cd column comm date df diff find fold gawk hexdump id jobs jq mawk nawk
+    nproc wait
     od paste printenv ps readlink realpath rev rg sed seq sleep sort strings tac tree type uname
     uniq which whoami xxd""")
 """Programs that only read where no hazard (`hazards`) is among their words."""
@@ -40,6 +42,8 @@ def _part_only_reads(part: CommandPart) -> bool:
     hazards = [word for word in part.hazards if word or name not in PLAIN]
     if hazards or any(map(_writes, part.redirects)):
         return False
+    if name == "kill":
+        return names_only_jobs([word.text for word in part.words_after_wrappers])
     if name == "git":
         return git_verb([word.text for word in part.words_after_wrappers]) in _GIT_READERS
     return name in _READERS

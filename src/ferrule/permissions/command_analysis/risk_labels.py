@@ -49,7 +49,8 @@ def labels_of(words: Sequence[str]) -> Iterator[str]:
     arguments = words[1:]
     if program in _SUDO:
         yield "sudo"
-    if program in _KILL or (program == "fuser" and "-k" in arguments):
+    kills = program in _KILL and not names_only_jobs(words)
+    if kills or (program == "fuser" and "-k" in arguments):
         yield "process_kill"
     if _destroys(program, arguments):
         yield "destructive"
@@ -61,6 +62,35 @@ def labels_of(words: Sequence[str]) -> Iterator[str]:
         yield "package_install"
     if program == "git":
         yield from _git_labels(git_verb(words), arguments)
+
+
+_PUBLISHING = {
+    "git": "push send-email",
+    "npm pnpm yarn bun cargo poetry uv flit hatch": "publish unpublish",
+    "gem docker podman helm": "push",
+    "twine": "upload",
+    "gh glab": "pr issue release repo api workflow secret mr",
+}
+_PUBLISHED_BY = {
+    name: word_set(verbs) for names, verbs in _PUBLISHING.items() for name in names.split()
+}
+
+
+def publishes(words: Sequence[str]) -> bool:
+    """Return whether a simple command hands something on to others: `git push`, `npm publish`."""
+    if not words:
+        return False
+    program = program_name(words[0])
+    verbs = _PUBLISHED_BY.get(program, frozenset())
+    if program == "git":
+        return git_verb(words) in verbs
+    return any(word in verbs for word in words[1:])
+
+
+def names_only_jobs(words: Sequence[str]) -> bool:
+    """Return whether `kill` ends nothing but the session's own commands: `kill %1`."""
+    named = [word for word in words[1:] if not re.fullmatch(r"-\w+", word)]
+    return bool(named) and all(re.fullmatch(r"%\d+", word) for word in named)
 
 
 def _destroys(program: str, arguments: Sequence[str]) -> bool:

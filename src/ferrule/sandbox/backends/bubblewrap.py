@@ -70,10 +70,13 @@ class BubblewrapBackend(NamespaceBackend):
         steps = [*self._view_steps, *launch.steps]
         steps = [step for step in steps if step[0] != "cover" or not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
         python = interpreter_path()
+        program = probe().bwrap
+        assert program is not None  # this backend is offered only with it
+        program.check()
         launch.program_folder = f"{_PROGRAM}/sandbox"
         launch.wrapper = list(
             bubblewrap_argv(
-                probe().bwrap,
+                program,
                 steps,
                 places,
                 directory="/",

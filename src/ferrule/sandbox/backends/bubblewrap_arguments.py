@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ferrule.permissions.provenance import TrustedProgram
 from ferrule.sandbox.view.layout import HELD_FOLDER, SessionPaths, Step
 
 _ISOLATION = (
@@ -32,7 +33,7 @@ _OPTIONS_FOR_ONE_PATH = {"dev": "--dev", "proc": "--proc", "seal": "--remount-ro
 
 
 def bubblewrap_argv(
-    bwrap: str,
+    bwrap: TrustedProgram,
     steps: Iterable[Step],
     places: SessionPaths,
     *,
@@ -47,7 +48,7 @@ def bubblewrap_argv(
     unless `program` is a path.
 
     Args:
-        bwrap: Path of bubblewrap.
+        bwrap: The bubblewrap that is started.
         steps: The steps that make the view.
         places: The session's own folders.
         directory: Where the program starts, as seen in the view.
@@ -58,7 +59,7 @@ def bubblewrap_argv(
     Raises:
         ValueError: bubblewrap cannot carry out a step (an overlay).
     """
-    arguments = [bwrap, *_ISOLATION, *rights]
+    arguments = [str(bwrap), *_ISOLATION, *rights]
     for step in _adapt_steps(steps):
         arguments += _options(step, places)
     return (*arguments, "--chdir", directory, "--", program, *argv[1:])

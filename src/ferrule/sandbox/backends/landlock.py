@@ -28,7 +28,7 @@ from ferrule.sandbox.view.mount_points import clear_folders_above
 
 from .namespaces import NamespaceBackend
 
-_KERNEL_FOLDERS = ("/proc", "/sys/devices/system/cpu")
+_PROC = "/proc"
 _DROPPED_VARIABLES = frozenset(
     {
         "TEMP",
@@ -89,8 +89,9 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
     folders.
     """
     places: SessionPaths = found.session
-    system = [f"/{name}" for name, target in sorted(found.root_entries.items()) if not target]
-    shown: list[TrustedPath] = [bind.path for bind in found.toolchains]
+    shown: list[TrustedPath] = [*found.system, *(bind.path for bind in found.toolchains)]
+    if found.processors is not None:
+        shown.append(found.processors)
     written: list[TrustedPath] = []
     for folder in found.openings.folders:
         (shown if folder.access == "read" else written).append(folder.path)
@@ -101,7 +102,7 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
             str(policy.root),
             [path for path in hidden if not path.startswith(f"{policy.root}/")],
             list_folder,
-            readable=[*system, *_KERNEL_FOLDERS, *map(str, shown), places.held],
+            readable=[*map(str, shown), _PROC, places.held],
             writable=(places.tmp, places.home, *map(str, written)),
         ),
     )

@@ -194,7 +194,7 @@ class NamespaceBackend:
         if self._repository is None:
             return None
         try:
-            return trust_repository(self._repository, root, policy.command_writable)
+            return trust_repository(self._repository, root, policy.opened)
         except UntrustedPath:
             self._repository = None
             return None
@@ -383,6 +383,7 @@ class NamespaceBackend:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
                 f"the command was not run: {error.detail}; {error.hint}",
+                refused_by="sandbox",
             ) from error
         if (openings, _identify_opened(openings)) != (self.openings, self._opened):
             await launcher.close()

@@ -25,7 +25,13 @@ from typing import Any, cast
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import is_portable
-from ferrule.permissions.provenance import CommandWritable, find_interpreter, find_program
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    TrustedProgram,
+    find_interpreter,
+    find_program,
+)
 from ferrule.sandbox.trusted_process import run_program
 
 SYSTEM_BWRAP = (
@@ -68,8 +74,9 @@ class Probes:
     one. `overlay` is a copy-on-write view. `landlock_abi` is 0 without Landlock. `seccomp_notify`:
     filters can ask another process; `callers`: that process can read the asking one's memory
     without capabilities. `cgroup` is `v1`, `v2` or empty: control groups with limits that we may
-    make. `bwrap` is the path of a bubblewrap that works here; `bwrap_notify` says that such a
-    filter works inside it too, run by `python`, and `bwrap_locks` that its mounts can be locked.
+    make. `bwrap` is a bubblewrap that works here, looked at again at each start; `bwrap_notify`
+    says that such a filter works inside it too, run by `python`, and `bwrap_locks` that its mounts
+    can be locked.
     `attacks` is what `ferrule doctor --attack` has shown here of each backend. `why` says, by name,
     what was refused.
     """
@@ -87,7 +94,7 @@ class Probes:
     seccomp_notify: bool = False
     callers: bool = False
     cgroup: str = ""
-    bwrap: str = ""
+    bwrap: TrustedProgram | None = None
     bwrap_notify: bool = False
     bwrap_locks: bool = False
     python: str = ""
@@ -122,11 +129,16 @@ def _probe_machine() -> Probes:
     if sys.platform == "linux":
         return _probe_linux(found)
     if sys.platform == "darwin":
-        profile = "(version 1)(allow default)"
-        return replace(
-            found, seatbelt=_try_command([SEATBELT, "-p", profile, "/usr/bin/true"]) == ""
-        )
+        return replace(found, seatbelt=_has_seatbelt())
     return found
+
+
+def _has_seatbelt() -> bool:
+    try:
+        program = find_program(SEATBELT, "", CommandWritable.from_current_folder())
+    except ProgramNotFound:
+        return False
+    return _try_command(program, ["-p", "(version 1)(allow default)", "/usr/bin/true"]) == ""
 
 
 def _probe_linux(found: Probes) -> Probes:
@@ -162,19 +174,26 @@ def _probe_kernel() -> dict[str, Any]:
         return {"why": {"namespaces": f"the probe did not run: {error}"}}
 
 
-def _find_bwrap() -> tuple[str, str]:
-    """Return the path of a bubblewrap that works, or an empty one and why none does."""
+def _find_bwrap() -> tuple[TrustedProgram | None, str]:
+    """Return a bubblewrap that works, or None and why there is none."""
     refused = "not installed"
+    writable = CommandWritable.from_current_folder()
     for path in (*SYSTEM_BWRAP, *_wheel_bwrap()):
-        if os.access(path, os.X_OK):
-            refused = _try_command(bwrap_trial_command(path))
-            if not refused:
-                return path, ""
-    return "", refused
+        if not os.access(path, os.X_OK):
+            continue
+        try:
+            program = find_program(path, "", writable)
+        except ProgramNotFound as error:
+            refused = str(error)
+            continue
+        refused = _try_command(program, bwrap_trial_arguments())
+        if not refused:
+            return program, ""
+    return None, refused
 
 
-def bwrap_trial_command(path: str, *command: str) -> list[str]:
-    """Return a command that needs of bubblewrap what a sandbox needs."""
+def bwrap_trial_arguments(*command: str) -> list[str]:
+    """Return arguments that need of bubblewrap what a sandbox needs."""
     view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     isolation = [
         "--unshare-all",
@@ -184,7 +203,7 @@ def bwrap_trial_command(path: str, *command: str) -> list[str]:
         "--cap-drop",
         "ALL",
     ]
-    return [path, *isolation, *view, *(command or ("/bin/true",))]
+    return [*isolation, *view, *(command or ("/bin/true",))]
 
 
 def lock_capabilities() -> list[str]:
@@ -197,13 +216,12 @@ def interpreter_path() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
-def _probe_in_bwrap(bwrap: str, *steps: str) -> dict[str, Any]:
+def _probe_in_bwrap(bwrap: TrustedProgram, *steps: str) -> dict[str, Any]:
     """Run steps of the probe in bubblewrap.
 
     Returns their findings, with `why` as one text that is empty if nothing was refused.
     """
-    command = bwrap_trial_command(
-        bwrap,
+    arguments = bwrap_trial_arguments(
         *lock_capabilities(),
         interpreter_path(),
         "-I",
@@ -213,7 +231,7 @@ def _probe_in_bwrap(bwrap: str, *steps: str) -> dict[str, Any]:
         *steps,
     )
     try:
-        completed = _run(command)
+        completed = _run(bwrap, arguments)
         found = json.loads(completed.stdout)
     except (OSError, ValueError, FerruleError, subprocess.TimeoutExpired) as error:
         return {"why": f"the probe did not run in bubblewrap: {error}"}
@@ -228,18 +246,16 @@ def _wheel_bwrap() -> tuple[str, ...]:
     return (str(Path(found.origin).with_name("_bin") / "bwrap"),)
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    """Run a program by its absolute path, one that no command could write from here."""
-    program = find_program(command[0], "", CommandWritable.from_current_folder())
-    return run_program(program, command[1:], environment={}, timeout=_TIMEOUT)
+def _run(program: TrustedProgram, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    return run_program(program, arguments, environment={}, timeout=_TIMEOUT)
 
 
-def _try_command(command: list[str]) -> str:
-    """Try a command. Returns an empty text if it runs, else what it printed."""
+def _try_command(program: TrustedProgram, arguments: Sequence[str]) -> str:
+    """Try a program. Returns an empty text if it runs, else what it printed."""
     try:
-        completed = _run(command)
+        completed = _run(program, arguments)
     except (OSError, FerruleError, subprocess.TimeoutExpired) as error:
-        return f"{command[0]}: {error}"
+        return f"{program}: {error}"
     lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
     if completed.returncode == 0:
         return ""

@@ -1,7 +1,7 @@
-"""A policy as a profile for Seatbelt, the sandbox of macOS. Pure text, never tried on a Mac.
+"""What commands may do, as a profile for the sandbox of macOS. Pure text, never tried on a Mac.
 
     argv = ["/usr/bin/sandbox-exec", "-p",
-            profile(policy, masks, temporary=…, toolchains=…), program, *arguments]
+            build_profile(openings, masks, system=…, temporary=…), program, *arguments]
 
 The language is SBPL as Apple's own profiles in /System/Library/Sandbox/Profiles write it; it is not
 documented, and `sandbox-exec` is deprecated, though browsers and package managers use it. The last
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.permissions.provenance import CommandWritable, Origin, TrustedPath, trust_path
 from ferrule.sandbox.view.masks import Mask
+from ferrule.sandbox.view.openings import Openings
 
 SYSTEM = (
     "/System",
@@ -41,7 +42,7 @@ SYSTEM = (
     "/private/var/db/dyld",
     "/private/var/select",
 )
-"""What commands may read and run."""
+"""What commands may read and run, where commands cannot write it (`find_system_folders`)."""
 
 _DEVICES = (
     "/dev/null",
@@ -61,19 +62,43 @@ _SERVICES = (
 )
 
 
+def find_system_folders(writable: CommandWritable) -> tuple[TrustedPath, ...]:
+    """Return what of `SYSTEM` commands cannot write.
+
+    Args:
+        writable: What commands can write.
+    """
+    return tuple(
+        trust_path(path, Origin.MACHINE, writable, reason="a folder of the system")
+        for path in SYSTEM
+        if not writable.contains(path)
+    )
+
+
 def build_profile(
-    policy: SandboxPolicy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()
+    openings: Openings,
+    masks: Iterable[Mask],
+    *,
+    system: Iterable[TrustedPath],
+    temporary: TrustedPath,
+    toolchains: Iterable[TrustedPath] = (),
 ) -> str:
     """Return the profile.
 
     Args:
-        policy: What commands may do.
+        openings: The workspace, and what a person opened besides.
         masks: Protected names of the workspace.
+        system: What of the machine commands may read and run.
         temporary: The session's folder for `TMPDIR`.
         toolchains: Read-only folders of the home.
     """
-    readable = (*SYSTEM, *toolchains, *policy.readable)
-    writable = (str(policy.root), temporary, *policy.writable, *policy.scratch)
+    readable: tuple[TrustedPath, ...] = (*system, *toolchains, *openings.select("read"))
+    writable: tuple[TrustedPath, ...] = (
+        openings.root,
+        temporary,
+        *openings.select("write"),
+        *openings.select("scratch"),
+    )
     lines = [
         "(version 1)",
         "(deny default)",
@@ -88,12 +113,12 @@ def build_profile(
         _rule("allow file-read* process-exec", "subpath", readable),
         _rule("allow file-read* file-write* process-exec", "subpath", writable),
         "(deny network*)",
-        *_closing_rules(policy, masks),
+        *_closing_rules(openings.root, masks),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _closing_rules(policy: SandboxPolicy, masks: Iterable[Mask]) -> Iterable[str]:
+def _closing_rules(workspace: TrustedPath, masks: Iterable[Mask]) -> Iterable[str]:
     """Yield the rules that close names again.
 
     These are the masks, and reserved names wherever they would be created.
@@ -106,7 +131,7 @@ def _closing_rules(policy: SandboxPolicy, masks: Iterable[Mask]) -> Iterable[str
             yield _rule("deny file-read-data file-write*", "literal", (mask.path,))
         else:
             yield _rule("deny file-read* file-write* process-exec", "subpath", (mask.path,))
-    root = _expression(str(policy.root))
+    root = _expression(workspace)
     yield f'(deny file-write* (regex #"^{root}/agents(/|$)"))'
     yield f'(deny file-write* (regex #"^{root}/(.*/)?[.](ferrule|harness)(/|$)"))'
     yield (

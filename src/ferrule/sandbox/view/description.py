@@ -65,8 +65,10 @@ def list_shown(found: MachineFolders) -> tuple[ShownPath, ...]:
 
 
 def _list_system(found: MachineFolders) -> Iterator[ShownPath]:
-    for name in found.root_entries:
-        yield ShownPath(f"/{name}", "read", Origin.MACHINE, "a folder of the system")
+    for folder in found.system:
+        yield _show(folder, "read")
+    for name, target in found.system_links.items():
+        yield ShownPath(f"/{name}", "read", Origin.MACHINE, f"a link of the system to `{target}`")
     for bind in found.toolchains:
         yield _show(bind.path, "read", bind.shown_at)
 

@@ -88,22 +88,23 @@ class SessionPaths:
 class MachineFolders:
     """What there is on this machine, looked at once for a session (`inspect_machine`).
 
-    `root_entries`: entries of the root that `SYSTEM` names, with the target where it is a link,
-    else an empty text. `closed`: files and folders in them that are to be covered (True: a
-    folder). `proc`: names directly in /proc. `devices`: names in /dev. `read_only`: toolchains in
-    what commands can write.
+    `system`: folders of the root that `SYSTEM` names; `system_links`: links of these names, with
+    where they lead. `processors`: what of /sys commands see. `closed`: files and folders in the
+    system's that are to be covered (True: a folder). `proc`: names directly in /proc. `devices`:
+    names in /dev. `read_only`: toolchains in what commands can write.
     """
 
     session: SessionPaths
     home: str
     openings: Openings
-    root_entries: Mapping[str, str] = field(default_factory=dict[str, str])
+    system: tuple[TrustedPath, ...] = ()
+    system_links: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
     proc: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     toolchains: tuple[ReadOnlyBind, ...] = ()
     read_only: tuple[str, ...] = ()
-    processors: bool = True
+    processors: TrustedPath | None = None
 
 
 def session_steps(
@@ -128,8 +129,10 @@ def session_steps(
 
 
 def _system_steps(found: MachineFolders) -> Iterator[Step]:
-    for name, target in sorted(found.root_entries.items()):
-        yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
+    for folder in found.system:
+        yield _show(folder)
+    for name, target in sorted(found.system_links.items()):
+        yield ("link", f"/{name}", target)
     # What toolchains hide is not there yet: it is covered with them.
     later = {hidden for bind in found.toolchains for hidden in bind.hidden}
     for path, folder in sorted(found.closed.items()):
@@ -170,8 +173,8 @@ def command_steps(found: MachineFolders) -> Iterator[Step]:
 
 
 def _kernel_steps(found: MachineFolders) -> Iterator[Step]:
-    if found.processors:
-        yield ("read", "/sys/devices/system/cpu", "/sys/devices/system/cpu")
+    if found.processors is not None:
+        yield _show(found.processors)
 
 
 def _private_steps(found: MachineFolders) -> Iterator[Step]:

@@ -15,7 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.permissions.provenance import NOTHING_WRITABLE, CommandWritable, find_first_link
+from ferrule.permissions.provenance import (
+    NOTHING_WRITABLE,
+    CommandWritable,
+    Origin,
+    TrustedPath,
+    find_first_link,
+    trust_path,
+)
 
 from . import certificates, git_config
 from .environments import find_environments
@@ -73,13 +80,14 @@ def inspect_machine(
         session=places,
         home=home,
         openings=openings,
-        root_entries=dict(_top_folders()),
+        system=tuple(find_system_folders(writable)),
+        system_links=dict(_list_system_links()),
         closed=closed,
         proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
         devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
         toolchains=binds,
         read_only=find_inside(Path(home), writable, path, prefixes),
-        processors=Path("/sys/devices/system/cpu").is_dir(),
+        processors=_find_processors(writable),
     )
 
 
@@ -144,13 +152,30 @@ def _read_text(path: Path) -> str:
         return file.read(git_config.LIMIT).decode("utf-8", "replace") if regular else ""
 
 
-def _top_folders() -> Iterator[tuple[str, str]]:
+def find_system_folders(writable: CommandWritable) -> Iterator[TrustedPath]:
+    """Yield the folders of the root that commands see, without those that they can write.
+
+    Args:
+        writable: What commands can write; a workspace in a system folder is shown as such.
+    """
+    for name in sorted(SYSTEM):
+        path = Path("/", name)
+        if path.is_dir() and not path.is_symlink() and not writable.contains(str(path)):
+            yield trust_path(path, Origin.MACHINE, writable, reason="a folder of the system")
+
+
+def _list_system_links() -> Iterator[tuple[str, str]]:
     for name in SYSTEM:
         path = Path("/", name)
         if path.is_symlink():
             yield name, str(path.readlink())
-        elif path.is_dir():
-            yield name, ""
+
+
+def _find_processors(writable: CommandWritable) -> TrustedPath | None:
+    path = "/sys/devices/system/cpu"
+    if writable.contains(path) or not Path(path).is_dir():
+        return None
+    return trust_path(path, Origin.MACHINE, writable, reason="how many processors there are")
 
 
 def _closed_paths(folder: Path) -> Iterator[tuple[str, bool]]:

@@ -22,6 +22,10 @@ _MODES: dict[PermissionMode, tuple[str, str]] = {
         "Accept edits",
         "Edits files in the folder without asking; asks about the rest.",
     ),
+    "sandboxed": (
+        "Sandboxed",
+        "Edits files and runs what the sandbox holds; asks about deleting, publishing, network.",
+    ),
     "plan": ("Plan", "Only reads; changes and runs nothing."),
     "dontAsk": ("Don't ask", "Denies whatever would need approval."),
     "auto": ("Auto", "Same as Accept edits."),

@@ -53,7 +53,7 @@ def mcp(
     import asyncio
 
     from ferrule.runtime.assemble import assemble
-    from ferrule.servers.agent_server import require_folder
+    from ferrule.runtime.served_folder import require_folder
 
     quiet = bool(options.pop("quiet"))
 

@@ -168,6 +168,8 @@ class AuditedCall:
     outcome: CallOutcome = "open"
     message: str = ""
     """The error message of the result."""
+    refused_by: Refuser | Literal[""] = ""
+    """Who refused the call; empty if nobody did."""
     result_sha256: str = ""
     size: int = 0
     duration_ms: int = 0
@@ -183,13 +185,13 @@ class AuditedCall:
     def settled_by(self) -> str:
         """What allowed or stopped the call.
 
-        `rule`, `person`, `gate`, `hook`, `tool`, `run` (a limit, or its end), or `nothing` yet.
+        Who refused it; else `rule`, `person`, `gate`, `run` (its end), or `nothing` yet.
         """
+        if self.refused_by:
+            return self.refused_by
         unanswered = "nothing" if self.outcome == "open" else "run"
         if not self.decisions:
             return unanswered
-        if any(hook.verdict == "block" for hook in self.hooks):
-            return "hook"
         if self.verdict == "ask":
             was_asked = any(not answer.question for answer in self.answers)
             return "person" if was_asked else unanswered
@@ -427,6 +429,7 @@ def _build_audited_call(draft: _Draft, last: JournalRecord) -> AuditedCall:
         finished=last.time,
         outcome=outcome,
         message=result.error_message or "",
+        refused_by=result.refused_by,
         result_sha256=_data_digest(result.data),
         size=result.size,
         duration_ms=result.duration_ms,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ferrule.core.refusals import name_answerer
+from ferrule.core.vocabulary import Refuser
 from ferrule.storage.export.transcripts import format_time
 
 from .audit import ApprovalAnswer, AuditedCall, Confinement, GateDecision, HookAction
@@ -70,9 +71,8 @@ def _verdict(call: AuditedCall) -> str:
     """Return the short answer."""
     by = call.settled_by
     gate = call.decisions[-1] if call.decisions else None
-    if by == "hook":
-        name = next(hook.hook for hook in call.hooks if hook.verdict == "block")
-        return f"refused by the hook `{name}`"
+    if call.refused_by:
+        return f"refused by {_name_refuser(call, call.refused_by)}"
     if gate is None and by == "run":
         return "never decided: the run ended or a limit was reached before"
     if gate is None:
@@ -82,9 +82,20 @@ def _verdict(call: AuditedCall) -> str:
         return f"{decided} by the rule `{gate.rule}`" if gate.rule else f"{decided} by the gate"
     if by == "person":
         last = [answer for answer in call.answers if not answer.question][-1]
-        decided = "refused" if last.scope == "deny" else "allowed"
-        return f"{decided} by {name_answerer(last.by, last.refused_by)}"
+        return f"allowed by {name_answerer(last.by, '')}"
     return "asked about, and not answered"
+
+
+def _name_refuser(call: AuditedCall, refuser: Refuser) -> str:
+    """Return who refused a call, by name where it has one."""
+    rule = call.decisions[-1].rule if call.decisions else ""
+    hooks = [hook.hook for hook in call.hooks if hook.verdict in ("block", "result")]
+    if refuser == "rule" and rule:
+        return f"the rule `{rule}`"
+    if refuser == "hook" and hooks:
+        return f"the hook `{hooks[-1]}`"
+    answers = [answer for answer in call.answers if not answer.question]
+    return name_answerer(answers[-1].by if answers else "", refuser)
 
 
 def _decision(gate: GateDecision, cap: int) -> Iterator[str]:

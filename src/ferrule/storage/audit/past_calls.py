@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
+from ferrule.core.calls import read_arguments
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.protocols import Journal
 
@@ -73,21 +73,4 @@ def _to_past_call(call: AuditedCall) -> PastCall:
     for answer in call.answers:
         if not answer.question:
             choice = answer.scope
-    return PastCall(call.tool, _parse_arguments(arguments), call.verdict, choice, call)
-
-
-def _parse_arguments(text: str) -> dict[str, Any] | None:
-    """Parse arguments as the dispatcher does.
-
-    An empty text means no arguments, and an object may have been encoded as text.
-    """
-    if not text.strip():
-        return {}
-    try:
-        value: Any = json.loads(text)
-        value = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return None
-    if value is None:
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return PastCall(call.tool, read_arguments(arguments), call.verdict, choice, call)

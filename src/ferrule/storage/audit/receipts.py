@@ -66,6 +66,7 @@ def build_call_receipt(call: AuditedCall) -> dict[str, Any]:
         "result_sha256": call.result_sha256,
         "result_bytes": call.size,
         "settled_by": call.settled_by,
+        "refused_by": call.refused_by,
         "policy": _policy(call.decisions[-1]) if call.decisions else None,
         "approvals": [_approval(call.call_id, answer) for answer in call.answers],
         "hooks": [_without(asdict(hook), "arguments", "reason") for hook in call.hooks],

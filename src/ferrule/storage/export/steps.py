@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ferrule.core.call_states import assign_call_ids
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -225,7 +225,7 @@ class StepReader:
         if event.choice == "deny":
             # No other event may follow for this call: its result is the person's answer.
             reason = f"not run: {describe_denial(event.by, event.refused_by, event.note)}"
-            found.denied = ToolResult.error(found.call, ErrorType.PERMISSION_DENIED, reason)
+            found.denied = ToolResult.refusal(found.call, event.refused_by or "person", reason)
 
     def _on_evaluated(self, event: CallEvaluated) -> list[Step]:
         found = self._open.get(event.call_id)

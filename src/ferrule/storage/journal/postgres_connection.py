@@ -91,6 +91,8 @@ class PostgresConnection:
         self._part, self._kind, self._prefix = part, kind, prefix
         self._connection: DeadlineConnection | None = None
         self._upgraded = self._closed = False
+        self._is_pooled = False
+        """Whether a pooler stands before the server, which shares connections among programs."""
 
     def after_fork(self) -> None:
         """Connect anew in a forked child: the connection is its parent's."""
@@ -200,8 +202,15 @@ class PostgresConnection:
     def _connect(self, doing: str, until: float) -> DeadlineConnection:
         psycopg = _psycopg()
         left = max(until - time.monotonic(), 0.001)
+        parameters = self._parameters(left)
         try:
-            connection = _connection_class().connect(**self._parameters(left))
+            try:
+                connection = _connection_class().connect(**parameters)
+            except psycopg.OperationalError as error:
+                if self._is_pooled or not _is_about_options(error):
+                    raise
+                self._is_pooled = True
+                connection = _connection_class().connect(**self._parameters(left))
         except psycopg.OperationalError as error:
             if self._upgraded:
                 # It was connected before, so this is a reconnection, which may be tried again.
@@ -231,26 +240,42 @@ class PostgresConnection:
             "keepalives_count": 3,
             "tcp_user_timeout": whole * 1000,
         }
-        fixed = {"connect_timeout": whole, "client_encoding": "UTF8", "autocommit": True}
+        fixed: dict[str, Any] = {
+            "connect_timeout": whole,
+            "client_encoding": "UTF8",
+            "autocommit": True,
+        }
+        if self._is_pooled:
+            fixed["prepare_threshold"] = None
+        else:
+            given = self._dsn_parts.get("options", "")
+            limit = self._limit
+            fixed["options"] = f"-c statement_timeout={limit} -c lock_timeout={limit} {given}"
         return {**own, **self._dsn_parts, **fixed}
 
-    def _prepare(self, connection: DeadlineConnection, doing: str) -> None:
-        """Set up a new connection.
+    @property
+    def _limit(self) -> int:
+        """Milliseconds after which the server itself ends a statement."""
+        return math.ceil(self.seconds * 1000)
 
-        The server's own timeout ends a statement before our deadline, so nothing continues
-        unnoticed for long.
+    def _prepare(self, connection: DeadlineConnection, doing: str) -> None:
+        """Check a new connection.
+
+        The server's own timeout, a parameter of the connection, ends a statement before our
+        deadline, so nothing continues unnoticed for long. Where it did not arrive, a pooler gives
+        its connections to other programs, too: nothing is set there, and nothing prepared.
         """
-        limit = f"{math.ceil(self.seconds * 1000)}ms"
         row = connection.execute(
-            b"SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', "
-            b"%s, false),"
-            b" current_setting('server_encoding'), pg_is_in_recovery()",
-            (limit, limit),
+            b"SELECT setting, current_setting('server_encoding'), pg_is_in_recovery()"
+            b" FROM pg_settings WHERE name = 'statement_timeout'"
         ).fetchone()
         assert row is not None
-        if row[2] != "UTF8":
-            raise self._error("unusable", doing, f"its encoding is {row[2]}, and must be UTF8")
-        if row[3]:
+        if row[0] != str(self._limit):
+            self._is_pooled = True
+            connection.prepare_threshold = None
+        if row[1] != "UTF8":
+            raise self._error("unusable", doing, f"its encoding is {row[1]}, and must be UTF8")
+        if row[2]:
             # If there are several hosts, the next try may reach the one that accepts writes.
             connection.close()
             raise _psycopg().OperationalError("the server is a standby and takes no writes")
@@ -323,6 +348,12 @@ _UNUSABLE_STATES = ("08", "57P01", "57P02", "57P03", "53300", "25006")
 
 It is broken, the server is going down, starting or full, or it has become a standby.
 """
+
+
+def _is_about_options(error: Error) -> bool:
+    """Whether a connection was refused for its parameters, as PgBouncer does."""
+    text = str(error).lower()
+    return "startup parameter" in text or "options" in text
 
 
 def _is_lost(connection: DeadlineConnection, error: Error) -> bool:

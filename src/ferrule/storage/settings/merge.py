@@ -14,7 +14,7 @@ from ferrule.permissions.rules import PermissionRule, RuleList, parse_rule
 
 from .mistakes import Mistakes
 from .restrictions import NARROWER_CHOICES, restricts
-from .table import BY_KEY, FOLDER_SETTINGS, GLOBAL_KEYS, MAP_SETTINGS, SETTINGS, Setting
+from .table import BY_KEY, FOLDER_SETTINGS, GLOBAL_KEYS, MAP_SETTINGS, SETTINGS, Setting, find_row
 from .values import Entries, Entry
 
 LayerName = Literal["default", "user", "project", "environment", "flags"]
@@ -185,8 +185,9 @@ def _parse_rule(
 
 def find_setting(key: str) -> Setting:
     """Return the row of the table for a key, also for `models.<name>.<key>`."""
-    if key in BY_KEY:
-        return BY_KEY[key]
+    row = find_row(key)
+    if row is not None:
+        return row
     return _IN_MAPS[key.partition(".")[0]][key.rpartition(".")[2]]
 
 

@@ -52,12 +52,23 @@ RESTRICTING = frozenset(
 
 _PREFERENCE = "a preference: it says how something is done, not how much"
 _MODEL = "chooses or instructs the model"
+_PLUGIN = "adds tools, or switches off what the person's work may need"
 _HIDES_OWN = "would switch off what the person wrote themselves"
 
 NOT_RESTRICTING: Mapping[str, str] = {
     "permissions.allow": "allows calls",
     "tools.python": "runs code in Ferrule's own process",
-    "tools.packs": "adds tools",
+    "plugins.files": _PLUGIN,
+    "plugins.search": _PLUGIN,
+    "plugins.commands": _PLUGIN,
+    "plugins.git": _PLUGIN,
+    "plugins.git.tools": _PLUGIN,
+    "plugins.tasks": _PLUGIN,
+    "plugins.clock": _PLUGIN,
+    "plugins.typed": _PLUGIN,
+    "plugins.index": _PLUGIN,
+    "plugins.pictures": _PLUGIN,
+    "plugins.code": _PLUGIN,
     "tools.profile": "may add tools",
     "tools.shapes": "may add tools",
     "tools.always_loaded": "may add tools to requests",
@@ -65,6 +76,8 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "tools.tool_search": _PREFERENCE,
     "tools.search_mode": _PREFERENCE,
     "tools.search_budget": _PREFERENCE,
+    "tools.defer_above": _PREFERENCE,
+    "tools.errors": _PREFERENCE,
     "tools.fallback": _PREFERENCE,
     "tools.rereading": _PREFERENCE,
     "tools.parallel": _PREFERENCE,
@@ -76,7 +89,7 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "context.compact": _PREFERENCE,
     "context.share": _PREFERENCE,
     "context.keep": _PREFERENCE,
-    "index.outline": _MODEL,
+    "plugins.index.outline": _MODEL,
     "model": _MODEL,
     "sandbox.git_hooks": "would switch off checks that the person's commits go through",
     "hooks.claude": "would switch off the person's own guards",
@@ -108,6 +121,7 @@ NARROWER_CHOICES: Mapping[str, Mapping[str, frozenset[str]]] = {
         "default": frozenset({"plan", "dontAsk"}),
         "acceptEdits": frozenset({"default", "plan", "dontAsk"}),
         "auto": frozenset({"default", "plan", "dontAsk"}),
+        "sandboxed": frozenset({"acceptEdits", "default", "plan", "dontAsk"}),
         "bypassPermissions": frozenset({"acceptEdits", "default", "plan", "dontAsk"}),
     },
     "permissions.reads": {"auto": frozenset({"ask"}), "allow": frozenset({"ask"})},

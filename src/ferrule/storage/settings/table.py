@@ -11,9 +11,10 @@ Layers, from weak to strong: default, user file, project file, environment, flag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import Any, Literal, cast, get_args
 
 from ferrule.core.limits import DEFAULT_TURNS, EMBEDDED_TURNS, OUTPUT_CAP
 from ferrule.core.value_class import frozen
@@ -21,6 +22,8 @@ from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
 from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
 from ferrule.storage.artifacts.store import MIN_THRESHOLD, THRESHOLD
+from ferrule.storage.plugins.installed import installed_manifests
+from ferrule.storage.plugins.manifests import Manifest, shipped_manifests
 
 from .restrictions import restricts
 
@@ -89,7 +92,7 @@ class Setting:
         return self.default is None
 
 
-SETTINGS: tuple[Setting, ...] = (
+_OWN_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="model",
         kind="text",
@@ -122,12 +125,14 @@ SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="default",
         choices=MODES,
-        refused_for_projects=("auto", "bypassPermissions"),
+        refused_for_projects=("sandboxed", "auto", "bypassPermissions"),
         flag="--mode",
         short="When a person is asked for approval.",
         long=(
-            "Deny rules and explicit ask rules apply in every mode. A repository cannot choose "
-            "`auto` or `bypassPermissions`."
+            "Deny rules and explicit ask rules apply in every mode. `sandboxed` allows edits in "
+            "the folder and every command that the sandbox holds whole; deleting, publishing and "
+            "the network ask. A repository cannot choose `sandboxed`, `auto` or "
+            "`bypassPermissions`."
         ),
     ),
     Setting(
@@ -302,6 +307,27 @@ SETTINGS: tuple[Setting, ...] = (
         long="The tools found first are dropped first, and can be found again.",
     ),
     Setting(
+        key="tools.errors",
+        kind="choice",
+        default="text",
+        choices=("text", "name"),
+        short=(
+            "What the model reads of an exception that a tool did not mean for it: its text, or "
+            "its name alone."
+        ),
+        long="With `name` the text goes to the logger `ferrule.tools`.",
+    ),
+    Setting(
+        key="tools.defer_above",
+        kind="integer",
+        default=40,
+        minimum=0,
+        short=(
+            "Number of tools above which those of MCP servers and HTTP documents are deferred, "
+            "apart from those in `tools.always_loaded`."
+        ),
+    ),
+    Setting(
         key="tools.always_loaded",
         kind="names",
         default=(),
@@ -358,18 +384,6 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
-        key="tools.packs",
-        kind="names",
-        default=(),
-        flag="--pack",
-        short=(
-            "Additional sets of tools: `typed` (arithmetic, dates, units, text), `git` and "
-            "`git_write` (single operations), `git_toolbox`, `code` (scripts over the reading "
-            "tools), `index` (definitions and uses of names in source files), `pictures` (of web "
-            "pages and of pages of PDFs)."
-        ),
-    ),
-    Setting(
         key="tools.rereading",
         kind="choice",
         default="auto",
@@ -379,60 +393,6 @@ SETTINGS: tuple[Setting, ...] = (
             "changed since, while the earlier reading is before it; or `full`. `auto`: `short`, "
             "except for embedded models."
         ),
-    ),
-    Setting(
-        key="diagnostics.checkers",
-        kind="names",
-        default=(),
-        project="never",
-        short=(
-            "Linters and type checkers that check a file after a tool changed it: `auto` for those "
-            "that the project has configured, or some of `ruff`, `mypy`, `pyright`, `tsc`, "
-            "`eslint`, `go`, `cargo`, `gcc`. What is new goes with the result of the change."
-        ),
-        long=(
-            "They run as commands of hooks, confined and without a network. They may run code of "
-            "the repository (plug-ins, build scripts)."
-        ),
-    ),
-    Setting(
-        key="diagnostics.servers",
-        kind="servers",
-        default=(),
-        has_variable=False,
-        project="never",
-        short=(
-            "Language servers that check a file after a tool changed it: a map of names to entries "
-            "with `command`, `args` and `extensionToLanguage`."
-        ),
-        long=(
-            "They are spoken to over stdio, confined and without a network; one of each for a "
-            "session, started with the first edit of a file that is theirs."
-        ),
-    ),
-    Setting(
-        key="diagnostics.timeout",
-        kind="seconds",
-        default=20.0,
-        minimum=1,
-        maximum=120,
-        project="never",
-        short=(
-            "Time for one run of one checker, or one answer of a language server; one that takes "
-            "longer is left out from then on."
-        ),
-    ),
-    Setting(
-        key="index.outline",
-        kind="integer",
-        default=0,
-        minimum=0,
-        maximum=1000,
-        short=(
-            "Tokens of an outline of the repository's source files that a session begins with; 0: "
-            "none."
-        ),
-        long="Needs the pack `index`. It is made of what the index knows within four seconds.",
     ),
     Setting(
         key="tools.python",
@@ -998,6 +958,40 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+
+def _freeze(value: Any) -> Any:
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting]:
+    """Yield the rows of the plugins: one that switches each on or off, and one for each field."""
+    for name, manifest in manifests.items():
+        right = cast("ProjectRight", manifest.project)
+        yield Setting(
+            key=f"plugins.{name}",
+            kind="flag",
+            default=manifest.default,
+            project=right,
+            short=manifest.help,
+        )
+        for field, row in manifest.settings.items():
+            given: dict[str, Any] = {key: _freeze(value) for key, value in row.items()}
+            yield Setting(key=f"plugins.{name}.{field}", project=right, **given)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    *_OWN_SETTINGS,
+    Setting(
+        key="plugins.installed",
+        kind="flag",
+        default=True,
+        project="never",
+        flag="--no-plugins",
+        short="Whether plugins of other distributions are used.",
+    ),
+    *_list_plugin_settings(shipped_manifests()),
+)
+
 MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(key="tools_enabled", kind="flag", project="off", short="Like `tools.enabled`."),
     Setting(
@@ -1184,9 +1178,36 @@ ALIASES = {
 }
 """Names of `harvey.yaml`, and short forms, that files may use."""
 
+MOVED = {
+    "tools.packs": "plugins",
+    "diagnostics": "plugins.diagnostics",
+    "diagnostics.checkers": "plugins.diagnostics.checkers",
+    "diagnostics.servers": "plugins.diagnostics.servers",
+    "diagnostics.timeout": "plugins.diagnostics.timeout",
+    "index": "plugins.index",
+    "index.outline": "plugins.index.outline",
+}
+"""Settings that are fields of a plugin now; a file that has the old name is an error."""
+
 MODEL_ALIASES = {"max_tool_calls_per_turn": "max_turns"}
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+
+@cache
+def list_installed() -> Mapping[str, Setting]:
+    """Return the rows of installed plugins by key. They have no values unless somebody sets them.
+
+    Raises ConfigError for plugins that cannot be told apart.
+    """
+    return {setting.key: setting for setting in _list_plugin_settings(installed_manifests())}
+
+
+def find_row(key: str) -> Setting | None:
+    """Return the row of a key, also of an installed plugin; None if there is none."""
+    if key in BY_KEY or not key.startswith("plugins."):
+        return BY_KEY.get(key)
+    return list_installed().get(key)
 
 
 def format_reference() -> str:

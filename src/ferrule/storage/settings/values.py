@@ -24,8 +24,11 @@ from .table import (
     BY_KEY,
     MAP_SETTINGS,
     MODEL_ALIASES,
+    MOVED,
     SETTINGS,
     Setting,
+    find_row,
+    list_installed,
 )
 from .yaml_tree import Node, parse_yaml
 
@@ -56,6 +59,9 @@ class Entry:
     where: str
     parts: tuple[str, ...] = ()
 
+
+PLUGINS_VARIABLE = "FERRULE_PLUGINS"
+"""Plugins of a run, separated by commas, each as `--plugin` takes it; "": only those that ship."""
 
 LIST_SECTIONS = ("tools", "hooks")
 """Sections that may also be lists of what a file defines (`extensions.tool_files.loading`)."""
@@ -94,7 +100,7 @@ def _read_group(group: Node, prefix: str, entries: Entries, mistakes: Mistakes) 
         if path in LIST_SECTIONS and value.items is not None:
             continue
         with mistakes.collect():
-            if _is_group(prefix + name) and (path not in BY_KEY or value.pairs is not None):
+            if _is_group(prefix + name) and (find_row(path) is None or value.pairs is not None):
                 if value.value is not None:
                     _read_group(value, f"{prefix}{name}.", entries, mistakes)
             else:
@@ -103,7 +109,7 @@ def _read_group(group: Node, prefix: str, entries: Entries, mistakes: Mistakes) 
 
 def _read_setting(key: Node, name: str, value: Node, entries: Entries, mistakes: Mistakes) -> None:
     path = ALIASES.get(name, name)
-    setting = BY_KEY.get(path)
+    setting = find_row(path)
     if setting is None:
         raise unknown_setting_error(key.where, name)
     if setting.kind in MAP_SETTINGS:
@@ -119,7 +125,10 @@ def _build_set_twice_error(key: Node, path: str, entries: Entries) -> ConfigErro
 
 
 def _is_group(path: str) -> bool:
-    return any(key.startswith(path + ".") for key in (*BY_KEY, *ALIASES))
+    keys = (*BY_KEY, *ALIASES)
+    if path.startswith("plugins."):
+        keys = (*keys, *list_installed())
+    return any(key.startswith(path + ".") for key in keys)
 
 
 def _read_map(setting: Setting, node: Node, entries: Entries, mistakes: Mistakes) -> None:
@@ -379,6 +388,7 @@ def read_environment(
     An unknown `FERRULE_…` variable may belong to another program, so it is only pointed out.
     """
     by_variable = {setting.variable: setting for setting in SETTINGS if setting.variable}
+    moved = {f"FERRULE_{key.upper().replace('.', '_')}": key for key in MOVED if "." in key}
     entries: Entries = {}
     notices: list[str] = []
     for name, text in sorted(environment.items()):
@@ -389,6 +399,15 @@ def read_environment(
             with mistakes.collect():
                 entries[setting.key] = parse_text(setting, text, name)
             continue
+        if name == PLUGINS_VARIABLE:
+            if not text.strip():
+                entries["plugins.installed"] = Entry(False, name)
+            with mistakes.collect():
+                _read_plugins([one.strip() for one in text.split(",")], name, entries)
+            continue
+        if name in moved:
+            with mistakes.collect():
+                raise unknown_setting_error(name, moved[name])
         suggestion = suggest_names(name, by_variable, cutoff=0.8)
         if suggestion:
             notices.append(f"{name} is not a setting; {suggestion}")
@@ -407,7 +426,27 @@ def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> Entries:
     return entries
 
 
+def _read_plugins(given: Iterable[str], where: str, entries: Entries) -> None:
+    """Read plugins as the command line has them: `NAME`, `NAME=false` or `NAME.FIELD=VALUE`."""
+    for one in filter(None, given):
+        name, equals, text = one.partition("=")
+        setting = find_row(f"plugins.{name.strip()}")
+        if setting is None or setting.kind in _MAPS:
+            keys = (key for key in (*BY_KEY, *list_installed()) if key.startswith("plugins."))
+            plugins = [key.removeprefix("plugins.") for key in keys]
+            raise ConfigError(
+                f"{where}: there is no plugin or field of one `{name.strip()}`",
+                code="setting_unknown",
+                hint=suggest_names(name.strip(), plugins, "`ferrule plugins` lists them"),
+            )
+        entries[setting.key] = parse_text(setting, text if equals else "true", where)
+
+
 def _read_flag(key: str, value: Any, entries: Entries) -> None:
+    if key == "plugins":
+        if value is not None:
+            _read_plugins([value] if isinstance(value, str) else value, "--plugin", entries)
+        return
     setting = BY_KEY.get(ALIASES.get(key, key))
     if setting is None or setting.kind in _MAPS:
         raise unknown_setting_error("flags", key)
@@ -470,7 +509,9 @@ def unknown_setting_error(where: str, path: str, known: Iterable[str] = ()) -> C
     same_last = [key for key in candidates if key.rpartition(".")[2] == last]
     near = same_last[:1] or find_similar_names(path, candidates, cutoff=0.5)
     hint = "`ferrule init` writes a file that lists them all"
-    if near:
+    if path in MOVED:
+        hint = f"it is `{MOVED[path]}` now (docs/plugins.md)"
+    elif near:
         hint = ask_about([ALIASES.get(near[0], near[0])])
     return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)
 

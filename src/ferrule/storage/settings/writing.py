@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,13 +19,13 @@ from .values import read_tree
 from .yaml_tree import Node, parse_yaml, to_plain
 
 
-def write_setting(file: Path, key: str, value: str) -> None:
+def write_setting(file: Path, key: str, value: str | Mapping[str, Any]) -> None:
     """Set a key at the top level of a settings file; the other lines stay as they are.
 
     Args:
         file: The file; it is made if it does not exist.
         key: A key without dots.
-        value: Its new value.
+        value: Its new value: text, or a mapping of JSON values, which is written in one line.
 
     Raises:
         ConfigError: The file cannot be read or written, or is no settings file.
@@ -43,7 +43,7 @@ def write_setting(file: Path, key: str, value: str) -> None:
     else:
         changed = f"{text.rstrip()}\n{line}\n".lstrip("\n")
     written = parse_yaml(changed.encode(), str(file)).pairs or {}
-    if key not in written or written[key][1].value != value:
+    if key not in written or to_plain(written[key][1]) != value:
         raise ConfigError(
             f"`{file}` could not be changed without changing more than `{key}`",
             hint=f"write this line into it: `{line}`",

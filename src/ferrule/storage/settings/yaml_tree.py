@@ -81,6 +81,8 @@ def to_plain(node: Node) -> Any:
 def parse_yaml(data: bytes, file: str) -> Node:
     """Parse a file's bytes; an empty file is an empty mapping.
 
+    A file named `.json` may have comments, as editors allow in settings.
+
     Raises:
         ConfigError: The text is not YAML, or over a limit. The message names file, line and column.
     """
@@ -88,6 +90,8 @@ def parse_yaml(data: bytes, file: str) -> Node:
 
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the limit is {MAX_BYTES}")
+    if file.endswith(".json"):
+        data = _blank_json_comments(data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,6 +112,61 @@ def parse_yaml(data: bytes, file: str) -> Node:
         raise ConfigError(detail, hint=hint) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from error
+
+
+def parse_front_matter(data: bytes, file: str) -> Node:
+    """Parse front matter that people wrote without thinking of YAML.
+
+    If it cannot be parsed, a top-level line `name: text` whose text is plain words to a person and
+    not to YAML is taken as it is written, as other programs do: `description: Use when: asked`.
+
+    Raises:
+        ConfigError: It is not YAML. The message names file, line and column.
+    """
+    try:
+        return parse_yaml(data, file)
+    except ConfigError as error:
+        quoted = _quote_plain_texts(data, file)
+        if quoted == data:
+            raise
+        try:
+            return parse_yaml(quoted, file)
+        except ConfigError:
+            raise error from None
+
+
+_PLAIN_LINE = re.compile(rb"([A-Za-z_][\w-]*:[ \t]+)(\S.*?)[ \t\r]*")
+_PLAIN_WORDS = re.compile(rb"[`@%]|\*\*|\[[^\]]*\]\s*\w|\w.*?:(\s|$)")
+"""How words begin that only YAML takes for syntax: code, a mention, bold, a tag, a clause."""
+
+
+def _quote_plain_texts(data: bytes, file: str) -> bytes:
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines):
+        match = _PLAIN_LINE.fullmatch(line)
+        is_continued = number + 1 < len(lines) and lines[number + 1].startswith((b" ", b"\t"))
+        if match is None or is_continued or not _PLAIN_WORDS.match(match[2]):
+            continue
+        try:
+            parse_yaml(line, file)
+        except ConfigError:
+            text = match[2].decode("utf-8", "surrogateescape")
+            quoted = json.dumps(text, ensure_ascii=False)
+            lines[number] = match[1] + quoted.encode("utf-8", "surrogateescape")
+    return b"\n".join(lines)
+
+
+_STRING_OR_COMMENT = re.compile(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def _blank_json_comments(data: bytes) -> bytes:
+    """Replace comments by blanks, so that positions stay those of the file."""
+
+    def blank(match: re.Match[bytes]) -> bytes:
+        found = match[0]
+        return found if found.startswith(b'"') else re.sub(rb"[^\n]", b" ", found)
+
+    return _STRING_OR_COMMENT.sub(blank, data)
 
 
 def parse_json(data: bytes, file: str) -> Any:

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import CallOutcome, ErrorType, ToolResult
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
-    CallHooked,
     CallStarted,
     DirectCall,
     JournalRecord,
@@ -35,10 +34,11 @@ from ferrule.core.events import (
 )
 from ferrule.core.refusals import name_answerer
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Refuser
 
 MAX_MESSAGE = 200
 """Characters of a failure's message that are kept."""
-STOPPERS = ("rule", "gate", "person", "hook", "tool", "sandbox")
+STOPPERS: tuple[Refuser, ...] = get_args(Refuser)
 """Who can stop a call, in the order in which they check it."""
 _WITHHELD = "not created, as no tool may: "
 _SEARCHED = 4096
@@ -65,7 +65,7 @@ class FinishedCall:
     event: int
     outcome: CallOutcome
     by: str = "model"
-    stopped_by: str = ""
+    stopped_by: Refuser | Literal[""] = ""
     message: str = ""
     duration_ms: int | None = None
     size: int = 0
@@ -81,7 +81,6 @@ class FinishedCall:
 class _OpenCall:
     tool: str
     by: str
-    hooked: str = ""
     started: bool = False
     sandbox: str = ""
 
@@ -101,26 +100,24 @@ class CallReader:
             case DirectCall() as event:
                 self._open[event.call.id] = _OpenCall(event.call.tool, event.by)
             case CallEvaluated(result=ToolResult() as result) as event:
-                return [self._finish(record, result, "rule" if event.rule else "gate")]
+                return [self._finish(record, result, is_timed=False)]
             case PersonAnswered(choice="deny") as event:
                 return self._finish_denied(record, event)
             case ToolAnswered() as event:
-                return [self._finish(record, event.result, "tool")]
+                return [self._finish(record, event.result, is_timed=True)]
             case RunFinished():
                 return self._finish_unanswered(record)
-            case CallHooked() | CallConfined() | CallStarted() as event:
+            case CallConfined() | CallStarted() as event:
                 self._update_open(event)
             case _:
                 pass
         return ()
 
-    def _update_open(self, event: CallHooked | CallConfined | CallStarted) -> None:
+    def _update_open(self, event: CallConfined | CallStarted) -> None:
         call = self._open.get(event.call_id)
         if call is None:
             return
         match event:
-            case CallHooked(verdict="block"):
-                call.hooked = event.hook
             case CallConfined():
                 call.sandbox = event.sandbox
             case CallStarted():
@@ -128,12 +125,10 @@ class CallReader:
             case _:
                 pass
 
-    def _finish(self, record: JournalRecord, result: ToolResult, stopper: str) -> FinishedCall:
+    def _finish(self, record: JournalRecord, result: ToolResult, *, is_timed: bool) -> FinishedCall:
         call = self._open.pop(result.call_id, None) or _OpenCall(result.tool, "model")
-        stopped = ""
-        if result.error_type is ErrorType.PERMISSION_DENIED:
-            stopped = "hook" if call.hooked else stopper
-        elif call.sandbox and is_withheld_by_sandbox(result):
+        stopped = result.refused_by
+        if not stopped and call.sandbox and is_withheld_by_sandbox(result):
             stopped = "sandbox"
         return _finished_call(
             record,
@@ -142,7 +137,7 @@ class CallReader:
             outcome=result.outcome,
             stopped_by=stopped,
             message=(result.error_message or "")[:MAX_MESSAGE],
-            duration_ms=result.duration_ms if stopper == "tool" else None,
+            duration_ms=result.duration_ms if is_timed else None,
             size=result.size,
         )
 
@@ -159,7 +154,7 @@ class CallReader:
                 event.call_id,
                 call,
                 outcome=ErrorType.PERMISSION_DENIED,
-                stopped_by="person",
+                stopped_by=event.refused_by or "person",
                 message=message[:MAX_MESSAGE],
             )
         ]
@@ -184,7 +179,7 @@ def _finished_call(
     call: _OpenCall,
     *,
     outcome: CallOutcome,
-    stopped_by: str = "",
+    stopped_by: Refuser | Literal[""] = "",
     message: str = "",
     duration_ms: int | None = None,
     size: int = 0,

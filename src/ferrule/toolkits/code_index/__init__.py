@@ -1,6 +1,7 @@
 """The code index: where the source files of the workspace define and use names.
 
 Modules:
+    plugin          the plugin `index`
     tools           find_symbol, find_references, code_outline
     index           the index of a workspace, kept up to date by a thread of its own
     store           what it knows, in SQLite

@@ -20,7 +20,7 @@ Not protected: a defect of Monty itself that lets a script out of its interprete
 user; the process is not confined by `sandbox`. Code mode is off unless a program gives this tool to
 an Agent.
 
-Modules: `bindings`, `data`, `failures`, `library`, `limits`, `script`.
+Modules: `bindings`, `data`, `failures`, `library`, `limits`, `plugin`, `script`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ class Binding:
     @property
     def can_run_in_parallel(self) -> bool:
         """Whether calls of it may run in parallel."""
-        return self.tool.parallel and self.tool.side_effect in (SideEffect.NONE, SideEffect.READ)
+        return self.tool.parallel is True and self.tool.side_effect in (
+            SideEffect.NONE,
+            SideEffect.READ,
+        )
 
 
 def make_bindings(tools: Iterable[Tool]) -> dict[str, Binding]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+from pathlib import Path
 
 from ferrule.permissions.call_analysis import Confinement
 from ferrule.sandbox.backends.probes import probe
@@ -15,7 +17,8 @@ from .policy import CommandPolicy
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 _SYSTEM_FACTS = ("/etc/os-release", "/proc/cpuinfo", "/proc/meminfo", "/proc/version")
-_OWN_FOLDERS = ("/tmp", "/var/tmp")
+_SHARED_FOLDERS = ("/tmp",)
+_OWN_FOLDERS = (*_SHARED_FOLDERS, "/var/tmp")
 """Folders of a session in place of the machine's, where the backend makes a view of its own."""
 
 
@@ -42,8 +45,15 @@ def find_confinement(policy: CommandPolicy) -> Confinement | None:
 
     Backends without a view of their own show the machine's `/tmp`, or close it.
     """
-    backend = choose_confining_backend(policy.confine, policy) if policy.confine else None
+    if policy.confine is None:
+        return None
+    backend = choose_confining_backend(policy.confine, policy)
     if backend is None:
         return None
-    own = _OWN_FOLDERS if backend.name in ("namespaces", "bubblewrap") else ()
-    return Confinement((*_SYSTEM_FOLDERS, *_SYSTEM_FACTS), own)
+    system = (*_SYSTEM_FOLDERS, *_SYSTEM_FACTS)
+    if backend.name not in ("namespaces", "bubblewrap"):
+        return Confinement(system)
+    home = os.path.realpath(Path.home())
+    is_own = home not in ("", "/", os.path.realpath(policy.confine.root))
+    own = (*_OWN_FOLDERS, home) if is_own else _OWN_FOLDERS
+    return Confinement(system, own, shared=_SHARED_FOLDERS)

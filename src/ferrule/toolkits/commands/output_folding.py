@@ -60,3 +60,33 @@ def _count_repeated(lines: list[str]) -> Iterator[str]:
         else:
             yield line
             yield f"[the line above {number} times]"
+
+
+_SHOWN_OF_LONG = 6 * 1024
+_HEAD_SHARE = 3
+
+
+def cut_to_lines(text: str, most: int, total: int) -> str:
+    """Return a text of at most `most` bytes whole, of a longer one some lines of both its ends.
+
+    The end of an output says more than its beginning and gets two thirds of the room. `total` is
+    the number of lines of the whole output, 0 if it is not known.
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return text
+    first = _SHOWN_OF_LONG // _HEAD_SHARE
+    head = data[:first]
+    tail = data[-(_SHOWN_OF_LONG - first) :]
+    # At a line's border where there is one near; a long line is cut between characters.
+    if b"\n" in head:
+        head = head[: head.rindex(b"\n") + 1]
+    if b"\n" in tail[:-1]:
+        tail = tail[tail.index(b"\n") + 1 :]
+    shown = head.count(b"\n") + tail.count(b"\n") + (not tail.endswith(b"\n"))
+    lines = (total or data.count(b"\n")) - shown
+    size = len(data) - len(head) - len(tail)
+    what = f"{lines} lines" if lines > 0 else f"{size} bytes"
+    before = head.decode("utf-8", "ignore")
+    after = tail.decode("utf-8", "ignore")
+    return f"{before.removesuffix(chr(10))}\n[... {what} left out ...]\n{after}"

@@ -4,8 +4,7 @@
 
 What goes are lines that `output_families` knows as noise, the details of failures after the first
 `WHOLE_FAILURES`, and the middle of very long lines; what a checker says of many places is said once
-(`equal_diagnostics`). Messages, locations, counts and summaries stay.
-The whole is stored as an artifact by the caller; without an artifact nothing is reduced.
+(`equal_diagnostics`). Messages, locations, counts and summaries stay. The caller keeps the whole.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ WHOLE_BLOCKS = 3
 """Blocks that tests wrote to the console and that are shown."""
 MAX_LINE = 2000
 """Characters of a line that are shown; of a longer one, the beginning and the end."""
-MAX_REDUCED = 48_000
-"""Characters of a reduced output; of a longer one the beginning and the end, in whole lines."""
 _MIN_SAVED = 0.1
 _SUMMARY = re.compile(r"(?:FAILED|ERROR) \S+?::(\S*?)(?:$| - )")
 _TITLE = re.compile(r"_{3,} (?:ERROR at (?:setup|teardown) of )?(.+?)(?: _{3,})?$")
@@ -66,9 +63,6 @@ def reduce_output(text: str) -> ReducedOutput | None:
     lines, cut = _cut_long_lines(merged)
     if cut:
         said.append(f"the middle of {cut} long line{'' if cut == 1 else 's'}")
-    lines, missing = _drop_middle(lines)
-    if missing:
-        said.append(f"{missing} lines in the middle")
     reduced = "\n".join(lines)
     if len(reduced) > len(text) * (1 - _MIN_SAVED):
         return None
@@ -190,22 +184,3 @@ def _cut_long_lines(lines: Sequence[str]) -> tuple[list[str], int]:
             cut += 1
         short.append(line)
     return short, cut
-
-
-def _drop_middle(lines: list[str]) -> tuple[list[str], int]:
-    """Keep three quarters of `MAX_REDUCED` from the beginning and one from the end."""
-    if sum(map(len, lines)) + len(lines) <= MAX_REDUCED:
-        return lines, 0
-    head = _count_fitting(lines, MAX_REDUCED * 3 // 4)
-    tail = _count_fitting(lines[:head:-1], MAX_REDUCED // 4)
-    missing = len(lines) - head - tail
-    mark = f"[... {missing} lines ...]"
-    return [*lines[:head], mark, *lines[len(lines) - tail :]], missing
-
-
-def _count_fitting(lines: Sequence[str], room: int) -> int:
-    for number, line in enumerate(lines):
-        room -= len(line) + 1
-        if room < 0:
-            return number
-    return len(lines)

@@ -15,12 +15,13 @@ is. Its fields:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
-from ferrule.permissions.child_environment import ChildEnvironment, is_secret_variable
+from ferrule.permissions.child_environment import ChildEnvironment
 from ferrule.sandbox.command import CommandResult
 
 from .plan import CommandPlan, make_printable
@@ -28,6 +29,7 @@ from .policy import CommandOptions
 from .session_commands import CommandHandle
 
 _MAX_NAMES = 12
+_EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _MAX_CHANGES = 1000
 """Most changes of a preview that a record lists."""
 _LONG_TEXT = 32 * 1024
@@ -188,7 +190,8 @@ def describe_progress(handle: CommandHandle, inline: int) -> str:
 
     With the last `inline` bytes of its output.
     """
-    name = f"`{handle.plan.format_command_line()[:200]}` ({handle.command_id})"
+    known_as = f"%{handle.job}" if handle.job else handle.command_id
+    name = f"`{handle.plan.format_command_line()[:200]}` ({known_as})"
     state = "is still running" if not handle.has_ended else describe_end(handle)
     size = handle.outputs.combined.size
     text = f"{name} {state} after {handle.elapsed_ms / 1000:.1f} s with {size} bytes of output"
@@ -233,9 +236,11 @@ def make_result_facts(handle: CommandHandle, text: str) -> dict[str, Any]:
 def _split_around_output(handle: CommandHandle, text: str) -> tuple[str, str, str]:
     """Return the text before an output, the output, and the text after it."""
     if not handle.has_ended:
+        name = f"%{handle.job}" if handle.job else handle.command_id
+        ways = f"; `wait {name}`, `kill {name}`" if handle.job else ""
         state = (
-            f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} "
-            "bytes of output so far]"
+            f"[running in the background as {name}; {handle.outputs.combined.size} "
+            f"bytes of output so far{ways}]"
         )
         if not text:
             return "", "", state
@@ -287,13 +292,13 @@ def list_hints(
     """
     planned = handle.plan
     found: list[str] = []
-    failed = ended.exit_code != 0 and not ended.timed_out
+    failed = bool(ended.exit_code != 0 or handle.failed_producers) and not ended.timed_out
     if failed and planned.literal_globs:
         globs = ", ".join(
             f"`{make_printable(word)}`" for word in planned.literal_globs[:_MAX_NAMES]
         )
         found.append(f"{globs} was passed as it is: without a shell nothing expands it")
-    names = _missed_variables(text, handle.environment) if failed else []
+    names = _missed_variables(planned.text, text, handle.environment) if failed else []
     if names:
         shown = ", ".join(names[:_MAX_NAMES])
         found.append(
@@ -320,15 +325,13 @@ def _list_changes(ended: CommandResult) -> str:
     return ", ".join(changes) + more
 
 
-def _missed_variables(text: str, environment: ChildEnvironment) -> list[str]:
-    """Return variables that the command may have missed.
+def _missed_variables(command: str, text: str, environment: ChildEnvironment) -> list[str]:
+    """Return withheld variables that a failed command may have missed: it or its output names them.
 
-    Those that the output mentions, else those that look like secrets.
+    `command` is the text that a shell has read.
     """
-    mentioned = list(environment.find_mentioned(text))
-    if mentioned:
-        return mentioned
-    return [name for name in environment.withheld if is_secret_variable(name)]
+    expanded = " ".join(_EXPANDED.findall(command))
+    return list(environment.find_mentioned(f"{expanded} {text}"))
 
 
 def render_record(

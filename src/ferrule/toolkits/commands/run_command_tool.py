@@ -11,37 +11,46 @@ import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import FerruleError, RetryCall, ToolFailed
+from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.threads import run_blocking
 from ferrule.engine.usable_tools import UsableTools
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.command_analysis.reading_commands import only_reads
 from ferrule.permissions.command_variables import is_harmless
-from ferrule.storage.artifacts.store import Artifact, RunArtifacts, Scope
 from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
-from .output_folding import fold_output
+from .jobs import read_job_command, run_job_command, split_background
+from .output_files import keep_output
+from .output_folding import cut_to_lines, fold_output
 from .output_reduction import reduce_output
 from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
 from .request import CommandRequest
 from .runner import ReadyCommand, ask_person, plan_request, preview_command, run_ready_command
-from .session_commands import MEMORY_KEY, CommandHandle, SessionCommands, ShellState
+from .session_commands import MEMORY_KEY, CommandHandle, SessionCommands, ShellState, owner_key
+from .start import get_sandbox
 
-_TAIL_ON_TIMEOUT = 4000
+_PROGRESS_MS = 3_600_000
+"""Only the end of a command in the background is told; `wait` returns what it has written."""
+MAX_SHOWN = 16 * 1024
+"""Bytes of an output that are shown."""
 _PLAIN = CommandOptions()
 
 
 def _request(values: Mapping[str, Any], policy: CommandPolicy, shell: ShellState) -> dict[str, Any]:
     """Translate the arguments of the plain form into those of the full one."""
     timeout = values.get("timeout")
-    seconds = policy.timeout if timeout is None else timeout
+    # A server lives as long as a command may, or until it is ended.
+    usual = MAX_TIMEOUT if values.get("background") else policy.timeout
+    seconds = usual if timeout is None else timeout
     problem = _timeout_problem(seconds)
     if problem:
         raise RetryCall(problem)
@@ -55,6 +64,7 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy, shell: ShellState
         "timeout_ms": round(seconds * 1000),
         "capture": {"merge_stderr": True},
         "background": bool(values.get("background")),
+        "progress_interval_ms": _PROGRESS_MS,
     }
 
 
@@ -131,6 +141,21 @@ async def _settle_variables(
     return replace(request, env=kept), note
 
 
+def runs_beside_others(values: Mapping[str, Any]) -> bool:
+    """Whether a call only reads and leaves the session's shell as it is."""
+    command = values.get("command", values.get("commands"))
+    changes_shell = any(values.get(name) for name in ("background", "is_background", "restart"))
+    if changes_shell or not isinstance(command, (str, list)) or split_background(command):
+        return False
+    # Of `commands`, each is a line of its own.
+    texts = cast("list[str]", command) if "commands" in values else [command]
+    analyses = [analyse_command(text) for text in cast("list[str | list[str]]", texts)]
+    return all(
+        only_reads(analysis) and all(part.program != "cd" for part in analysis.parts)
+        for analysis in analyses
+    )
+
+
 def _impossible(values: Mapping[str, Any]) -> list[str]:
     problem = _timeout_problem(values.get("timeout"))
     return [problem] if problem else []
@@ -146,7 +171,7 @@ def _timeout_problem(seconds: float | None) -> str:
     side_effect="execute",
     risk="high",
     timeout=MAX_TIMEOUT + 60,
-    parallel=False,
+    parallel=runs_beside_others,
     preview=_preview,
     impossible=_impossible,
     inline=True,
@@ -167,7 +192,7 @@ async def run_command(
     ] = "",
     stdin: Annotated[str, "Text for its standard input."] = "",
     background: Annotated[
-        bool, "Do not wait for its end, e.g. of a server: you are told what it writes."
+        bool, "Do not wait for its end, as `&` does. Later: `jobs`, `wait %1`, `kill %1`."
     ] = False,
     restart: Annotated[
         bool, "Before it starts, end those in the background and forget folder and variables."
@@ -180,6 +205,14 @@ async def run_command(
     has no terminal, and all that it starts ends with it.
     """
     policy = CommandPolicy.from_context(context)
+    job = read_job_command(command)
+    if job is not None:
+        commands = SessionCommands.from_context(context)
+        return await run_job_command(job, commands, owner_key(context.identity), timeout)
+    before_ampersand = split_background(command)
+    if before_ampersand is not None:
+        command = before_ampersand
+        background = True
     values = {
         "command": command,
         "timeout": timeout,
@@ -200,7 +233,10 @@ async def run_command(
         context,
         keep=policy.kept_bytes,
         carry=not background,
+        honest=True,
     )
+    if background and not handle.has_ended:
+        SessionCommands.from_context(context).add_job(handle)
     if note:
         handle.hints.append(note)
     try:
@@ -227,47 +263,39 @@ async def apply_command_patch(
     return await run_patch(patch[0], context, posixpath.normpath(f"{start}/{patch[1]}"))
 
 
-async def _shorten(text: str, handle: CommandHandle, context: Context) -> str:
-    """Fold an output and reduce it to failures, with hints that say what went and where it is."""
-    folded, left_out = fold_output(text)
+async def _show(handle: CommandHandle, context: Context) -> str:
+    """Return what a model is shown of an output, folded and reduced to failures.
+
+    If lines are left out, a hint names the file that has them all.
+    """
+    stream = handle.outputs.combined
+    text, left_out = fold_output(stream.text())
     if left_out:
         handle.hints.append(f"{left_out}; `> FILE` keeps an output whole")
-    artifacts = context.resources.get(RunArtifacts)
-    # Without tools that read artifacts, the model could not get back what was left out.
-    if not isinstance(artifacts, RunArtifacts) or artifacts.threshold is None:
-        return folded
-    reduced = reduce_output(folded)
-    if reduced is None:
-        return folded
-    try:
-        kept = await run_blocking(lambda: _store_whole(text, artifacts, context))
-    except (OSError, FerruleError):
-        return folded
-    handle.hints.append(
-        f"{reduced.left_out}; the whole: `artifact_read` with ref={kept.reference}, "
-        'e.g. mode="grep"'
-    )
-    return reduced.text
-
-
-def _store_whole(text: str, artifacts: RunArtifacts, context: Context) -> Artifact:
-    # Hooks have not seen it yet: they see each part of it that `artifact_read` returns.
-    scope = Scope.from_identity(context.identity)
-    data = text.encode("utf-8", "replace")
-    return artifacts.store.put(scope, [data], tool=run_command.full_name)
+    reduced = reduce_output(text)
+    if reduced is not None:
+        handle.hints.append(reduced.left_out)
+    whole = text if reduced is None else reduced.text
+    shown = cut_to_lines(whole, MAX_SHOWN, 0 if left_out or reduced else stream.line_count)
+    if reduced is not None or shown is not whole:
+        commands = SessionCommands.from_context(context)
+        sandbox = await get_sandbox(context, commands)
+        path = await run_blocking(lambda: keep_output(stream, sandbox, commands))
+        if path:
+            handle.hints.append(f"all {stream.line_count} lines: {path}")
+    return shown
 
 
 async def _answer(handle: CommandHandle, context: Context, *, fold: bool) -> str:
-    text = handle.outputs.combined.text()
-    store_facts(context, make_result_facts(handle, text))
-    text = await _shorten(text, handle, context) if fold else text
+    store_facts(context, make_result_facts(handle, handle.outputs.combined.text()))
+    handle.shown_bytes = handle.outputs.combined.size
+    if fold and handle.has_ended:
+        text = await _show(handle, context)
+    else:
+        text = handle.outputs.combined.text()
     if handle.status != "timed_out":
         return format_output(handle, text)
-    tail = text[-_TAIL_ON_TIMEOUT:]
-    size = handle.outputs.combined.size
-    output = (
-        f"output until then ({size} bytes), its end:\n{tail}" if tail else "there was no output"
-    )
+    output = f"output until then:\n{text}" if text else "there was no output"
     raise ToolFailed(
         ErrorType.TIMEOUT,
         f"`{handle.plan.format_command_line()[:200]}` was ended after {handle.timeout_seconds:g} "

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ferrule.core.calls import ErrorType, ToolCall, encode_json
@@ -34,9 +35,17 @@ from ferrule.tools.definition import Tool
 
 from .output_copies import plan_copy
 from .outputs import Outputs
-from .plan import CommandPlan, check_plan, make_printable, needs_shell, read_command
+from .pipe_status import plan_pipe_status
+from .plan import (
+    SHELL_COMMAND,
+    CommandPlan,
+    check_plan,
+    make_printable,
+    needs_shell,
+    read_command,
+)
 from .policy import CommandOptions, CommandPolicy, find_prefix_violation
-from .record import DisplayLimits, describe_progress, get_exit_code, make_blocked_record
+from .record import DisplayLimits, describe_progress, make_blocked_record
 from .refused_access import OpeningAnswer, describe_refusals, list_offers
 from .repositories import repository_hints
 from .request import CommandRequest, parse_request, resolve_start_folder
@@ -289,6 +298,7 @@ async def run_ready_command(
     keep: int,
     copy: bool = False,
     carry: bool = False,
+    honest: bool = False,
 ) -> CommandHandle:
     """Run a command that passed every check, to its end or into the background.
 
@@ -300,7 +310,9 @@ async def run_ready_command(
     hints: list[str] = []
     while True:
         async with session.open_once(opened_once) as sandbox:
-            attempt = await _attempt(ready, context, sandbox, keep=keep, copy=copy, carry=carry)
+            attempt = await _attempt(
+                ready, context, sandbox, keep=keep, copy=copy, carry=carry, honest=honest
+            )
         is_last = len(hints) >= _MAX_QUESTIONS
         answer = None if is_last else await _ask_to_open(attempt, ready, context, opened_once)
         if answer is not None and answer.choice != "deny":
@@ -325,9 +337,12 @@ async def _attempt(
     keep: int,
     copy: bool,
     carry: bool,
+    honest: bool,
 ) -> _Attempt:
     try:
-        handle = await launch(ready, context, keep=keep, copy=copy, carry=carry, sandbox=sandbox)
+        handle = await launch(
+            ready, context, keep=keep, copy=copy, carry=carry, honest=honest, sandbox=sandbox
+        )
     except ProgramUnseen as error:
         return _Attempt(unseen=error)
     return _Attempt(handle, is_over=await wait_for_command(handle, ready.request, context))
@@ -349,7 +364,7 @@ async def _ask_to_open(
     if handle is None:
         refusals = attempt.unseen.refusals if attempt.unseen is not None else ()
         output = ""
-    elif attempt.is_over and handle.ended is not None and has_failed(handle):
+    elif attempt.is_over and handle.ended is not None and handle.has_failed:
         refusals = handle.ended.refusals
         output = handle.outputs.combined.tail(EXPLAINED_BYTES)
     else:
@@ -378,11 +393,6 @@ async def _ask_to_open(
     return answer
 
 
-def has_failed(handle: CommandHandle) -> bool:
-    """Return whether a command ended by itself, and not with status 0."""
-    return handle.status == "completed" and get_exit_code(handle) != 0
-
-
 async def launch(
     ready: ReadyCommand,
     context: Context,
@@ -390,6 +400,7 @@ async def launch(
     keep: int,
     copy: bool = False,
     carry: bool = False,
+    honest: bool = False,
     sandbox: Sandbox | None = None,
 ) -> CommandHandle:
     """Start a command that passed every check.
@@ -401,6 +412,7 @@ async def launch(
         copy: Whether to keep what a filter at the end of the command hides.
         sandbox: The sandbox to start it in; by default that of the session.
         carry: Whether the session's shell goes on where this command leaves it; not with `copy`.
+        honest: Whether its pipelines answer for their producers (`pipe_status`); not with `copy`.
 
     Raises:
         ToolFailed: The command cannot start.
@@ -414,11 +426,9 @@ async def launch(
     commands = SessionCommands.from_context(context)
     sandbox = sandbox or await get_sandbox(context, commands)
     record_confinement(context, sandbox, make_printable(program))
-    arrangement = plan_copy(planned, sandbox, commands.folder) if copy else None
-    recorder = None
-    if carry:
-        recorder = plan_recording(planned, sandbox, commands.folder, str(workspace.root))
-    words = arrangement or recorder or planned
+    words, collectors = _arrange(
+        planned, sandbox, commands, str(workspace.root), copy=copy, carry=carry, honest=honest
+    )
     command_id, handle_id = new_ids()
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
@@ -430,7 +440,7 @@ async def launch(
     try:
         directory = workspace.open_descriptor(ready.folder)
         command = Command(
-            words.argv,
+            words,
             program=program,
             directory=directory,
             environment=environment.values,
@@ -457,16 +467,12 @@ async def launch(
             )
             if sandbox.policy.preview:
                 handle.extra_fields["changes"] = []
+            for collect in collectors:
+                handle.end_callbacks.append(partial(collect, handle))
             handle.end_callbacks.append(
                 lambda: handle.hints.extend(_explain(handle, workspace, sandbox))
             )
             handle.end_callbacks.append(lambda: _note_refusals(handle, context))
-            if recorder is not None:
-                record = recorder.collect
-                handle.end_callbacks.append(lambda: record(handle, commands))
-            collect = arrangement.collect if arrangement is not None else None
-            if collect is not None:
-                handle.end_callbacks.append(lambda: collect(handle, commands.folder))
             return handle
 
         return await commands.start(sandbox, command, make_handle, max_running=policy.max_running)
@@ -476,6 +482,40 @@ async def launch(
     finally:
         if directory >= 0:
             os.close(directory)
+
+
+def _arrange(
+    planned: CommandPlan,
+    sandbox: Sandbox,
+    commands: SessionCommands,
+    root: str,
+    *,
+    copy: bool,
+    carry: bool,
+    honest: bool,
+) -> tuple[tuple[str, ...], list[Callable[[CommandHandle], None]]]:
+    """Return the words to start instead of the planned ones, and what to do when they have ended.
+
+    The arguments are those of `launch`.
+    """
+    collectors: list[Callable[[CommandHandle], None]] = []
+    if copy:
+        arrangement = plan_copy(planned, sandbox, commands.folder)
+        if arrangement is None:
+            return planned.argv, []
+        collectors.append(lambda handle: arrangement.collect(handle, commands.folder))
+        return arrangement.argv, collectors
+    started = planned
+    pipes = plan_pipe_status(planned, sandbox, commands) if honest else None
+    if pipes is not None:
+        text = pipes.honest.text
+        started = replace(planned, text=text, argv=(*SHELL_COMMAND, text))
+        collectors.append(pipes.collect)
+    recorder = plan_recording(started, sandbox, commands.folder, root) if carry else None
+    if recorder is None:
+        return started.argv, collectors
+    collectors.append(lambda handle: recorder.collect(handle, commands))
+    return recorder.argv, collectors
 
 
 def _note_refusals(handle: CommandHandle, context: Context) -> None:
@@ -493,12 +533,33 @@ def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> l
     if ended is None:
         return []
     hints = repository_hints(ended.refused_names, workspace) if ended.refused_names else []
-    failed = has_failed(handle)
+    hints += _describe_lost_writes(handle, sandbox)
+    failed = handle.has_failed
     if failed or ended.refusals:
         output = handle.outputs.combined.tail(EXPLAINED_BYTES)
         folder = str(workspace.root / handle.folder)
         hints += describe_refusals(ended.refusals, output, sandbox, folder, failed=failed)
     return hints
+
+
+def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox) -> list[str]:
+    """Say which files outside exist for the session's commands alone."""
+    if sandbox.protections().backend not in ("namespaces", "bubblewrap"):
+        return []
+    written = sandbox.policy.writable
+    places = [
+        finding.place
+        for finding in handle.plan.analysis.findings
+        if finding.is_written
+        and finding.place
+        and not finding.place.startswith("/tmp/")
+        and not any(f"{finding.place}/".startswith(f"{folder}/") for folder in written)
+    ]
+    return [
+        f"`{make_printable(place)}` is only in the commands' own folders: outside the sandbox "
+        "nothing was written"
+        for place in dict.fromkeys(places)
+    ]
 
 
 def _error_sink(request: CommandRequest, outputs: Outputs) -> OutputSink | None:

@@ -83,8 +83,14 @@ class CommandHandle:
     """Further fields of its record."""
     end_callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     """Called in order when it has ended, before anybody who waits for it goes on."""
+    failed_producers: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """What failed before a filter, with its exit status (`pipe_status`)."""
     hints: list[str] = field(default_factory=list[str])
     """Explanations of how it ended, besides those that the record finds itself."""
+    job: int = 0
+    """Its number in the session's background (`jobs`); 0: a call waits for it."""
+    shown_bytes: int = 0
+    """Bytes of its output that calls have returned."""
     unanswered_reports: int = 0
     """Reports since somebody last asked about the command."""
     waiting_calls: int = 0
@@ -112,6 +118,13 @@ class CommandHandle:
         if self.ended is None or self.ended.killed:
             return "killed"
         return "timed_out" if self.ended.timed_out else "completed"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended by itself and a status was not 0: its own, or one behind a filter."""
+        if self.status != "completed" or self.ended is None:
+            return False
+        return self.ended.exit_code != 0 or bool(self.failed_producers)
 
     @property
     def elapsed_ms(self) -> int:
@@ -178,6 +191,9 @@ class SessionCommands:
         self._starting = 0
         self._closed = 0
         self._closes_with: Context | None = None
+        self._output_files = 0
+        self.jobs: dict[int, CommandHandle] = {}
+        """Commands that went into the background, by their number."""
         self.sandbox = SessionSandbox()
         """The session's own sandbox."""
         self.shell = ShellState()
@@ -206,6 +222,16 @@ class SessionCommands:
         if self._folder is None:
             self._folder = OutputFolder()
         return self._folder
+
+    def add_job(self, handle: CommandHandle) -> None:
+        """Give a command that goes on in the background its number."""
+        handle.job = max(self.jobs, default=0) + 1
+        self.jobs[handle.job] = handle
+
+    def count_output_file(self) -> int:
+        """Return the number of the next output file, from 1."""
+        self._output_files += 1
+        return self._output_files
 
     def create_outputs(self, command_id: str, *, keep: int, limit: int, merged: bool) -> Outputs:
         """Create the output files of a command."""
@@ -350,6 +376,7 @@ class SessionCommands:
             await asyncio.wait(tasks)
         await self.sandbox.close()
         self._handles.clear()
+        self.jobs.clear()
         self._closes_with = None
         folder = self._folder
         self._folder = None
@@ -365,6 +392,7 @@ class SessionCommands:
             oldest = finished.pop(0)
             stored -= oldest.stored_bytes
             del self._handles[oldest.command_id]
+            self.jobs.pop(oldest.job, None)
             for stream in oldest.streams():
                 stream.folder.remove(stream.name)
         for stale in finished[:-MAX_IN_MEMORY]:

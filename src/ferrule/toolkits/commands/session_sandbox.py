@@ -161,7 +161,9 @@ class SessionSandbox:
                 reason = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
                 self._note(f"commands are refused: {reason}", context)
                 raise ToolFailed(
-                    ErrorType.PERMISSION_DENIED, f"the command was not run: {reason}"
+                    ErrorType.PERMISSION_DENIED,
+                    f"the command was not run: {reason}",
+                    refused_by="sandbox",
                 ) from refused
 
     async def close(self) -> None:

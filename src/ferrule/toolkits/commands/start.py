@@ -20,6 +20,8 @@ from ferrule.permissions.provenance import (
 from ferrule.sandbox.backends.selection import find_required
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.toolkits.session_folder import share_folder
+from ferrule.toolkits.subfolder import find_whole_workspace
 from ferrule.tools.context import Context
 
 from .confinement import choose_confining_backend
@@ -27,6 +29,29 @@ from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
 from .request import CommandRequest
 from .session_commands import MEMORY_KEY, SessionCommands
+
+NEVER_ASKS = {
+    "GIT_EDITOR": "true",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    "NPM_CONFIG_FUND": "false",
+    "NPM_CONFIG_PROGRESS": "false",
+    "NO_UPDATE_NOTIFIER": "1",
+}
+"""No command has a terminal: with these no editor, pager or prompt waits for somebody.
+
+`true` as the editor leaves a message as it is: an empty one ends `git commit`, a prepared one is
+taken.
+"""
 
 
 async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
@@ -36,11 +61,14 @@ async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
         return given
     policy = CommandPolicy.from_context(context)
     sandbox_policy = _sandbox_policy(context, policy)
-    return await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
+    sandbox = await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
+    if sandbox.scratch_folder is not None:
+        share_folder(context, *sandbox.scratch_folder)
+    return sandbox
 
 
 def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
-    workspace = context.resource(Workspace)
+    workspace = find_whole_workspace(context)
     sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
     if sandbox_policy.root == workspace.root:
         # Whoever made the policy, the protected names of this run hold for its commands.
@@ -51,7 +79,7 @@ def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
 
 def find_command_writable(context: Context) -> CommandWritable:
     """Return what the commands of this run can write, with what a person opened since it began."""
-    root = context.resource(Workspace).root
+    root = find_whole_workspace(context).root
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         policy = given.policy
@@ -114,7 +142,9 @@ def make_environment(
     # Programs trust PWD, and ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
     parent = dict[str, str]() if request.env_mode == "replace" else os.environ
-    filtered = filter_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
+    quiet = dict[str, str]() if request.env_mode == "replace" else NEVER_ASKS
+    overrides = {**quiet, **here, **request.env}
+    filtered = filter_environment(parent, add=policy.allow_env, overrides=overrides)
     values = {
         name: value for name, value in filtered.values.items() if name not in request.env_remove
     }

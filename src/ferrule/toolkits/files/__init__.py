@@ -1,6 +1,7 @@
 """Tools that read, write, edit and list the files of the workspace.
 
 Modules:
+    plugin            the plugin `files`
     tools             read_file, read_file_tail, write_file, edit_file and the other file tools
     browse            list_files, file_tree, file_outline
     edits             changes to a file: how they are made and previewed

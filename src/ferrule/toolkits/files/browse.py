@@ -18,6 +18,7 @@ from ferrule.permissions.filesystem.folder_trees import FolderListing, ScannedNa
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Workspace
 from ferrule.toolkits.examples import with_examples
+from ferrule.toolkits.session_folder import find_place
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -87,7 +88,9 @@ def list_files(
             f"`max_entries` = {max_entries}: must lie between 1 and {MAX_LISTED_ENTRIES}"
         )
     left_out: list[str] = []
-    workspace = context.resource(Workspace)
+    place = find_place(context, path)
+    workspace = place.workspace
+    path = place.path
     listing = workspace.list_names(path, left_out=left_out)
     hidden = 0 if show_hidden else listing.leave_out_hidden()
     count = len(listing.names)

@@ -14,6 +14,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace, check_text
+from ferrule.toolkits.session_folder import Place, find_place
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Preview
 
@@ -49,8 +50,10 @@ def apply_change(context: Context, path: str, change: Change) -> str:
     Raises:
         ToolFailed: The file is refused, has changed, or the change does not fit it.
     """
-    workspace = context.resource(Workspace)
-    name, text, digest = _read_current(workspace, context, path, change)
+    place = find_place(context, path)
+    workspace = place.workspace
+    path = place.path
+    name, text, digest = _read_current(place, context, change)
     changed = change(text, quote_path(name))
     new = changed.text
     data = lines.encode(check_size(new))
@@ -64,12 +67,12 @@ def apply_change(context: Context, path: str, change: Change) -> str:
     return f"{changed.done}{note}; {quote_path(name)} has {total} now"
 
 
-def _read_current(
-    workspace: Workspace, context: Context, path: str, change: Change
-) -> tuple[str, str, str]:
+def _read_current(place: Place, context: Context, change: Change) -> tuple[str, str, str]:
     """Return name, text and digest of a file that is about to be edited."""
-    name = workspace.check_name(path, write=True)
-    data = workspace.read(path)
+    path = place.path
+    place.workspace.check_name(path, write=True)
+    name = place.name()
+    data = place.workspace.read(path)
     digest = read_versions.compute_digest(data)
     if read_versions.has_changed(context, name, digest):
         raise _refuse_changed(path, data, change)
@@ -114,14 +117,16 @@ def preview_change(
 
 
 def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file: bool) -> str:
-    workspace = context.resource(Workspace)
-    path = str(values["path"])
-    name = workspace.check_name(path, write=True)
+    place = find_place(context, str(values["path"]))
+    workspace = place.workspace
+    path = place.path
+    workspace.check_name(path, write=True)
+    name = place.name()
     text = ""
     note = ""
     if not new_file or exists(workspace, path):
         try:
-            name, text, _ = _read_current(workspace, context, path, change)
+            name, text, _ = _read_current(place, context, change)
         except ToolFailed as failure:
             # Writing a whole file works even if its old content cannot be shown.
             if not new_file or failure.error_type not in (ErrorType.PARSE_ERROR, ErrorType.LIMIT):
@@ -138,6 +143,7 @@ def plan_content_replacement(values: Mapping[str, Any]) -> Change:
 
     def change(text: str, where: str) -> Changed:
         new = lines.check_unicode(values["content"], "content")
+        new = lines.convert_line_endings(new, lines.detect_line_ending(text))
         return Changed(check_size(new), "")
 
     return change

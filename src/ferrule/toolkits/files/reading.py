@@ -17,6 +17,12 @@ from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
 
 MEDIUM_START = 1024
 """Bytes at the beginning of a file that tell whether it is a picture or the like."""
+WHOLE_BYTES = 48 * 1024
+"""A file up to this size is shown whole."""
+PAGE_BYTES = 18 * 1024
+"""What is shown of a larger one that is read without a range."""
+RANGE_BYTES = 60 * 1024
+"""What is shown of a range."""
 _TAIL_BYTES = 1024 * 1024
 """Bytes at the end of a large file that are searched for the last lines."""
 
@@ -35,26 +41,50 @@ class FilePart:
     digest: str | None
 
 
-def read_lines(file: BinaryIO, path: str, first: int, last: int | None) -> FilePart:
+def choose_room(file: BinaryIO, *, has_range: bool) -> int:
+    """Return how many bytes of a file a reading shows."""
+    if has_range:
+        return RANGE_BYTES
+    return WHOLE_BYTES if os.fstat(file.fileno()).st_size <= WHOLE_BYTES else PAGE_BYTES
+
+
+def read_lines(
+    file: BinaryIO,
+    path: str,
+    first: int,
+    last: int | None,
+    *,
+    room: int = READ_LIMIT,
+    line_size: int = READ_LIMIT,
+) -> FilePart:
     """Read lines `first` to `last` (from 1, inclusive; None: to the end), and count all.
+
+    They end before the line with which they would have more than `room` bytes with their numbers,
+    where at most `line_size` of a line count; the first is read whatever its size.
 
     Raises:
         ToolFailed: `parse_error` for a binary file, `limit` if the lines exceed READ_LIMIT bytes.
     """
     _check_is_text(file, path)
+    is_full = False
     whole = hashlib.sha256()
     taken: list[bytes] = []
     size = 0
+    raw = 0
     number = 0
     continued = False
     while piece := file.readline(READ_LIMIT + 1):
         whole.update(piece)
         number += not continued
         if first <= number <= (last or number):
-            size += len(piece)
-            if size > READ_LIMIT:
-                raise _too_much(file, path)
-            taken.append(piece)
+            shown = min(len(piece), line_size) + len(f"{number}: ")
+            is_full = is_full or bool(taken and size + shown > room)
+            if not is_full:
+                size += shown
+                raw += len(piece)
+                if raw > READ_LIMIT:
+                    raise _too_much(file, path)
+                taken.append(piece)
         # A line longer than the limit comes in pieces; it is too much only if it was asked for.
         continued = not piece.endswith(b"\n")
     return FilePart(taken, first, number, whole.hexdigest())

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Media
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.toolkits.examples import with_examples
+from ferrule.toolkits.session_folder import find_place
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
@@ -103,21 +105,23 @@ def read_file(
         bool, "Show whole lines, however long, and also what has not changed since you read it."
     ] = False,
 ) -> str | Media:
-    """Read a text file of the workspace. Each line comes as `N: line`, counted from 1; the numbers
-    are not part of the file. Pictures and PDFs are shown.
+    """Read a text file. Each line comes as `N: line`, counted from 1; the numbers are not part of
+    the file. Pictures and PDFs are shown.
     """
-    workspace = context.resource(Workspace)
+    place = find_place(context, path)
     problems = edits.find_line_range_problems({"line_start": line_start, "line_end": line_end})
     if problems:
         raise invalid_arguments(problems[0])
     first = 1 if line_start is None else line_start
-    with workspace.open(path) as file:
+    with place.workspace.open(place.path) as file:
         if looks_like_medium(file.read(reading.MEDIUM_START)):
             file.seek(0)
             return reading.read_medium(file, path)
         file.seek(0)
-        part = reading.read_lines(file, path, first, line_end)
-    name = workspace.name(path)
+        room = reading.choose_room(file, has_range=full or line_end is not None)
+        line_size = room if full else lines.MAX_SHOWN_LINE
+        part = reading.read_lines(file, path, first, line_end, room=room, line_size=line_size)
+    name = place.name()
     if part.digest:
         read_versions.remember(context, name, part.digest)
     if first > max(part.total, 1):
@@ -128,7 +132,9 @@ def read_file(
     if not part.total:
         return "[the file is empty]"
     complete = len(part.lines) == part.total and (line_end or part.total) <= part.total
-    note = "" if complete else f"[lines {first}-{first + len(part.lines) - 1} of {part.total}]"
+    last = first + len(part.lines) - 1
+    more = f"; go on at line {last + 1}" if last < min(line_end or part.total, part.total) else ""
+    note = "" if complete else f"[lines {first}-{last} of {part.total}{more}]"
     text, shown = _format_lines(part.lines, first, note, whole=full)
     without_ends = tuple([line.rstrip("\r\n") for line in shown])
     now = rereading.Reading(name, first, without_ends, text, note)
@@ -151,20 +157,28 @@ def read_file_tail(
         raise invalid_arguments(
             f"`line_count` = {line_count}: must lie between 1 and {MAX_TAIL_LINES}"
         )
-    workspace = context.resource(Workspace)
-    with workspace.open(path) as file:
+    place = find_place(context, path)
+    with place.workspace.open(place.path) as file:
         part = reading.read_last_lines(file, path, line_count)
     if part.digest is None:
         note = (
             f"[the last {format_count(len(part.lines), 'line')} of a large file, without numbers]"
         )
         return _format_lines(part.lines, 0, note)[0]
-    read_versions.remember(context, workspace.name(path), part.digest)
+    read_versions.remember(context, place.name(), part.digest)
     if not part.total:
         return "[the file is empty]"
     complete = len(part.lines) == part.total
     note = "" if complete else f"[lines {part.first}-{part.total} of {part.total}]"
     return _format_lines(part.lines, part.first, note)[0]
+
+
+def _find_line_ending(workspace: Workspace, path: str) -> str:
+    """Return the line ending of a file; LF if its content cannot be read as text."""
+    try:
+        return lines.detect_line_ending(workspace.read_text(path))
+    except ToolFailed:
+        return "\n"
 
 
 @tool(
@@ -180,20 +194,28 @@ def write_file(
     """Create a text file, or replace the whole content of one. Missing folders are made. To change
     a part of a file use `edit_file`.
     """
-    workspace = context.resource(Workspace)
-    name = workspace.check_name(path, write=True)
-    data = edits.check_size(lines.check_unicode(content, "content")).encode()
+    place = find_place(context, path)
+    workspace = place.workspace
+    path = place.path
+    inside = workspace.check_name(path, write=True)
+    name = place.name()
+    content = lines.check_unicode(content, "content")
+    edits.check_size(content)
     if path.endswith("/"):
         raise invalid_arguments(
             f"{quote_path(path)} names a folder; add a file name (missing folders are made)"
         )
-    folder = name.rpartition("/")[0]
+    folder = inside.rpartition("/")[0]
     if folder:
         workspace.make_dir(folder)
     old = exists(workspace, path)
+    kept = lines.convert_line_endings(content, _find_line_ending(workspace, path) if old else "\n")
+    data = kept.encode()
     workspace.write(path, data, expect=read_versions.recall(context, name) if old else ABSENT)
     read_versions.remember(context, name, read_versions.compute_digest(data))
     what = "replaced" if old else "new"
+    if kept != content:
+        what += ", with the CRLF line ends that it had"
     return (
         f"wrote {quote_path(name)}: {what}, {format_count(len(data), 'byte')}, "
         f"{format_count(len(lines.split_lines(content)), 'line')}"

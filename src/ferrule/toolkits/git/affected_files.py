@@ -61,12 +61,24 @@ async def _check_rows(git: GitRunner, fields: Sequence[str], what: str) -> list[
         raise ToolFailed(
             ErrorType.IO_ERROR, f"{what} was not done: what it would change cannot be read"
         )
-    names = list(dict.fromkeys(name for _, name in rows))
+    names = [_check_place(git, name, what) for name in dict.fromkeys(name for _, name in rows)]
     check_names(git.workspace, names, write=True, what=what)
     files = [(row.split(" ")[3], name) for row, name in rows if row.split(" ")[1] != _SUBMODULE]
     await check_attributes(git, files, what)
     await check_filters(git, names, what)
     return names
+
+
+def _check_place(git: GitRunner, name: str, what: str) -> str:
+    """Return the name in the workspace. Files beside a subfolder are none of a tool's."""
+    found = git.name_in_workspace(name)
+    if found is None:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"{what} was not done: {quote_path(name)} would be changed, and it lies outside of the "
+            f"workspace, which is the subfolder {quote_path(git.prefix)}; ask the person to do it",
+        )
+    return found
 
 
 def check_names(workspace: Workspace, names: Iterable[str], *, write: bool, what: str) -> None:

@@ -1,39 +1,51 @@
-"""`git_switch`, `git_fetch`, `git_pull_ff_only`, `git_rebase`: moving branches and files.
+"""Moving branches and files: `git_switch`, `git_rebase`, `git_stash`; `git_fetch`,
+`git_pull_ff_only` and `git_push` with a remote.
 
 What would change is found by comparing trees first; a path that no tool may write stops the
-operation before it begins (`affected_files`). A rebase that meets a conflict is undone, so none of
-these leaves anything half done.
+operation before it begins (`affected_files`). What meets a conflict is undone, so none of these
+leaves anything half done. Hooks of the repository run confined, and the result names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 
 from .affected_files import check_commits, check_switch
-from .attempt import Attempt
+from .attempt import Attempt, GitResult
 from .receipt import Category, Outcome, make_result
 from .refs import check_branch, check_remote
-from .remote import allow_fetching, find_remote
-from .run import MAX_SECONDS, GitResult, GitRunner
-from .staging import configure_author, make_runner
-from .writable_repository import Workbench, open_workbench
+from .remote import describe_remote, find_remote, run_with_remote
+from .run import MAX_SECONDS, GitRunner, make_git_error, open_git
+from .settings import make_printable
+from .staging import check_idle, check_message, describe_hooks, make_author_error
 
 _MAX_SHOWN = 50
 
 
-def _git_error(operation: str, ran: GitResult) -> ToolFailed:
-    reason = ran.complaint or ran.text.strip() or f"exit status {ran.code}"
-    return ToolFailed(
-        ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {reason[:2000]}"
-    )
+def _make_error(operation: str, ran: GitResult) -> ToolFailed:
+    return make_git_error(f"`git_{operation}` did nothing: git refused", ran)
+
+
+async def _check_full_checkout(git: GitRunner) -> None:
+    """Raise ToolFailed if only a part of the files is checked out.
+
+    What a move would write is then not what differs between trees.
+    """
+    ran = await git.run("config", "--type=bool", "--get", "core.sparseCheckout")
+    if ran.text.strip() == "true":
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            "nothing was done: this repository checks out only a part of its files "
+            "(sparse checkout); ask the person to do it",
+        )
 
 
 def _describe_switch(values: Mapping[str, Any], context: Context) -> str:
@@ -73,9 +85,9 @@ async def git_switch(
         raise RetryCall("`git_switch` takes `create` or `force_create`, not both")
     if start_point and not (create or force_create):
         raise RetryCall("`start_point` is for new branches: pass `create: true` with it")
-    with open_workbench(context.resource(Workspace)) as made:
-        made.check_full_checkout()
-        git = make_runner(made, context)
+    async with open_git(context, changes="git_switch") as git:
+        check_idle(git)
+        await _check_full_checkout(git)
         old = await git.find_head_tree()
         new = await _find_target(git, branch, create or force_create, start_point, old)
         changed = await check_switch(git, old, new, "`git_switch`") if new != old else []
@@ -96,12 +108,13 @@ async def git_switch(
             option,
             branch,
             *start,
+            hooks=True,
         )
         if ran.code:
-            raise _git_error("switch", ran)
+            raise _make_error("switch", ran)
         head = await git.find_commit("HEAD")
-        made.install()
     value = {
+        **describe_hooks(git, ran, ("post-checkout",)),
         "branch": branch,
         "created": create or force_create,
         "head": head,
@@ -136,42 +149,31 @@ async def _find_target(
 
 
 async def _fetch(
-    git: GitRunner, made: Workbench, context: Context, name: str, branch: str | None, prune: bool
+    git: GitRunner, name: str, branch: str | None, prune: bool
 ) -> tuple[GitResult, list[str]]:
     """Fetch into `refs/remotes/NAME/`. Return the run and the refs there that changed."""
     check_remote(name)
-    remote = await find_remote(git, made, name)
+    remote = find_remote(git.repository, name)
     where = f"refs/remotes/{name}"
     refs = f"+refs/heads/{branch or '*'}:{where}/{branch or '*'}"
     before = await _list_refs(git, where)
-    with allow_fetching(git, made, context, remote):
-        ran = await git.run(
-            "fetch",
-            "--quiet",
-            "--no-progress",
-            "--no-tags",
-            "--no-recurse-submodules",
-            "--no-auto-maintenance",
-            "--no-write-fetch-head",
-            "--no-write-commit-graph",
-            "--refmap=",
-            *(["--prune"] if prune else []),
-            name,
-            refs,
-        )
-    if ran.code:
-        raise _fetch_error(name, remote.url, remote.shown_url, ran)
+    arguments = [
+        "fetch",
+        "--quiet",
+        "--no-progress",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-auto-maintenance",
+        "--no-write-fetch-head",
+        "--no-write-commit-graph",
+        "--refmap=",
+        *(["--prune"] if prune else []),
+        name,
+        refs,
+    ]
+    ran = await run_with_remote(git, remote, arguments, what="nothing was fetched from")
     after = await _list_refs(git, where)
     return ran, sorted(row.partition(" ")[2] for row in before ^ after)
-
-
-def _fetch_error(name: str, url: str, shown: str, ran: GitResult) -> ToolFailed:
-    reason = (ran.complaint or f"exit status {ran.code}").replace(url, shown)[:2000]
-    return ToolFailed(
-        ErrorType.IO_ERROR,
-        f"nothing was fetched from `{name}` ({shown}): {reason}; if the network or a password "
-        "is missing, ask the person to fetch",
-    )
 
 
 async def _list_refs(git: GitRunner, where: str) -> set[str]:
@@ -181,7 +183,7 @@ async def _list_refs(git: GitRunner, where: str) -> set[str]:
 
 def _describe_fetch(values: Mapping[str, Any], context: Context) -> str:
     return (
-        f"reach the remote {values.get('remote', 'origin')} over the network and download "
+        f"reach {describe_remote(str(values.get('remote', 'origin')), context)} and download "
         f"{values.get('branch') or 'its branches'}"
     )
 
@@ -202,10 +204,8 @@ async def git_fetch(
     """Download new commits of a remote. Changes no branch of yours and no file."""
     if branch is not None:
         check_branch(branch)
-    with open_workbench(context.resource(Workspace), allow_unfinished=True) as made:
-        git = make_runner(made, context)
-        ran, moved = await _fetch(git, made, context, remote, branch, prune)
-        made.install()
+    async with open_git(context, changes="git_fetch") as git:
+        ran, moved = await _fetch(git, remote, branch, prune)
     value = {
         "remote": remote,
         "updated": [_short_name(ref) for ref in dict.fromkeys(moved)][:_MAX_SHOWN],
@@ -249,17 +249,11 @@ async def git_pull_ff_only(
     """
     if branch is not None:
         check_branch(branch)
-    with open_workbench(context.resource(Workspace)) as made:
-        made.check_full_checkout()
-        git = make_runner(made, context)
-        symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-        if symbolic.code:
-            raise ToolFailed(
-                ErrorType.IO_ERROR,
-                "nothing was pulled: no branch is checked out; use `git_switch` first",
-            )
-        wanted = branch or check_branch(symbolic.text.strip())
-        await _fetch(git, made, context, remote, wanted, False)
+    async with open_git(context, changes="git_pull_ff_only") as git:
+        check_idle(git)
+        await _check_full_checkout(git)
+        wanted = branch or await _find_branch(git, "nothing was pulled")
+        await _fetch(git, remote, wanted, False)
         old = await git.find_head_tree()
         new = await git.resolve_commit(f"refs/remotes/{remote}/{wanted}", "branch")
         changed = await check_switch(git, old, new, "`git_pull_ff_only`")
@@ -272,12 +266,13 @@ async def git_pull_ff_only(
             "--no-autostash",
             "--no-stat",
             new,
+            hooks=True,
         )
         if ran.code:
-            raise _git_error("pull_ff_only", ran)
+            raise _make_error("pull_ff_only", ran)
         head = await git.find_commit("HEAD")
-        made.install()
     value = {
+        **describe_hooks(git, ran, ("post-merge",)),
         "remote": remote,
         "branch": wanted,
         "head": head,
@@ -315,15 +310,14 @@ async def git_rebase(
     """Replay the commits of the checked-out branch on top of another one. A conflict takes
     everything back.
     """
-    with open_workbench(context.resource(Workspace)) as made:
-        made.check_full_checkout()
-        git = make_runner(made, context)
+    async with open_git(context, changes="git_rebase") as git:
+        check_idle(git)
+        await _check_full_checkout(git)
         target = await git.resolve_commit(onto, "onto")
         old = await git.find_commit("HEAD")
         if old is None:
             raise ToolFailed(ErrorType.IO_ERROR, "nothing was rebased: there is no commit yet")
-        await _check_clean(git)
-        await configure_author(git, made, context)
+        await _check_clean(git, "nothing was rebased")
         what = "`git_rebase`"
         changed = [
             *await check_switch(git, old, target, what),
@@ -333,7 +327,6 @@ async def git_rebase(
             "rebase",
             "--quiet",
             "--no-stat",
-            "--no-verify",
             "--no-gpg-sign",
             "--no-autostash",
             "--no-autosquash",
@@ -343,13 +336,14 @@ async def git_rebase(
             "--empty=drop",
             "--merge",
             target,
+            hooks=True,
         )
         if ran.code:
-            raise await _undo(git, made, ran, old, Attempt.from_context(context))
+            raise await _undo(git, ran, old, Attempt.from_context(context))
         head = await git.find_commit("HEAD")
-        made.install()
     paths = list(dict.fromkeys(changed))
     value = {
+        **describe_hooks(git, ran, ("pre-rebase", "post-rewrite")),
         "onto": target,
         "head": head,
         "before": old,
@@ -361,7 +355,7 @@ async def git_rebase(
     return make_result(git_rebase, "rebase", context, done)
 
 
-async def _check_clean(git: GitRunner) -> None:
+async def _check_clean(git: GitRunner, what: str) -> None:
     ran = await git.run_checked(
         "status",
         "--porcelain=v1",
@@ -373,31 +367,180 @@ async def _check_clean(git: GitRunner) -> None:
     if ran.names():
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            "nothing was rebased: there are changes that are not committed; commit them first",
+            f"{what}: there are changes that are not committed; commit them first",
         )
 
 
-async def _undo(
-    git: GitRunner, made: Workbench, ran: GitResult, old: str, attempt: Attempt
-) -> ToolFailed:
-    """Abort a failed rebase. Return the error: the reason, or that it could not be aborted."""
+async def _find_conflicts(git: GitRunner) -> list[str]:
     unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
-    names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
+    return list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
+
+
+async def _undo(git: GitRunner, ran: GitResult, old: str, attempt: Attempt) -> ToolFailed:
+    """Abort a failed rebase. Return the error: the reason, or that it could not be aborted."""
+    names = await _find_conflicts(git)
     attempt.category = "conflict" if names else ""
-    if (made.folder / "rebase-merge").exists():
-        back = await git.run("rebase", "--abort")
+    if (Path(git.repository.git_dir) / "rebase-merge").exists():
+        back = await git.run("rebase", "--abort", hooks=True)
         if back.code or await git.find_commit("HEAD") != old:
             return ToolFailed(
                 ErrorType.IO_ERROR,
                 f"`git_rebase` failed and could not be taken back ({back.complaint[:500]}): files "
                 "of the workspace may be changed; look at `git_status` and tell the person",
             )
-        made.install()
     if names:
-        listed = ", ".join(f"`{name}`" for name in names[:20])
-        return ToolFailed(
-            ErrorType.IO_ERROR,
-            f"`git_rebase` met conflicts in {listed}; it was taken back, and everything is "
-            "as it was",
+        return _conflict_error("git_rebase", names)
+    return make_author_error(ran) or _make_error("rebase", ran)
+
+
+def _conflict_error(operation: str, names: list[str]) -> ToolFailed:
+    listed = ", ".join(f"`{name}`" for name in names[:20])
+    return ToolFailed(
+        ErrorType.IO_ERROR,
+        f"`{operation}` met conflicts in {listed}; it was taken back, and everything is as it was",
+    )
+
+
+async def _find_branch(git: GitRunner, what: str) -> str:
+    """Return the branch that is checked out. Raises ToolFailed if there is none."""
+    symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
+    if symbolic.code:
+        raise ToolFailed(
+            ErrorType.IO_ERROR, f"{what}: no branch is checked out; use `git_switch` first"
         )
-    return _git_error("rebase", ran)
+    return check_branch(symbolic.text.strip())
+
+
+# ---- push
+
+
+def _describe_push(values: Mapping[str, Any], context: Context) -> str:
+    place = describe_remote(str(values.get("remote", "origin")), context)
+    return f"send {values.get('branch') or 'the checked-out branch'} to {place}"
+
+
+@tool(
+    side_effect="external",
+    risk="high",
+    timeout=MAX_SECONDS + 10,
+    parallel=False,
+    preview=make_preview(_describe_push),
+)
+async def git_push(
+    context: Context,
+    remote: Annotated[str, "The name of the remote."] = "origin",
+    branch: Annotated[str | None, "The branch; default: what is checked out."] = None,
+) -> dict[str, Any]:
+    """Send the commits of a branch to the branch of the same name on a remote. Never overwrites
+    what is there.
+    """
+    async with open_git(context, changes="git_push") as git:
+        check_remote(remote)
+        name = check_branch(branch) if branch else await _find_branch(git, "nothing was pushed")
+        head = await git.resolve_commit(f"refs/heads/{name}", "branch")
+        found = find_remote(git.repository, remote)
+        arguments = [
+            "push",
+            "--porcelain",
+            "--no-progress",
+            "--no-follow-tags",
+            "--recurse-submodules=no",
+            remote,
+            f"refs/heads/{name}:refs/heads/{name}",
+        ]
+        ran = await run_with_remote(git, found, arguments, what="nothing was pushed to", hooks=True)
+    value = {
+        **describe_hooks(git, ran, ("pre-push",)),
+        "remote": make_printable(remote),
+        "branch": name,
+        "head": head,
+    }
+    is_new = "[up to date]" not in ran.text
+    category: Category = "success" if is_new else "nothing_to_do"
+    done = Outcome(value, ran.argv, category=category, outputs={"stdout": ran.output})
+    return make_result(git_push, "push", context, done)
+
+
+# ---- stash
+
+
+def _describe_stash(values: Mapping[str, Any], context: Context) -> str:
+    return {
+        "push": "put away what changed in tracked files: the files are as in the newest commit",
+        "pop": "bring back what was put away last: files of the workspace change",
+    }[str(values["action"])]
+
+
+@tool(
+    side_effect="execute",
+    risk="high",
+    timeout=MAX_SECONDS + 10,
+    parallel=False,
+    preview=make_preview(_describe_stash),
+)
+async def git_stash(
+    action: Annotated[
+        Literal["push", "pop"], "`push` puts changes away, `pop` brings the last ones back."
+    ],
+    context: Context,
+    message: Annotated[str | None, "A name for what is put away."] = None,
+) -> dict[str, Any]:
+    """Put away changes of tracked files, or bring back what was put away last. A conflict takes
+    everything back.
+    """
+    if message and action == "pop":
+        raise RetryCall("`message` is for `push`")
+    async with open_git(context, changes="git_stash") as git:
+        check_idle(git)
+        if action == "push":
+            ran, changed = await _put_away(git, message)
+        else:
+            ran, changed = await _bring_back(git, Attempt.from_context(context))
+    value = {
+        "action": action,
+        "changed_files": changed[:_MAX_SHOWN],
+        "changed_count": len(changed),
+    }
+    category: Category = "success" if changed else "nothing_to_do"
+    done = Outcome(
+        value, ran.argv, category=category, paths=changed, outputs={"stdout": ran.output}
+    )
+    return make_result(git_stash, "stash", context, done)
+
+
+async def _put_away(git: GitRunner, message: str | None) -> tuple[GitResult, list[str]]:
+    head = await git.find_commit("HEAD")
+    if head is None:
+        raise ToolFailed(ErrorType.IO_ERROR, "nothing was put away: there is no commit yet")
+    made = await git.run("stash", "create", hooks=True)
+    if made.code:
+        raise make_author_error(made) or _make_error("stash", made)
+    stash = made.text.strip()
+    if not stash:
+        return made, []
+    changed = await check_switch(git, head, stash, "`git_stash`")
+    named = ["--message", check_message(message).strip()] if message else []
+    ran = await git.run("stash", "push", "--quiet", *named, hooks=True)
+    if ran.code:
+        raise _make_error("stash", ran)
+    return ran, changed
+
+
+async def _bring_back(git: GitRunner, attempt: Attempt) -> tuple[GitResult, list[str]]:
+    stash = await git.find_commit("refs/stash")
+    if stash is None:
+        raise ToolFailed(ErrorType.NOT_FOUND, "nothing was brought back: nothing was put away")
+    await _check_clean(git, "nothing was brought back")
+    changed = await check_switch(git, f"{stash}^1", stash, "`git_stash`")
+    ran = await git.run("stash", "pop", "--quiet", hooks=True)
+    if not ran.code:
+        return ran, changed
+    names = await _find_conflicts(git)
+    if not names:
+        raise _make_error("stash", ran)
+    attempt.category = "conflict"
+    # There were no changes before, so nothing but those of the stash is lost, which is kept.
+    back = await git.run("reset", "--hard", "--quiet", "HEAD", hooks=True)
+    if back.code:
+        raise make_git_error("`git_stash` met conflicts and could not be taken back", back)
+    raise _conflict_error("git_stash", names)

@@ -8,7 +8,14 @@ from typing import Literal
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
-from .branch_operations import git_fetch, git_pull_ff_only, git_rebase, git_switch
+from .branch_operations import (
+    git_fetch,
+    git_pull_ff_only,
+    git_push,
+    git_rebase,
+    git_stash,
+    git_switch,
+)
 from .read_operations import (
     git_branch_list,
     git_conflicts,
@@ -129,7 +136,19 @@ _TABLE: tuple[tuple[str, Group, Tool, str], ...] = (
         "rebase",
         "mutation",
         git_rebase,
-        "replay onto top of linear linearize move work newest rewrite",
+        "replay onto top of linear linearize move work newest rewrite history",
+    ),
+    (
+        "stash",
+        "mutation",
+        git_stash,
+        "shelve put away aside bring back restore pop unfinished work later temporarily",
+    ),
+    (
+        "push",
+        "mutation",
+        git_push,
+        "upload send publish share remote server origin commits",
     ),
     ("add", "mutation", git_add, "stage file index track new everything put include all changes"),
     ("commit", "mutation", git_commit, "record save staged message make checkpoint changes work"),

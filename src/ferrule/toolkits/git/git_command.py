@@ -1,7 +1,7 @@
 """`git_command`: what happened in the repository of the workspace. It only reads and runs only git.
 
-    arguments (options) -> repository without its configuration (readable_repository) -> names of
-    commits are resolved (here) -> files that may not be read are left out (withheld_files) -> git
+    arguments (options) -> git of the sandbox (run) -> names of commits are resolved (here) -> files
+    that may not be read are left out (withheld_files) -> git
 
 Names of commits are resolved first, by a git that takes them from its standard input, so that none
 can be an option, a range in disguise or a path. What they stand for must be a commit, or a file
@@ -13,7 +13,6 @@ be read, which `status` and `--stat` show.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,21 +22,16 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.provenance import TrustedProgram
-from ferrule.sandbox.command import Capture, LandlockAccess, TrustedCommand
 from ferrule.toolkits.examples import with_examples
-from ferrule.toolkits.process import run_process
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .file_access import make_wall
+from .attempt import GitResult
 from .options import ParsedArguments, Subcommand, parse_arguments
-from .readable_repository import ShadowRepository, open_shadow
-from .run import find_git
+from .run import GitRunner, open_git
 from .withheld_files import drop_sections, exclude_name, make_exclusions
 
-SECONDS = 120.0
 _KEEP_BYTES = 1024 * 1024
 _MAX_NAMES = 12
 _DIFFERENCES = (
@@ -55,6 +49,7 @@ _FORCED: dict[Subcommand, tuple[str, ...]] = {
     "blame": ("--no-textconv",),
 }
 _INDEX = ("", ":0", ":1", ":2", ":3")
+_FILE = re.compile(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", re.DOTALL)
 _PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
 
 
@@ -66,56 +61,20 @@ class _Object:
     type: str
 
 
-@dataclass(slots=True)
-class _Git:
-    """One call: the program, the repository and the workspace."""
+async def _run(git: GitRunner, arguments: Sequence[str]) -> GitResult:
+    """Run git for what it prints, of which the beginning is kept."""
+    return await git.run(*arguments, keep=_KEEP_BYTES, patterns=True)
 
-    program: TrustedProgram
-    repository: ShadowRepository
-    workspace: Workspace
-    timeout: float
-    wall: LandlockAccess | None
 
-    async def run(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[int, str, str]:
-        """Return the exit code, the output (cut at 1 MiB, with a note) and the error output."""
-        output = bytearray()
-        errors = Capture(8192, 0)
-
-        def keep(data: bytes) -> bool:
-            output.extend(data)
-            return len(output) <= _KEEP_BYTES
-
-        command = TrustedCommand(
-            ("git", "--no-pager", "--no-optional-locks", *arguments),
-            program=self.program,
-            directory=self.repository.directory,
-            environment=self.repository.environment,
-            output=keep,
-            errors=errors,
-            stdin=os.fsencode(stdin),
-            timeout=self.timeout,
-            landlock=self.wall,
-        )
-        ended = await run_process(command)
-        if ended.timed_out:
-            raise ToolFailed(
-                ErrorType.TIMEOUT,
-                f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)",
-            )
-        text = bytes(output[:_KEEP_BYTES]).decode("utf-8", "replace")
-        if ended.stopped_by_sink:
-            note = f"[cut at {_KEEP_BYTES} bytes; ask for less: `-n 20`, a path, `--stat`]"
-            return 0, f"{text}\n{note}", ""
-        complaint = errors.text().replace(self.repository.environment["GIT_DIR"], ".git").strip()
-        return 128 if ended.exit_code is None else ended.exit_code, text, complaint
-
-    async def resolve(self, name: str) -> _Object | None:
-        """Return the object that a name stands for, or None."""
-        _, answer, _ = await self.run(
-            ["cat-file", "--batch-check=%(objectname) %(objecttype)"], stdin=f"{name}\n"
-        )
-        found = re.fullmatch(r"([0-9a-f]{40,64}) (commit|tree|blob|tag)\n", answer)
-        return _Object(found[1], found[2]) if found else None
+async def _resolve(git: GitRunner, name: str) -> _Object | None:
+    """Return the object that a name stands for, or None."""
+    ran = await git.run(
+        "cat-file",
+        "--batch-check=%(objectname) %(objecttype)",
+        stdin=f"{name}\n".encode("utf-8", "surrogateescape"),
+    )
+    found = re.fullmatch(r"([0-9a-f]{40,64}) (commit|tree|blob|tag)\n", ran.text)
+    return _Object(found[1], found[2]) if found else None
 
 
 @dataclass(slots=True)
@@ -154,24 +113,24 @@ async def git_command(
     """Look at the git repository of the workspace: status, diff, log, show or blame. Changes
     nothing.
 
-    The repository's configuration is not used, and files that may hold secrets are left out.
+    Files that may hold secrets are left out.
     """
     parsed = parse_arguments(subcommand, args or [])
     workspace = context.resource(Workspace)
-    program = find_git(context)
-    with open_shadow(workspace) as repository:
-        timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
-        files = make_wall(program, repository.folder, outside=repository.outside, writes=False)
-        git = _Git(program, repository, workspace, timeout, files)
+    async with open_git(context) as git:
         plan = await _make_plan(git, subcommand, parsed)
         left_out, withheld = await _find_withheld(git, subcommand, parsed, plan)
-        code, text, complaint = await git.run(plan.arguments(subcommand, left_out=left_out))
-    if code > 1 or (code and complaint):
+        ran = await _run(git, plan.arguments(subcommand, left_out=left_out))
+    if ran.code > 1 or (ran.code and ran.complaint):
         raise ToolFailed(
-            ErrorType.IO_ERROR, f"`git {subcommand}` failed: {complaint or f'exit status {code}'}"
+            ErrorType.IO_ERROR,
+            f"`git {subcommand}` failed: {ran.complaint or f'exit status {ran.code}'}",
         )
+    text = ran.text
+    if ran.is_cut:
+        text += f"\n[cut at {_KEEP_BYTES} bytes; ask for less: `-n 20`, a path, `--stat`]"
     text, dropped = drop_sections(text, workspace.names)
-    return _format(subcommand, text, code, [*withheld, *dropped])
+    return _format(subcommand, text, ran.code, [*withheld, *dropped])
 
 
 def _format(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str]) -> str:
@@ -186,14 +145,18 @@ def _format(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str
     return "\n".join(parts)
 
 
-async def _make_plan(git: _Git, subcommand: Subcommand, parsed: ParsedArguments) -> _Plan:
+async def _make_plan(git: GitRunner, subcommand: Subcommand, parsed: ParsedArguments) -> _Plan:
     """Sort the arguments that are no options into objects and paths, each checked."""
-    plan = _Plan([*_FORCED[subcommand], *parsed.options], [], [])
+    # In a subfolder of a repository the workspace is all that is looked at.
+    narrowed = ["--relative"] if git.prefix and subcommand in ("diff", "log", "show") else []
+    plan = _Plan([*_FORCED[subcommand], *narrowed, *parsed.options], [], [])
     positionals = list(parsed.positionals)
     paths = list(parsed.paths)
     if subcommand == "status":
         paths = positionals + paths
         positionals = []
+        if git.prefix and not paths:
+            paths = ["."]
     elif subcommand == "blame" and not paths and positionals:
         paths = [positionals.pop()]
     for name in positionals:
@@ -241,7 +204,7 @@ def _check_path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
     return workspace.check_name(path, write=False)
 
 
-def _check_blame(git: _Git, plan: _Plan) -> None:
+def _check_blame(git: GitRunner, plan: _Plan) -> None:
     if len(plan.paths) != 1 or not plan.paths[0] or len(plan.objects) > 1:
         raise RetryCall(
             '`git blame` takes one file, and a commit before it if need be: ["HEAD~3", "src/a.py"]'
@@ -255,8 +218,13 @@ def _check_blame(git: _Git, plan: _Plan) -> None:
         plan.objects.append("HEAD")
 
 
-async def _check_revision(git: _Git, subcommand: Subcommand, name: str, plan: _Plan) -> str | None:
+async def _check_revision(
+    git: GitRunner, subcommand: Subcommand, name: str, plan: _Plan
+) -> str | None:
     """Return a checked spelling of a commit, a range, or a file of a commit; None if it is none."""
+    file = _FILE.fullmatch(name)
+    if git.prefix and file and not name.startswith(":/") and not file[2].startswith("./"):
+        name = f"{file[1]}:./{file[2]}"  # Paths begin at the workspace.
     if ":" not in name and ".." in name:
         left, dots, right = re.split(r"(\.{2,3})", name, maxsplit=1)
         first = await _resolve_commit(git, left or "HEAD")
@@ -270,7 +238,7 @@ async def _check_revision(git: _Git, subcommand: Subcommand, name: str, plan: _P
         if base is None:
             return None
         return f"{base}{suffixed[2]}" if suffixed else f"^{base}"
-    found = await git.resolve(name)
+    found = await _resolve(git, name)
     if found is None:
         return None
     if found.type == "tag":
@@ -282,20 +250,20 @@ async def _check_revision(git: _Git, subcommand: Subcommand, name: str, plan: _P
     return name if _PLAIN_REVISION.fullmatch(name) else found.id
 
 
-async def _resolve_commit(git: _Git, name: str) -> str | None:
-    found = await git.resolve(f"{name}^{{commit}}")
+async def _resolve_commit(git: GitRunner, name: str) -> str | None:
+    found = await _resolve(git, f"{name}^{{commit}}")
     return found.id if found else None
 
 
-async def _check_tag(git: _Git, name: str) -> None:
-    target = await git.resolve(f"{name}^{{}}")
+async def _check_tag(git: GitRunner, name: str) -> None:
+    target = await _resolve(git, f"{name}^{{}}")
     if target is None or target.type != "commit":
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{name}` is a tag of something that is no commit"
         )
 
 
-async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Object) -> _Object:
+async def _check_file(git: GitRunner, subcommand: Subcommand, name: str, found: _Object) -> _Object:
     """Return the object that `COMMIT:path` names, if the path may be read.
 
     A path counts from the root only behind a commit or the index: a bare tree could be any folder.
@@ -303,7 +271,7 @@ async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Obje
     whole = re.fullmatch(r"(.+)\^\{tree\}", name)
     if whole and subcommand == "show" and await _resolve_commit(git, whole[1]):
         return found  # It is shown as a list of names.
-    split = re.fullmatch(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", name)
+    split = _FILE.fullmatch(name)
     is_commit = split is not None and (
         split[1] in _INDEX or await _resolve_commit(git, split[1]) is not None
     )
@@ -315,7 +283,8 @@ async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Obje
             ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}"
         )
     path = git.workspace.check_name(split[2], write=False)
-    again = await git.resolve(f"{split[1]}:{path}")
+    start = "./" if git.prefix else ""
+    again = await _resolve(git, f"{split[1]}:{start}{path}")
     if again != found:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
@@ -325,7 +294,7 @@ async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Obje
 
 
 async def _find_withheld(
-    git: _Git, subcommand: Subcommand, parsed: ParsedArguments, plan: _Plan
+    git: GitRunner, subcommand: Subcommand, parsed: ParsedArguments, plan: _Plan
 ) -> tuple[list[str], list[str]]:
     """Return pathspecs that leave out what may not be read, and the names they are known to hit."""
     if not parsed.content or plan.blobs or subcommand in ("status", "blame"):
@@ -338,12 +307,13 @@ async def _find_withheld(
             plan.options += ["--full-history", "--sparse"]
     if subcommand == "log":
         return general, []
-    options = ["--name-only", "-z", "--no-renames", *_selecting_options(parsed)]
+    narrowed = ["--relative"] if git.prefix else []
+    options = ["--name-only", "-z", "--no-renames", *narrowed, *_selecting_options(parsed)]
     if subcommand == "show":
         options += ["--format=", "-m"]
     listing = _Plan(options, plan.objects, plan.paths)
-    _, answer, _ = await git.run(listing.arguments(subcommand))
-    rows = answer.strip("\n").split("\0")
+    answer = await git.run(*listing.arguments(subcommand), patterns=True)
+    rows = answer.text.strip("\n").split("\0")
     names = list(dict.fromkeys(row for row in rows if row.strip("\n")))
     # Only `diff` without two commits reads files of the workspace.
     working = subcommand == "diff"

@@ -1,15 +1,14 @@
 """Typed operations of git that only read: each a tool that returns a value and a receipt.
 
-They see a repository without its configuration (`readable_repository`), and differences are made by
-`git_command`, so what is left out there is left out here. Names of remotes and their addresses are
-the only settings that are shown, without credentials.
+Differences are made by `git_command`, so what is left out there is left out here. Names of remotes
+and their addresses are the only settings that are shown, without credentials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Annotated, Any, Literal, TypeVar
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
@@ -19,44 +18,31 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
 from ferrule.tools.number_ranges import require_ranges
 
-from .attempt import Attempt
-from .file_access import make_wall
 from .git_command import git_command
-from .readable_repository import open_shadow
 from .receipt import Outcome, cut_inline, make_result
 from .refs import check_range, check_revision
-from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
-from .settings import find_remotes, find_upstreams, make_printable, parse_settings
+from .run import MAX_SECONDS, GitRunner, open_git
+from .settings import find_remotes, find_upstreams, make_printable, read_settings
 
+A = TypeVar("A")
+B = TypeVar("B")
 _MAX_COMMITS = 1000
 _MAX_SHOWN_ROWS = 500
 Revision = Annotated[str, "A branch, a tag, an id, or the like of `HEAD~2`."]
 
 
-@contextmanager
-def open_for_reading(context: Context) -> Generator[GitRunner]:
-    """Yield git on the repository of the workspace, for reading, inside a `with` block."""
-    workspace = context.resource(Workspace)
-    program = find_git(context)
-    with open_shadow(workspace) as found:
-        held = make_wall(program, found.folder, outside=found.outside, writes=False)
-        git = GitRunner(
-            program,
-            found.directory,
-            found.environment,
-            held,
-            workspace,
-            compute_deadline(context),
-            config=found.config,
-        )
-        Attempt.from_context(context).git = git
-        yield git
-
-
 def _path_arguments(git: GitRunner, paths: list[str] | None) -> list[str]:
+    """Return paths for git. In a subfolder of a repository it is all that is looked at."""
     if not paths:
-        return []
+        return ["--", "."] if git.prefix else []
     return ["--", *(git.workspace.name(path) or "." for path in paths)]
+
+
+async def _run_both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Run two gits at the same time. Both are over when one has failed."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return tasks[0].result(), tasks[1].result()
 
 
 async def _find_head(git: GitRunner) -> tuple[str, str | None]:
@@ -64,9 +50,10 @@ async def _find_head(git: GitRunner) -> tuple[str, str | None]:
 
     The branch is empty if there is none, the id None if there is no commit yet.
     """
-    symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-    branch = "" if symbolic.code else symbolic.text.strip()
-    return branch, await git.find_commit("HEAD")
+    symbolic, head = await _run_both(
+        git.run("symbolic-ref", "--quiet", "--short", "HEAD"), git.find_commit("HEAD")
+    )
+    return "" if symbolic.code else symbolic.text.strip(), head
 
 
 @tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
@@ -78,10 +65,9 @@ async def git_status(
     """Show which files of the repository are changed, staged, untracked or in conflict, and on
     which branch.
     """
-    with open_for_reading(context) as git:
-        branch, head = await _find_head(git)
+    async with open_git(context) as git:
         kind = "all" if untracked else "no"
-        ran = await git.run_checked(
+        listing = git.run_checked(
             "status",
             "--porcelain=v1",
             "-z",
@@ -89,7 +75,8 @@ async def git_status(
             f"--untracked-files={kind}",
             *_path_arguments(git, paths),
         )
-    entries = list(_read_status(ran.names()))
+        (branch, head), ran = await _run_both(_find_head(git), listing)
+    entries = list(_read_status(git, ran.names()))
     value: dict[str, Any] = {
         "branch": branch,
         "detached": not branch,
@@ -120,15 +107,16 @@ _CODES = {
 _UNMERGED = ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
 
 
-def _read_status(rows: list[str]) -> Generator[dict[str, str]]:
+def _read_status(git: GitRunner, rows: list[str]) -> Generator[dict[str, str]]:
     """Read rows of `status --porcelain=v1 -z`, see git-status(1), "Porcelain Format Version 1"."""
     waiting = iter(rows)
     for row in waiting:
         code = row[:2]
         path = row[3:]
-        entry = {"path": path}
+        entry = {"path": git.name_in_workspace(path) or path}
         if "R" in code or "C" in code:
-            entry["from"] = next(waiting, "")
+            source = next(waiting, "")
+            entry["from"] = git.name_in_workspace(source) or source
         if code == "??":
             entry["state"] = "untracked"
         elif code in _UNMERGED:
@@ -144,9 +132,9 @@ def _read_status(rows: list[str]) -> Generator[dict[str, str]]:
 @tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_current_branch(context: Context) -> dict[str, Any]:
     """Tell the name of the branch that is checked out, and its newest commit."""
-    with open_for_reading(context) as git:
+    async with open_git(context) as git:
         branch, head = await _find_head(git)
-        argv = git.results[0].argv
+        argv = next(ran.argv for ran in git.results if "symbolic-ref" in ran.argv)
     value = {"branch": branch or None, "detached": not branch, "head": head}
     return make_result(git_current_branch, "current_branch", context, Outcome(value, argv))
 
@@ -260,14 +248,14 @@ async def git_branch_list(
         "remote": ["refs/remotes"],
         "all": ["refs/heads", "refs/remotes"],
     }[kind]
-    with open_for_reading(context) as git:
+    async with open_git(context) as git:
         branch, _ = await _find_head(git)
         wanted = (
             [f"--contains={await git.resolve_commit(contains, 'contains')}"] if contains else []
         )
         layout = "--format=%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(subject)"
         ran = await git.run_checked("for-each-ref", layout, *wanted, *places)
-        follows = find_upstreams(await parse_settings(git, git.config))
+        follows = find_upstreams(read_settings(git.repository))
     rows: list[dict[str, str]] = [
         dict(zip(("name", "commit", "date", "subject"), line.split("\0"), strict=False))
         for line in ran.text.splitlines()
@@ -298,8 +286,8 @@ def _describe_branch(row: dict[str, str], current: str, follows: dict[str, str])
 @tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_remote_list(context: Context) -> dict[str, Any]:
     """List remotes with their addresses. Passwords and tokens in an address are not shown."""
-    with open_for_reading(context) as git:
-        found = find_remotes(await parse_settings(git, git.config))
+    async with open_git(context) as git:
+        found = find_remotes(read_settings(git.repository))
         argv = git.results[-1].argv if git.results else ()
     value = {
         "remotes": [
@@ -315,16 +303,16 @@ async def git_discover(context: Context) -> dict[str, Any]:
     commit, remotes.
     """
     try:
-        with open_for_reading(context) as git:
+        async with open_git(context) as git:
             branch, head = await _find_head(git)
             form = await git.run_checked("rev-parse", "--show-object-format")
             names = [
                 make_printable(remote.name)
-                for remote in find_remotes(await parse_settings(git, git.config))
+                for remote in find_remotes(read_settings(git.repository))
             ]
             value: dict[str, Any] = {
                 "repository": True,
-                "root": ".",
+                "root": "../" * git.prefix.count("/") or ".",
                 "branch": branch or None,
                 "head": head,
                 "remotes": names,
@@ -342,7 +330,7 @@ async def git_discover(context: Context) -> dict[str, Any]:
 @tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_conflicts(context: Context) -> dict[str, Any]:
     """List files whose conflicts are not resolved yet, and which sides each has."""
-    with open_for_reading(context) as git:
+    async with open_git(context) as git:
         ran = await git.run_checked("ls-files", "--unmerged", "-z")
     side_names = {"1": "base", "2": "ours", "3": "theirs"}
     sides: dict[str, list[str]] = {}
@@ -366,7 +354,7 @@ async def git_merge_base(
     other: Annotated[str, "The other one."] = "HEAD",
 ) -> dict[str, Any]:
     """Find the newest commit that two branches have in common: where they parted."""
-    with open_for_reading(context) as git:
+    async with open_git(context) as git:
         ends = [await git.resolve_commit(rev, "rev"), await git.resolve_commit(other, "other")]
         ran = await git.run("merge-base", *ends)
     if ran.code > 1:

@@ -1,81 +1,80 @@
-"""Fetching from a remote: which addresses are reached, and how.
+"""Reaching a remote: which addresses, over which network, with whose credentials.
 
-The address comes from the repository's real configuration, read as data; a model only names the
-remote. Three kinds are followed:
+A model names the remote; the address comes from the repository's configuration, which commands
+cannot write, and is given to the one git that needs it. git runs in the sandbox like any command,
+so two kinds of addresses can be reached:
 
-    https     by git's own helper; no credential helper and no password prompt, only what the
-              address contains
-    ssh       by the `ssh` of the PATH, without anybody's ssh settings, in batch mode
-    file      a repository inside the workspace; what runs on its side sees a shadow of it too
-              (`readable_repository`)
+    https     through the sandbox's proxy, which opens the host for this git alone
+    file      a repository inside the workspace
 
-All else is refused: `ext::` and other helpers, `http:` and `git:` (nobody vouches for what
-arrives), paths outside of the workspace. If the run has a sandbox, its list of hosts applies here
-as well. Refs are written only below `refs/remotes/NAME/`, whatever the configuration says.
+All else is refused: `ssh:` (commands see no keys, and no proxy leads there), `ext::` and other
+helpers, `http:` and `git:` (nobody vouches for what arrives), paths outside of the workspace. Of
+credentials there are only those in the address, and with these no hook runs. Refs are written only
+below `refs/remotes/NAME/`, whatever the configuration says.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import unquote, urlsplit
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.repositories import Repository, find_repository
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
+from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.commands.start import find_command_writable
-from ferrule.toolkits.process import find_installed
+from ferrule.toolkits.commands.session_commands import SessionCommands
 from ferrule.toolkits.subfolder import open_subfolder
 from ferrule.tools.context import Context
 
-from .file_access import extend_for_reading, extend_for_ssh, extend_for_web
-from .readable_repository import open_bare_shadow
-from .run import GitRunner
-from .settings import Remote, find_remotes, make_printable, parse_settings
-from .writable_repository import Workbench, format_section
+from .attempt import GitResult
+from .run import GitRunner, make_git_error
+from .settings import Remote, find_remotes, make_printable, read_settings
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]"
 _WEB = re.compile(
-    rf"https://(?:[^/@\s]*@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
+    rf"https://(?:(?P<user>[^/@\s]*)@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/[^\s\\]*",
     re.IGNORECASE,
 )
-_USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _SSH = re.compile(
-    rf"ssh://(?:(?P<user>{_USER})@)?(?P<host>{_HOST})(?::(?P<port>\d{{1,5}}))?/(?P<path>[^\s\\]*)",
+    rf"(?:(?:git\+)?ssh://(?:[^/@\s]*@)?(?:{_HOST})(?::\d{{1,5}})?/|(?:[^/@\s:]*@)?(?:{_HOST}):(?!//)).*",
     re.IGNORECASE,
 )
-_SHORT_SSH = re.compile(
-    rf"(?:(?P<user>{_USER})@)?(?P<host>{_HOST}):(?P<path>[A-Za-z0-9_./~][^\s\\:]*)"
+_NO_CREDENTIALS = re.compile(
+    r"could not read (?:Username|Password)|Authentication failed|terminal prompts disabled"
+    r"|HTTP 40[13]|returned error: 40[13]"
 )
-_PROXIES = (
-    "HTTPS_PROXY",
-    "https_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-    "NO_PROXY",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
+_HELPER = (
+    '!f() { test "$1" = get && echo "username=$FERRULE_GIT_USER" '
+    '&& echo "password=$FERRULE_GIT_PASSWORD"; }; f'
 )
+"""Gives git the credentials of an address, which then appear in no argument and no trace."""
 
 
 @frozen
 class Address:
     """An address that may be followed.
 
-    `protocol` is `https`, `ssh` or `file`; a `file` has no host.
+    `protocol` is `https` or `file`. `url` has no credentials; a `file` has no host.
     """
 
     protocol: str
     url: str
     host: str = ""
     port: int = 0
+    user: str = ""
+    password: str = ""
+
+    @property
+    def authority(self) -> str:
+        """The host with its port."""
+        return f"{self.host}:{self.port}"
 
 
 def read_address(remote: Remote) -> Address:
@@ -84,45 +83,48 @@ def read_address(remote: Remote) -> Address:
     Raises:
         ToolFailed: `permission_denied` for an address that is not followed.
     """
-    address = _read_url(remote.url) if remote.url and remote.url.isprintable() else None
-    if address is not None:
-        return address
+    url = remote.url
+    name = make_printable(remote.name)
+    if url.isprintable():
+        web = _WEB.fullmatch(url)
+        if web:
+            return _read_web(url, web["host"], int(web["port"] or 443))
+        if _is_path(url):
+            return Address("file", url.removeprefix("file://"))
+        if _SSH.fullmatch(url) and "::" not in url:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"the remote `{name}` was not reached: its address {remote.shown_url[:200]!r} is "
+                "for SSH, and git runs where commands run, without the person's keys; ask the "
+                "person to do it, or to give the remote an `https://` address",
+            )
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"the remote `{make_printable(remote.name)}` was not reached: its address "
-        f"{remote.shown_url[:200]!r} is none of `https://`, "
-        "`ssh://` and a folder of the workspace; ask the person to fetch from it",
+        f"the remote `{name}` was not reached: its address {remote.shown_url[:200]!r} is neither "
+        "`https://` nor a folder of the workspace; ask the person to do it",
     )
 
 
-def _read_url(url: str) -> Address | None:
-    web = _WEB.fullmatch(url)
-    if web:
-        return Address("https", url, web["host"], int(web["port"] or 443))
-    ssh = _SSH.fullmatch(url)
-    if ssh:
-        return Address("ssh", url, ssh["host"], int(ssh["port"] or 22))
-    if "::" in url:
-        return None
+def _read_web(url: str, host: str, port: int) -> Address:
+    split = urlsplit(url)
+    bare = split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
+    user = unquote(split.username or "")
+    return Address("https", bare, host, port, user, unquote(split.password or ""))
+
+
+def _is_path(url: str) -> bool:
     if url.lower().startswith("file://"):
-        return Address("file", url[len("file://") :])
-    if "://" in url:
-        return None
-    short = _SHORT_SSH.fullmatch(url)
-    if short and not url.startswith(("/", "./", "../")):
-        return Address("ssh", url, short["host"], 22)
-    if ":" not in url and not url.startswith(("-", "~")):
-        return Address("file", url)
-    return None
+        return True
+    return "://" not in url and ":" not in url and not url.startswith(("-", "~")) and url != ""
 
 
-async def find_remote(git: GitRunner, workbench: Workbench, name: str) -> Remote:
-    """Return the remote of this name in the real configuration.
+def find_remote(repository: Repository, name: str) -> Remote:
+    """Return the remote of this name in the configuration of a repository.
 
     Raises:
         ToolFailed: There is none; the message names those that exist.
     """
-    found = find_remotes(await parse_settings(git, workbench.read_config()))
+    found = find_remotes(read_settings(repository))
     for remote in found:
         if remote.name == name:
             return remote
@@ -130,94 +132,90 @@ async def find_remote(git: GitRunner, workbench: Workbench, name: str) -> Remote
     raise ToolFailed(ErrorType.NOT_FOUND, f"there is no remote `{name}`; there are: {known}")
 
 
-def check_network(context: Context, address: Address, name: str) -> None:
-    """Raise ToolFailed if the sandbox of this run does not open the host of an address."""
+def describe_remote(name: str, context: Context) -> str:
+    """Describe the remote of the workspace's repository for a person who is asked about it."""
+    repository = find_repository(context.resource(Workspace).root).repository
+    found = [] if repository is None else find_remotes(read_settings(repository))
+    url = next((remote.shown_url for remote in found if remote.name == name), "")
+    shown = f"the remote {make_printable(name)}"
+    return f"{shown} ({url})" if url else shown
+
+
+async def run_with_remote(
+    git: GitRunner, remote: Remote, arguments: Sequence[str], *, what: str, hooks: bool = False
+) -> GitResult:
+    """Run a git that reaches this remote, and nothing else.
+
+    Args:
+        git: Git in the repository.
+        remote: The remote.
+        arguments: The subcommand and its arguments.
+        what: What did not happen if it fails, as the beginning of the message.
+        hooks: Whether hooks of the repository run. They do not if the address has credentials.
+
+    Raises:
+        ToolFailed: The remote cannot be reached, or git fails.
+    """
+    address = read_address(remote)
+    settings = {f"remote.{remote.name}.url": address.url}
+    variables = {"GIT_ALLOW_PROTOCOL": address.protocol, "GIT_CONFIG_GLOBAL": os.devnull}
     if address.protocol == "file":
+        settings[f"remote.{remote.name}.url"] = _find_inside(git.workspace, address.url, remote)
+    if address.user or address.password:
+        hooks = False
+        settings["credential.helper"] = _HELPER
+        variables["FERRULE_GIT_USER"] = address.user
+        variables["FERRULE_GIT_PASSWORD"] = address.password
+    async with _open_network(git, address, remote.name):
+        ran = await git.run(*arguments, hooks=hooks, settings=settings, variables=variables)
+    if not ran.code:
+        return ran
+    complaint = ran.complaint.replace(remote.url, remote.shown_url)
+    what = f"{what} `{make_printable(remote.name)}` ({remote.shown_url})"
+    if _NO_CREDENTIALS.search(complaint):
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"{what}: the remote asks for credentials, and git runs where commands run, without "
+            "the person's keys and password helpers; ask the person to do it, or to give the "
+            f"remote an address with a token: {complaint[:1000]}",
+        )
+    reason = f"{complaint or ran.text.strip()}; if it cannot be reached from here, ask the person"
+    raise make_git_error(what, GitResult(ran.argv, ran.code, ran.output, reason))
+
+
+@asynccontextmanager
+async def _open_network(git: GitRunner, address: Address, name: str) -> AsyncGenerator[None]:
+    """Open the host of an address for the git that is run meanwhile."""
+    sandbox = git.sandbox
+    if address.protocol == "file" or sandbox is None or _is_open(sandbox, address):
+        yield
         return
-    sandbox = context.resources.get(Sandbox)
-    policy = sandbox.policy if isinstance(sandbox, Sandbox) else None
-    if policy is None:
-        return
-    refusal = "it opens no network"
-    if policy.network:
-        refusal = AllowedHosts.parse(policy.network).refusal(address.host, address.port)
-    if refusal:
+    if isinstance(git.context.resources.get(Sandbox), Sandbox):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"the remote `{name}` was not reached: the sandbox of this run does not open "
-            f"{address.host}:{address.port} ({refusal}); "
-            "ask the person to add the host to the run's `network`, or to fetch themselves",
+            f"{address.authority}; ask the person to add the host to the run's `network`, or to "
+            "do it themselves",
         )
+    session = SessionCommands.from_context(git.context).sandbox
+    async with session.open_once([Opening("network", address.authority)]) as opened:
+        assert opened is sandbox
+        yield
 
 
-@contextmanager
-def allow_fetching(
-    git: GitRunner, workbench: Workbench, context: Context, remote: Remote
-) -> Generator[None]:
-    """Let git fetch from this remote, and from nothing else, inside a `with` block."""
-    address = read_address(remote)
-    check_network(context, address, remote.name)
-    with ExitStack() as stack:
-        url = address.url
-        environment = dict(git.environment)
-        if address.protocol == "file":
-            workspace = context.resource(Workspace)
-            folder = stack.enter_context(_shadow_inside(workspace, address.url, remote))
-            url = f"file://{folder}"
-            wall = extend_for_reading(git.wall, folder)
-        elif address.protocol == "ssh":
-            program = find_installed(
-                ["ssh"], find_command_writable(context), "`apt install openssh-client`"
-            )
-            environment.update(_ssh_environment(program))
-            wall = extend_for_ssh(git.wall, program)
-        else:
-            environment.update({key: os.environ[key] for key in _PROXIES if key in os.environ})
-            wall = extend_for_web(git.wall, environment)
-        environment["GIT_ALLOW_PROTOCOL"] = address.protocol
-        workbench.configure(format_section(f'remote "{remote.name}"', {"url": url}))
-        outer_environment = git.environment
-        outer_wall = git.wall
-        git.environment = environment
-        git.wall = wall
-        try:
-            yield
-        finally:
-            git.environment = outer_environment
-            git.wall = outer_wall
+def _is_open(sandbox: Sandbox, address: Address) -> bool:
+    hosts = sandbox.policy.network
+    return bool(hosts) and not AllowedHosts.parse(hosts).refusal(address.host, address.port)
 
 
-@contextmanager
-def _shadow_inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
-    """Yield a shadow of a repository of the workspace."""
+def _find_inside(workspace: Workspace, path: str, remote: Remote) -> str:
+    """Return the real path of a repository of the workspace."""
     try:
-        inner = open_subfolder(workspace, path)
+        return str(open_subfolder(workspace, path).root)
     except ToolFailed as failure:
         raise ToolFailed(
             failure.error_type,
             f"the remote `{make_printable(remote.name)}` was not reached: "
             f"{make_printable(path)[:200]!r} is not a folder of the workspace "
-            "that tools may read; ask the person to fetch from it",
+            "that tools may read; ask the person to do it",
         ) from None
-    with open_bare_shadow(inner) as folder:
-        yield folder
-
-
-def _ssh_environment(program: str) -> dict[str, str]:
-    """Return the environment of a git that uses SSH."""
-    command = [program, "-F", "none"]
-    for option in _SSH_OPTIONS:
-        command += ["-o", option]
-    given = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
-    return {**given, "GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"}
-
-
-_SSH_OPTIONS = (
-    "BatchMode=yes",
-    "StrictHostKeyChecking=yes",
-    "ProxyCommand=none",
-    "PermitLocalCommand=no",
-    "ForwardAgent=no",
-    "ForwardX11=no",
-    "ClearAllForwardings=yes",
-)

@@ -1,8 +1,8 @@
 """`git_add` and `git_commit`: only what a tool may read becomes part of the history.
 
 `git_add` makes the list of files itself: what git calls changed, without what no tool may read and
-without what is no regular file or link. Only these names reach git, and the resulting index is
-compared with the list before it is kept.
+without what is no regular file or link. Only these names reach git, and what is in the index then
+is compared with the list.
 """
 
 from __future__ import annotations
@@ -10,49 +10,28 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.view.git_hooks import list_hooks
 from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS
 
 from .affected_files import check_filters, check_names
-from .attempt import Attempt
-from .commit_hooks import CommitHooks
-from .file_access import make_wall
-from .receipt import GitOptions, Outcome, make_result
-from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
-from .settings import find_person
-from .writable_repository import Workbench, format_section, open_workbench
+from .attempt import GitResult
+from .receipt import Outcome, make_result
+from .run import MAX_SECONDS, GitRunner, make_git_error, open_git
 
 MAX_FILES = 10_000
 """Most files that one `git_add` stages."""
 _MAX_MESSAGE = 20_000
 _MAX_NAMES = 20
-
-
-def make_runner(workbench: Workbench, context: Context) -> GitRunner:
-    """Return git on a workbench. Changes of references are kept for the receipt."""
-    workspace = context.resource(Workspace)
-    attempt = Attempt.from_context(context)
-    program = find_git(context)
-    held = make_wall(program, workbench.folder, outside=workbench.real.outside, writes=True)
-    git = GitRunner(
-        program,
-        workbench.directory,
-        workbench.environment,
-        held,
-        workspace,
-        compute_deadline(context),
-    )
-    attempt.git = git
-    attempt.watch_references(workbench.real, workbench.exit_callbacks)
-    return git
 
 
 @tool(side_effect="execute", risk="medium", timeout=MAX_SECONDS + 10, parallel=False)
@@ -70,8 +49,7 @@ async def git_add(
         raise RetryCall("`git_add` takes `paths`, or `all: true`")
     workspace = context.resource(Workspace)
     asked = [workspace.check_name(path, write=False) for path in paths or ()]
-    with open_workbench(workspace, allow_unfinished=True) as made:
-        git = make_runner(made, context)
+    async with open_git(context, changes="git_add") as git:
         wanted, left_out = await _find_changed(git, asked)
         if len(wanted) > MAX_FILES:
             raise ToolFailed(
@@ -80,25 +58,13 @@ async def git_add(
             )
         _check_asked(workspace, asked, wanted, left_out)
         await check_filters(git, wanted, "`git_add`")
-        before = await _read_index(git)
+        staged = set[str]()
+        argv: tuple[str, ...] = ()
         if wanted:
-            stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-            await git.run_checked(
-                "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
-            )
-            argv = git.results[-1].argv
+            before = await _read_index(git)
+            argv = (await _stage(git, wanted, "--all")).argv
             staged = _differing_names(before, await _read_index(git))
-            unexpected = sorted(staged - set(wanted))
-            if unexpected:
-                raise ToolFailed(
-                    ErrorType.IO_ERROR,
-                    f"nothing was staged: {quote_path(unexpected[0])} came in while it was done; "
-                    "try again",
-                )
-            made.install()
-        else:
-            argv = ()
-            staged = set[str]()
+            await _check_staged(git, staged - set(wanted))
     value: dict[str, Any] = {"staged": sorted(staged)[:_MAX_NAMES], "count": len(staged)}
     if left_out:
         value["left_out"] = left_out[:_MAX_NAMES]
@@ -108,9 +74,38 @@ async def git_add(
     )
 
 
+async def _stage(git: GitRunner, names: list[str], option: str) -> GitResult:
+    stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+    ran = await git.run("add", option, "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin)
+    if ran.code:
+        raise make_git_error("nothing was staged", ran)
+    return ran
+
+
+async def _check_staged(git: GitRunner, unexpected: set[str]) -> None:
+    """Take back names that were not on the list: a file may become a folder meanwhile.
+
+    Raises:
+        ToolFailed: There are any.
+    """
+    if not unexpected:
+        return
+    names = sorted(unexpected)
+    stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+    await git.run_checked(
+        "reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
+    )
+    raise ToolFailed(
+        ErrorType.IO_ERROR,
+        f"{quote_path(names[0])} came in while files were staged and was taken out again; look at "
+        "`git_status` and try again",
+        transient=True,
+    )
+
+
 async def _find_changed(git: GitRunner, asked: list[str]) -> tuple[list[str], list[str]]:
     """Return changed names that may be staged, and changed names that may not, with the reason."""
-    narrowed = ["--", *(name or "." for name in asked)] if asked else []
+    narrowed = ["--", *(name or "." for name in asked or [""])]
     ran = await git.run_checked(
         "status",
         "--porcelain=v1",
@@ -124,8 +119,8 @@ async def _find_changed(git: GitRunner, asked: list[str]) -> tuple[list[str], li
     left_out: list[str] = []
     for row in ran.names():
         code = row[:2]
-        name = row[3:]
-        if code[1] == " ":
+        name = git.name_in_workspace(row[3:])
+        if code[1] == " " or name is None:
             continue  # It is staged already, and not changed since.
         reason = _refusal(git.workspace, name)
         if reason:
@@ -183,17 +178,12 @@ def _differing_names(before: set[str], after: set[str]) -> set[str]:
 
 async def _find_staged(git: GitRunner) -> list[str]:
     """Return the names that differ between the newest commit and the index."""
-    tree = await git.find_head_tree()
-    ran = await git.run_checked(
-        "diff-index",
-        "--cached",
-        "--name-only",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-        tree,
-    )
-    return ran.names()
+    arguments = ["--cached", "--name-only", "-z", "--no-renames", "--ignore-submodules=all"]
+    ran = await git.run("diff-index", *arguments, "HEAD", "--")
+    if ran.code:  # There is no commit yet.
+        tree = await git.find_head_tree()
+        ran = await git.run_checked("diff-index", *arguments, tree)
+    return [git.name_in_workspace(name) or name for name in ran.names()]
 
 
 def _describe_commit(values: Mapping[str, Any], context: Context) -> str:
@@ -219,14 +209,10 @@ async def git_commit(
     """Record what is staged as a commit of the checked-out branch. Signs nothing. Hooks of the
     repository run in the sandbox; the result names them.
     """
-    text = _check_message(message)
+    text = check_message(message)
     workspace = context.resource(Workspace)
-    hooks = CommitHooks(context)
-    await hooks.prepare()
-    text = await hooks.run_before(text)
-    with open_workbench(workspace) as made:
-        git = make_runner(made, context)
-        await configure_author(git, made, context)
+    async with open_git(context, changes="git_commit") as git:
+        check_idle(git)
         if all:
             await _stage_tracked(git)
         staged = await _find_staged(git)
@@ -235,29 +221,25 @@ async def git_commit(
             raise ToolFailed(
                 ErrorType.IO_ERROR, "nothing was committed: nothing is staged; use `git_add` first"
             )
-        empty = ("--allow-empty",) if allow_empty else ()
+        # Not `--all`: git would hold the index while hooks run, which may want to stage something.
+        options = ["--allow-empty"] if allow_empty else []
         ran = await git.run(
             "commit",
             "--quiet",
             "--file=-",
             "--cleanup=whitespace",
-            "--no-verify",
             "--no-gpg-sign",
             "--no-edit",
             "--no-status",
-            *empty,
+            *options,
             stdin=text.encode("utf-8", "replace"),
+            hooks=True,
         )
         if ran.code:
-            raise ToolFailed(
-                ErrorType.IO_ERROR,
-                f"nothing was committed: {ran.complaint or ran.text.strip() or ran.code}",
-            )
+            raise _commit_error(ran)
         commit = await git.find_commit("HEAD")
-        made.install()
-    await hooks.run_after()
     value = {
-        **hooks.describe(),
+        **describe_hooks(git, ran, _COMMIT_HOOKS),
         "commit": commit,
         "subject": text.splitlines()[0],
         "files": staged[:_MAX_NAMES],
@@ -271,7 +253,72 @@ async def git_commit(
     )
 
 
-def _check_message(message: str) -> str:
+_REFUSING_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "reference-transaction")
+_COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
+_UNFINISHED = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+)
+
+
+def check_idle(git: GitRunner) -> None:
+    """Raise ToolFailed if a merge or the like is half done: to go on is the person's decision."""
+    own = Path(git.repository.git_dir)
+    under_way = next((name for name in _UNFINISHED if (own / name).exists()), None)
+    if under_way:
+        raise ToolFailed(
+            ErrorType.IO_ERROR,
+            "nothing was done: a merge, rebase or the like is half done "
+            f"(`.git/{under_way}` is there); to finish it or give it up is the person's "
+            "decision. `git_conflicts` shows what is open",
+        )
+
+
+def describe_hooks(git: GitRunner, ran: GitResult, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return what a result says of hooks: those that ran, and those that should have."""
+    present = list_hooks(git.repository)
+    started = {name.partition(" ")[0] for name in ran.hooks}
+    left_out = [name for name in names if name in present and name not in started]
+    value: dict[str, list[str]] = {}
+    if ran.hooks:
+        value["hooks_run"] = list(ran.hooks)
+    if left_out:
+        value["hooks_not_run"] = left_out
+    return value
+
+
+def _commit_error(ran: GitResult) -> ToolFailed:
+    failed = (one.partition(" ") for one in ran.hooks if "(" in one)
+    refused = next((one for one in failed if one[0] in _REFUSING_HOOKS), None)
+    if refused:
+        name, _, status = refused
+        said = "\n".join(filter(None, (ran.text.strip(), ran.complaint)))
+        return ToolFailed(
+            ErrorType.TOOL_ERROR,
+            f"nothing was committed: the repository's hook `{name}` refused it {status}: "
+            f"{said[:2000]}",
+        )
+    return make_author_error(ran) or make_git_error("nothing was committed", ran)
+
+
+def make_author_error(ran: GitResult) -> ToolFailed | None:
+    """Return the error of a git that does not know who the person is, None for others."""
+    if "user.useConfigOnly" not in ran.complaint and "tell me who you are" not in ran.complaint:
+        return None
+    return ToolFailed(
+        ErrorType.NOT_FOUND,
+        "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
+        "they are; ask them to set `user.name` and `user.email`",
+    )
+
+
+def check_message(message: str) -> str:
+    """Return a message with a line end. Raises RetryCall for one that is empty or too long."""
     text = message.strip()
     if not text or len(text) > _MAX_MESSAGE or re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):
         raise RetryCall(
@@ -281,7 +328,9 @@ def _check_message(message: str) -> str:
 
 
 async def _stage_tracked(git: GitRunner) -> None:
-    ran = await git.run_checked("diff-files", "--name-only", "-z", "--ignore-submodules=all")
+    ran = await git.run_checked(
+        "diff-files", "--relative", "--name-only", "-z", "--ignore-submodules=all"
+    )
     wanted = list(dict.fromkeys(ran.names()))
     check_names(git.workspace, wanted, write=False, what="`git_commit`")
     for name in wanted:
@@ -292,26 +341,4 @@ async def _stage_tracked(git: GitRunner) -> None:
             )
     await check_filters(git, wanted, "`git_commit`")
     if wanted:
-        stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-        await git.run_checked(
-            "add", "--update", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
-        )
-
-
-async def configure_author(git: GitRunner, workbench: Workbench, context: Context) -> None:
-    """Tell git who commits: the author of the options, or the person's own settings.
-
-    Raises:
-        ToolFailed: Neither names an author.
-    """
-    author = GitOptions.from_context(context).author
-    if author is None:
-        home = os.environ.get("HOME", "")
-        author = await find_person(git, home, os.environ.get("XDG_CONFIG_HOME", ""))
-    if author is None:
-        raise ToolFailed(
-            ErrorType.NOT_FOUND,
-            "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
-            "they are; ask them to set `user.name` and `user.email`",
-        )
-    workbench.configure(format_section("user", {"name": author[0], "email": author[1]}))
+        await _stage(git, wanted, "--update")

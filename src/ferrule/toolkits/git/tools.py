@@ -4,10 +4,9 @@
               names={"git_log": "release_git_log"})
     git_toolbox_tools(repo=".", include_mutations=True)        find_git_tool, run_git_tool
 
-Reads never write, and mutations never run a program of the repository (`readable_repository`,
-`writable_repository`); there is no push. Hooks run for commits alone, in the sandbox
-(`commit_hooks`). Compared with git on a terminal these are missing:
-filters, signatures, credential helpers, submodules, merges with conflicts.
+git runs in the sandbox of the session, like any command (`run`); where there is none, only the
+operations that read remain. Compared with git on a terminal these are missing: filters, signatures,
+credential helpers and SSH, submodules, merges with conflicts.
 
 A toolbox with mutations is one tool for all operations: its risk is that of the worst one, so a
 person is asked about reads as well.
@@ -22,8 +21,7 @@ from typing import Annotated, Any, Unpack, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.core.similar_names import ask_about, find_similar_names
-from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.toolkits.subfolder import FolderPath, open_subfolder
+from ferrule.toolkits.subfolder import FolderPath, enter_subfolder
 from ferrule.tools import toolset
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -137,10 +135,9 @@ def _bind_to_repository(operation: Operation, repo: FolderPath, options: GitOpti
     preview = made.preview
 
     def enter(context: Context) -> Context:
-        outer = context.resource(Workspace)
-        inner = outer if repo is None else open_subfolder(outer, str(repo))
-        own = {Workspace: inner, GitOptions: options, Attempt: Attempt()}
-        return replace(context, resources={**context.resources, **own})
+        inner = context if repo is None else enter_subfolder(context, str(repo))
+        own = {GitOptions: options, Attempt: Attempt()}
+        return replace(inner, resources={**inner.resources, **own})
 
     async def run(*, context: Context, **values: Any) -> Any:
         inner = enter(context)

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import RetryCall
-from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.toolkits.commands.run_command_tool import runs_beside_others
+from ferrule.toolkits.session_folder import find_place
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import PROVIDER_TYPE, Tool
@@ -40,14 +41,21 @@ _KNOWN_AS = {
 _CALLS = ShapeCalls(_KNOWN_AS)
 
 
-@tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
+@tool(
+    side_effect="none",
+    risk="safe",
+    inline=True,
+    parallel=runs_beside_others,
+    timeout=3660,
+)
 async def bash(
     context: Context,
     command: Annotated[str, "The command line."] = "",
     restart: Annotated[bool, "Begin a new shell."] = False,
 ) -> str:
     """Run a command line in a shell whose folder and exported variables live on. Returns its
-    output, and its exit status if that is not 0.
+    output, and its exit status if that is not 0. With `&` at its end it goes on in the background:
+    `jobs`, `wait %1`, `kill %1`.
     """
     if not command.strip() and not restart:
         raise RetryCall("`command` is empty; give a command line, or `restart: true`")
@@ -55,7 +63,7 @@ async def bash(
     return await _CALLS.run_command(context, given)
 
 
-@tool(side_effect="none", risk="safe", parallel=False)
+@tool(side_effect="none", risk="safe", inline=True, parallel=False)
 async def str_replace_based_edit_tool(  # noqa: PLR0913  the parameters of the API's tool
     command: Annotated[
         Literal["view", "create", "str_replace", "insert"], "What to do with the file."
@@ -77,7 +85,8 @@ async def str_replace_based_edit_tool(  # noqa: PLR0913  the parameters of the A
     given: dict[str, Any] = {"path": path}
     match command:
         case "view":
-            if context.resource(Workspace).stat(path).kind == "dir":
+            place = find_place(context, path)
+            if place.workspace.stat(place.path).kind == "dir":
                 return await _CALLS.call(context, "list_files", given)
             return await _CALLS.call(context, "read_file", {**given, **_read_range(view_range)})
         case "create":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.calls import ErrorType, ToolResult, encode_json
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.toolkits.commands.run_command_tool import apply_command_patch
 from ferrule.tools.context import Context
@@ -32,7 +32,8 @@ class ShapeCalls:
         result = await self.result(context, name, arguments)
         if not result.success:
             raise self.failure(name, result)
-        return str(result.data)
+        text = result.data if isinstance(result.data, str) else encode_json(result.data)
+        return "\n".join([text, *result.notes])
 
     async def result(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call one of our tools and return its result, whatever it is."""

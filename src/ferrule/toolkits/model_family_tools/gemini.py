@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
+from ferrule.toolkits.commands.run_command_tool import runs_beside_others
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
@@ -36,7 +37,7 @@ _CALLS = ShapeCalls(
 )
 
 
-@tool(side_effect="none", risk="safe")
+@tool(side_effect="none", risk="safe", inline=True)
 async def read_many_files(
     context: Context,
     include: Annotated[list[str], "Paths and globs: `src/**/*.py`."],
@@ -45,7 +46,7 @@ async def read_many_files(
     return await read_each(_CALLS, context, include)
 
 
-@tool(side_effect="none", risk="safe", parallel=False)
+@tool(side_effect="none", risk="safe", inline=True, parallel=False)
 async def replace_text(
     context: Context,
     file_path: Annotated[str, "Path of the file."],
@@ -67,7 +68,13 @@ async def replace_text(
     )
 
 
-@tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
+@tool(
+    side_effect="none",
+    risk="safe",
+    inline=True,
+    parallel=runs_beside_others,
+    timeout=3660,
+)
 async def run_shell_command(
     context: Context,
     command: Annotated[str, "A command line for bash."],

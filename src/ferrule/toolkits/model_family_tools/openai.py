@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.commands.run_command_tool import apply_command_patch
+from ferrule.toolkits.commands.run_command_tool import apply_command_patch, runs_beside_others
 from ferrule.toolkits.files.patch_tool import apply_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -32,14 +32,22 @@ _CALLS = ShapeCalls({"run_command": "shell", "edit_file": "apply_patch"})
 _EXIT = re.compile(r"^\[exit status (\d+)\]$", re.MULTILINE)
 
 
-@tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
+@tool(
+    side_effect="none",
+    risk="safe",
+    inline=True,
+    parallel=runs_beside_others,
+    timeout=3660,
+)
 async def shell(
     context: Context,
     commands: Annotated[list[str], "Command lines, run one after the other."],
     timeout_ms: Annotated[int | None, "Milliseconds after which each is ended."] = None,
     max_output_length: Annotated[int | None, "Most characters of each output."] = None,
 ) -> dict[str, Any]:
-    """Run command lines in a shell whose folder and exported variables live on."""
+    """Run command lines in a shell whose folder and exported variables live on. With `&` at its end
+    one goes on in the background: `jobs`, `wait %1`, `kill %1`.
+    """
     if not commands or not all(command.strip() for command in commands):
         raise RetryCall("`commands` needs at least one command line, and none of them empty")
     outputs: list[dict[str, Any]] = []
@@ -88,7 +96,13 @@ def _cut(text: str, most: int | None) -> str:
     return text[:head] + left_out + (text[-tail:] if tail else "")
 
 
-@tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
+@tool(
+    side_effect="none",
+    risk="safe",
+    inline=True,
+    parallel=runs_beside_others,
+    timeout=3660,
+)
 async def local_shell(
     context: Context,
     command: Annotated[list[str], "The program and its arguments."],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from ferrule.toolkits.commands.run_command_tool import runs_beside_others
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -25,7 +26,7 @@ _CALLS = ShapeCalls(
 )
 
 
-@tool(side_effect="none", risk="safe", parallel=False)
+@tool(side_effect="none", risk="safe", inline=True, parallel=False)
 async def edit(
     context: Context,
     file_path: Annotated[str, "Path of the file."],
@@ -43,7 +44,13 @@ async def edit(
     return await _CALLS.call(context, "edit_file", arguments)
 
 
-@tool(side_effect="none", risk="safe", parallel=False, timeout=3660)
+@tool(
+    side_effect="none",
+    risk="safe",
+    inline=True,
+    parallel=runs_beside_others,
+    timeout=3660,
+)
 async def run_shell_command(
     context: Context,
     command: Annotated[str, "A command line for bash."],
@@ -63,7 +70,7 @@ async def run_shell_command(
     return await _CALLS.run_command(context, arguments)
 
 
-@tool(side_effect="none", risk="safe")
+@tool(side_effect="none", risk="safe", inline=True)
 async def grep_search(
     context: Context,
     pattern: Annotated[str, "A regular expression."],
@@ -86,7 +93,7 @@ def glob(
     return find_names(context, pattern, path)
 
 
-@tool(side_effect="none", risk="safe")
+@tool(side_effect="none", risk="safe", inline=True)
 async def list_directory(
     context: Context, path: Annotated[str, "The folder to list."] = "."
 ) -> str:

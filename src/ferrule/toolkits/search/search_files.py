@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Annotated
@@ -29,6 +29,7 @@ from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.permissions.provenance import TrustedProgram
 from ferrule.toolkits.commands.start import find_command_writable
 from ferrule.toolkits.examples import with_examples
+from ferrule.toolkits.session_folder import find_place
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -363,7 +364,9 @@ async def _answer(
 ) -> str:
     _check_range("max_results", max_results, 1, MAX_RESULTS)
     _check_range("context_lines", context_lines, 0, MAX_CONTEXT)
-    workspace = context.resource(Workspace)
+    place = find_place(context, scope.path)
+    workspace = place.workspace
+    scope = replace(scope, path=place.path)
     found = await search(
         workspace,
         read_pattern(pattern, kind, ignore_case=ignore_case),
@@ -379,7 +382,7 @@ async def _answer(
         flags += " [+hidden]"
     if scope.ignored:
         flags += " [+gitignored]"
-    start = make_printable(workspace.name(scope.path) or ".")
+    start = make_printable(place.name() or ".")
     return format_report(
         found, f"searched for `{make_printable(pattern)}` ({kind}) in `{start}`{flags}"
     )

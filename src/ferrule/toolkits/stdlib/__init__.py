@@ -10,7 +10,7 @@ Each has an output schema, and bounds on its input and output. Two need more tha
 `regex::match` the package `google-re2`, `vision::ocr` the program `tesseract`; if these are missing
 a call says so, and how to get them.
 
-Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `recognizer`,
+Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `plugin`, `recognizer`,
 `tesseract`, `text`, `typed`, `unit_table`, `units`.
 """
 

@@ -15,4 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolSearch"]
 
+DEFER_ABOVE = 40
+"""Default number of tools above which the tools of servers and documents are deferred."""
+
 __getattr__, __dir__ = lazy_names(__name__, {".options": ("ToolSearch",)})

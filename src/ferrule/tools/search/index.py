@@ -6,6 +6,9 @@
     regex     a regular expression over the same text, ranked by number of matches, then by name
     function  `(query, tools) -> names`, also as a dictionary or JSON text (`read_names`)
 
+A query that is a tool's name, summary or description, word by word, finds that tool first, with any
+strategy but an expression or a function.
+
 The caller passes the tools that may be found, so no strategy can show a tool the run may not use.
 """
 
@@ -21,7 +24,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.safe_patterns import compile_regex
-from ferrule.tools.word_stems import first_sentence, tokens
+from ferrule.tools.word_stems import first_sentence, tokens, words
 
 from .bm25 import Bm25, top_documents
 from .default_ranking import Ranking
@@ -38,6 +41,8 @@ _MAX_COUNT = 16
 _MAX_QUERY = 200
 """Longest expression in characters, as in Anthropic's tool search; longer ones are refused."""
 _SNIPPET = 160
+_MAX_EXACT = 500
+"""Characters of a text that are compared with a query as a whole."""
 
 Strategy = Callable[[str, Sequence[Tool]], object]
 """A custom searcher. Sync; returns names, best first, in any form that `read_names` reads."""
@@ -105,7 +110,7 @@ class ToolIndex:
     def prepare(self, strategy: str = "default") -> None:
         """Build what the first search with this strategy would build."""
         with self._lock:
-            for part in _PARTS.get(strategy, ()):
+            for part in ("_exact", *_PARTS.get(strategy, ())):
                 getattr(self, part)
 
     def search(
@@ -124,7 +129,9 @@ class ToolIndex:
                 f"there is no search strategy `{strategy}`", hint=f"use {', '.join(STRATEGIES)}"
             )
         with self._lock:
-            scores = getattr(self, f"_{strategy}")(query)
+            scores: dict[int, float] = getattr(self, f"_{strategy}")(query)
+            if strategy != "regex":
+                scores = self._put_exact_first(query, scores)
             return [
                 self._hit(number, score)
                 for number, score in top_documents(scores, self._names, limit)
@@ -133,6 +140,24 @@ class ToolIndex:
     def _hit(self, number: int, score: float) -> SearchHit:
         snippet = first_sentence(self._documents[number].description)
         return SearchHit(self._names[number], score, snippet[:_SNIPPET])
+
+    def _put_exact_first(self, query: str, scores: dict[int, float]) -> dict[int, float]:
+        """Return the scores with the tools that are exactly what was asked for above all others."""
+        exact = self._exact.get(_read_words(query))
+        if not exact:
+            return scores
+        best = max(scores.values(), default=0.0)
+        # Among them the ranking decides, a name before a text.
+        return scores | {
+            number: best + place + scores.get(number, 0.0) / (best + 1)
+            for number, place in exact.items()
+        }
+
+    @cached_property
+    def _exact(self) -> _ExactTexts:
+        found = _ExactTexts()
+        found.add(self._documents)
+        return found
 
     # ---- strategies
 
@@ -187,6 +212,38 @@ class ToolIndex:
         return [self._hit(self._positions[name], 0.0) for name in dict.fromkeys(wanted)][:most]
 
 
+class _ExactTexts:
+    """Names, summaries and descriptions of tools, by their words."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, ...], dict[int, int]] = {}
+        self._count = 0
+
+    def add(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            description = document.description
+            own_name = document.name.rpartition("::")[2].rpartition("__")[2]
+            texts = {
+                description: 1,
+                first_sentence(description): 2,
+                description.partition("\n")[0]: 2,
+                own_name: 3,
+                document.name: 4,
+            }
+            for text, place in texts.items():
+                tools = self._places.setdefault(_read_words(text), {})
+                tools[self._count] = max(place, tools.get(self._count, 0))
+            self._count += 1
+
+    def get(self, words: tuple[str, ...]) -> Mapping[int, int]:
+        """Return the tools that have exactly these words, and how much that counts."""
+        return self._places.get(words, {}) if words else {}
+
+
+def _read_words(text: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in words(text[:_MAX_EXACT]))
+
+
 _PARTS = {
     "default": ("_ranking",),
     "bm25": ("_words",),
@@ -197,6 +254,7 @@ _GROWING: Mapping[str, Callable[[Any, list[Document]], None]] = {
     "_ranking": lambda ranking, new: ranking.add(new),
     "_words": lambda words, new: words.add(tokens(one.text()) for one in new),
     "_texts": lambda texts, new: texts.extend(one.text() for one in new),
+    "_exact": lambda exact, new: exact.add(new),
     "_fields": lambda fields, new: fields.extend(map(FieldTexts.from_document, new)),
 }
 """How each part that is built on first use takes more documents."""

@@ -4,7 +4,8 @@
     "bm25", "regex"         this variant, whoever searches
     "hybrid"                BM25 and field weights; Ferrule searches
     a mapping               the fields of `ToolSearch`, by name
-    None (`Agent` alone)    on if the run has deferred tools that it may use
+    None (`Agent` alone)    on if the run has deferred tools that it may use, or more tools than
+                            `defer_above`
     False                   off: deferred tools are sent like all others
 
 A wrong type or value raises ConfigError with the field and the accepted values. What depends on the
@@ -23,6 +24,7 @@ from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
+from ferrule.tools.search import DEFER_ABOVE
 
 STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
@@ -64,8 +66,12 @@ class ToolSearch:
         strategy: How Ferrule ranks: one of `index.STRATEGIES`, a function, or `{"handler":
             function, "name": text}`. With a function or `hybrid`, Ferrule searches.
         always_loaded: Tools that are sent from the start, even if they are deferred.
+        defer_above: Number of tools above which those of MCP servers and HTTP documents are
+            deferred, whatever they say; None: they never are.
+        also_deferred: Names of other tools to defer. Tools beyond the provider's maximum are added.
         budget_tokens: Limit for the schemas of all discovered tools; the oldest leave the model's
             list for new ones.
+        only_if_deferred: Whether the search is offered only if tools are deferred.
         name: The name of the search tool.
         include_stub_listing: Whether names and first sentences of deferred tools are added to the
             system text.
@@ -79,19 +85,25 @@ class ToolSearch:
     mode: SearchMode = "auto"
     strategy: str | Searcher | NamedSearcher | Mapping[str, Any] | None = None
     always_loaded: Sequence[str] = ()
+    defer_above: int | None = DEFER_ABOVE
+    also_deferred: Sequence[str] = ()
     budget_tokens: int | None = None
     name: str = SEARCH_TOOL_NAME
     include_stub_listing: bool = False
+    only_if_deferred: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("variant", self.variant, ("", *VARIANTS))
         _check_choice("mode", self.mode, MODES)
         object.__setattr__(self, "strategy", _read_strategy(self.strategy))
-        object.__setattr__(self, "always_loaded", _read_names(self.always_loaded))
-        _check_tokens(self.budget_tokens)
+        for field in ("always_loaded", "also_deferred"):
+            object.__setattr__(self, field, _read_names(field, getattr(self, field)))
+        _check_number("defer_above", self.defer_above, 0, "tools, 0 or more")
+        _check_number("budget_tokens", self.budget_tokens, 1, "tokens, 1 or more")
         _check_name(self.name)
-        if not isinstance(self.include_stub_listing, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
-            raise _value_error("include_stub_listing", self.include_stub_listing, "true or false")
+        for field in ("include_stub_listing", "only_if_deferred"):
+            if not isinstance(getattr(self, field), bool):
+                raise _value_error(field, getattr(self, field), "true or false")
         if self.mode == "native" and not self.can_be_native:
             raise ConfigError(
                 f"tool_search: no provider searches with `{self.searcher_name}`",
@@ -194,18 +206,20 @@ def _read_searcher(given: Mapping[object, Any]) -> NamedSearcher:
     return NamedSearcher(cast("Searcher", handler), name)
 
 
-def _read_names(given: object) -> tuple[str, ...]:
+def _read_names(field: str, given: object) -> tuple[str, ...]:
     if isinstance(given, (list, tuple)) and all(
         isinstance(one, str) for one in cast("list[object]", given)
     ):
         return tuple(cast("Sequence[str]", given))
-    raise _value_error("always_loaded", cast("object", given), "a list of names")
+    raise _value_error(field, cast("object", given), "a list of names")
 
 
-def _check_tokens(tokens: object) -> None:
-    if tokens is None or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0):
+def _check_number(field: str, value: object, least: int, wanted: str) -> None:
+    if value is None:
         return
-    raise _value_error("budget_tokens", tokens, "a whole number of tokens, 1 or more")
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return
+    raise _value_error(field, value, f"a whole number of {wanted}")
 
 
 def _check_name(name: object) -> None:

@@ -36,9 +36,9 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
 from ferrule.permissions.rule_evaluation import GrantOffer, PermissionGate
 from ferrule.runtime.assemble import current_user, open_journal
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.runtime.configured_sources import has_mcp_servers
 from ferrule.runtime.mcp_servers import connect_servers
-from ferrule.runtime.shipped_tools import load_shipped_tools
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.servers.acp import history
 from ferrule.servers.acp.call_updates import call_kind, call_locations, call_title, fence

@@ -100,7 +100,7 @@ class _EntryBuilder:
         for parameter in self._parameters():
             self._add_parameter(parameter, places, styled)
         fields = self._entry.fields
-        fields["description"] = _description(self._document, self._operation)
+        fields["description"] = _description(self._operation)
         fields["method"] = self._operation.method.upper()
         fields["url_template"] = self._server.rstrip("/") + self._url_path(places)
         if styled:
@@ -327,20 +327,18 @@ def _choose_media_type(content: Object) -> tuple[str, str] | None:
     return None
 
 
-def _description(document: Document, operation: Operation) -> str:
-    """Return the document's title and its description of the operation, for the model.
+def _description(operation: Operation) -> str:
+    """Return the document's description of the operation, for the model.
 
-    Invisible characters are removed.
+    Invisible characters are removed. The API's title is not part of it: the namespace names the
+    API, and what all tools have in common tells none apart.
     """
     summary = " ".join(clean_text(text_or_empty(operation.fields.get("summary"))).split())
     details = clean_text(text_or_empty(operation.fields.get("description"))).strip()
     texts = dict.fromkeys(text for text in (summary, details) if text)
     text = "\n".join(texts) or operation.key
-    title = " ".join(clean_text(document.title).split())[:60]
-    if title:
-        text = f"{title}: {text}"
-    if operation.fields.get("deprecated") is True:
-        text = f"Deprecated. {text}"
     if len(text) > DESCRIPTION:
         text = text[:DESCRIPTION] + "…"
+    if operation.fields.get("deprecated") is True:
+        text = f"{text}\nDeprecated."
     return text

@@ -81,6 +81,11 @@ _FORBIDDEN_CONTROLS = (
     0x40186F04,  # OCFS2_IOC_REFLINK
 )
 
+_LEASES = (
+    1024,  # F_SETLEASE: whoever opens the file waits until the lease is given back
+    1040,  # F_SETDELEG
+)
+
 _FILE_CONTROLS = (0x5800, 0x6600, 0x7600, 0x9400)
 """Second bytes of ioctls for file systems.
 
@@ -146,6 +151,7 @@ def assemble_filter(
     rules += build_rules("clone", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE))
     rules += build_rules("unshare", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE | _NEW_TIME))
     rules += build_rules("ioctl", refuse(EPERM), ArgumentTest(1, *_FORBIDDEN_CONTROLS))
+    rules += build_rules("fcntl", refuse(EPERM), ArgumentTest(1, *_LEASES))
     rules += build_rules(
         "personality", refuse(EPERM), ArgumentTest(0, *_PERSONALITIES, one_of=False)
     )

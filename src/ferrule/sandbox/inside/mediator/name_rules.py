@@ -13,7 +13,8 @@ On top of the lists of `permissions/protected_names.py`:
   `repo/.git` is `.git/hooks/x`, and for one in a bare repository as well.
 * No folder becomes a repository under another name than `.git`: git would obey what is in it.
 * SECRET names may be created: a test key is the command's own. They are reported, so that the
-  session can still read them, and counted.
+  session can still read them, and counted. Those of `STARTING_NAMES` may not, as programs outside
+  would do what they say.
 
 The lists fold spelling, so `.GIT` and `.git ` are `.git` here as everywhere.
 """
@@ -37,6 +38,9 @@ MAX_HIDDEN_NAMES = 10_000
 It is half of what one command's view can hide.
 """
 _MAX_CACHED = 16_384
+STARTING_NAMES = ("/ferrule.yaml", "/ferrule.yml", "/.npmrc", "/.yarnrc.yml")
+"""Secret names at the root that say what a program starts: hooks, a script's shell, yarn itself."""
+
 REDIRECTING_NAMES = (
     ".git/**/commondir",
     ".git/**/rebase-merge/git-rebase-todo",
@@ -127,7 +131,8 @@ class NameRules:
         self._is_git_folder = lists.is_git_folder
         # Names below these cannot be on /proc.
         self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.ProtectedNames((*REDIRECTING_NAMES, *reserved), secret, protected)
+        refused = (*REDIRECTING_NAMES, *STARTING_NAMES, *reserved)
+        self._names = lists.ProtectedNames(refused, secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
         self._git = lists.ProtectedNames(reserved=(".git", "git~1"))
         deep = [*lists.RESERVED, *REDIRECTING_NAMES, *reserved, *lists.SECRET, *secret]

@@ -1,4 +1,4 @@
-"""Export telemetry where OpenTelemetry's standard variables name a collector.
+"""The plugin `telemetry`: export where OpenTelemetry's standard variables name a collector.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 ferrule run "…"
 
@@ -15,15 +15,14 @@ import logging
 import os
 import sys
 import threading
-import weakref
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ferrule.engine import event_bus
+from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Parts, Setup
 
 if TYPE_CHECKING:
-    from ferrule.engine.telemetry.telemetry import Telemetry
+    from .telemetry import Telemetry
 
 ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -36,40 +35,62 @@ MOST_MILLISECONDS_AT_EXIT = 3_000
 
 _lock = threading.Lock()
 _started: Telemetry | None = None
-_buses: weakref.WeakSet[event_bus.Bus] = weakref.WeakSet()
 
 
-def is_export_wanted() -> bool:
-    """Whether the environment names a collector and does not switch telemetry off."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    return any(os.environ.get(name) for name in ENDPOINTS)
+@frozen
+class OpenTelemetry:
+    """Spans and metrics of runs, requests and calls, for a program.
 
-
-def export_from(
-    bus: event_bus.Bus, notice: Callable[[str], None], find_address: Callable[[str], str]
-) -> Any:
-    """Export what a bus publishes from now on, once for each bus.
-
-    Args:
-        bus: The bus.
-        notice: Told if there is no library to export with.
-        find_address: Returns the URL of a model's server by the model's full name.
-
-    Returns:
-        What an agent of this bus takes among its resources, or None if nothing is exported.
+    Attributes:
+        tracer_provider: Makes the spans; by default that of the program's OpenTelemetry SDK.
+        meter_provider: Makes the metrics; by default likewise.
+        agent: The agent's name in them.
     """
-    global _started  # noqa: PLW0603  one exporter for the process, as the variables are
-    with _lock:
-        if _started is None:
-            _started = _start(notice, find_address)
-        if _started is not None and bus not in _buses:
-            _buses.add(bus)
-            _started.listen(bus)
-        return _started
+
+    name: ClassVar[str] = "telemetry"
+    tracer_provider: Any = None
+    meter_provider: Any = None
+    agent: str = ""
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return what makes the spans, which MCP servers find to pass the trace on."""
+        from .telemetry import Telemetry
+
+        return _make_parts(
+            Telemetry(
+                tracer_provider=self.tracer_provider,
+                meter_provider=self.meter_provider,
+                find_address=setup.find_address,
+                agent=self.agent,
+            )
+        )
 
 
-def _start(notice: Callable[[str], None], find_address: Callable[[str], str]) -> Telemetry | None:
+@frozen
+class TelemetryExport:
+    """The same for an interface: sent where OpenTelemetry's standard variables say."""
+
+    name: ClassVar[str] = "telemetry"
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return what makes the spans; nothing if the variables name no collector."""
+        global _started  # noqa: PLW0603  one exporter for the process, as the variables are
+        if setup.environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+            return Parts()
+        if not any(setup.environment.get(name) for name in ENDPOINTS):
+            return Parts()
+        with _lock:
+            if _started is None:
+                _started = _start(setup)
+            telemetry = _started
+        return Parts() if telemetry is None else _make_parts(telemetry)
+
+
+def _make_parts(telemetry: Telemetry) -> Parts:
+    return Parts(listeners=(telemetry,), resources=(telemetry,))
+
+
+def _start(setup: Setup) -> Telemetry | None:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
     exporters = "opentelemetry.exporter.otlp.proto." + ("grpc" if protocol == "grpc" else "http")
     try:
@@ -84,12 +105,12 @@ def _start(notice: Callable[[str], None], find_address: Callable[[str], str]) ->
         package = "ferrule[otel]"
         if protocol == "grpc":
             package = "opentelemetry-exporter-otlp-proto-grpc"
-        notice(
+        setup.notice(
             "the environment names an OpenTelemetry collector, and what sends to it is not "
             f'installed: pip install "{package}"'
         )
         return None
-    from ferrule.engine.telemetry.telemetry import Telemetry
+    from .telemetry import Telemetry
 
     resource = Resource.create()
     if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in os.environ.get(
@@ -120,7 +141,10 @@ def _start(notice: Callable[[str], None], find_address: Callable[[str], str]) ->
 
     atexit.register(finish)
     return Telemetry(
-        tracer_provider=spans, meter_provider=metrics, find_address=find_address, agent=SERVICE
+        tracer_provider=spans,
+        meter_provider=metrics,
+        find_address=setup.find_address,
+        agent=SERVICE,
     )
 
 

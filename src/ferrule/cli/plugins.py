@@ -1,0 +1,62 @@
+"""`ferrule plugins`: the plugins, what they bring and whether they are on here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ferrule.storage.plugins.manifests import Manifest
+from ferrule.storage.settings.settings import Settings, load_settings
+
+from .terminal import encode_json, escape_invisible
+
+
+@click.command()
+@click.option(
+    "-C",
+    "--workspace",
+    type=click.Path(file_okay=False),
+    help="Folder whose settings apply (default: this one).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def plugins(workspace: str | None, as_json: bool) -> int:
+    """List plugins in the order in which they are set up. Nothing of them is imported."""
+    settings = load_settings(workspace=workspace)
+    from ferrule.runtime.chosen_plugins import list_manifests, list_withheld
+
+    rows = [_describe(manifest, settings) for manifest in list_manifests(settings)]
+    for text in list_withheld(settings):
+        click.echo(escape_invisible(text), err=True)
+    if as_json:
+        click.echo(encode_json(rows, indent=2))
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        state = "on" if row["on"] else "off"
+        origin = "" if row["origin"] == "default" else f" [{row['origin']}]"
+        click.echo(escape_invisible(f"{row['name']:{width}}  {state:3}  {row['help']}{origin}"))
+    return 0
+
+
+def _describe(manifest: Manifest, settings: Settings) -> dict[str, Any]:
+    from ferrule.runtime.chosen_plugins import is_on
+
+    prefix = f"plugins.{manifest.name}"
+    fields = {
+        name: settings.values.get(f"{prefix}.{name}", row.get("default"))
+        for name, row in manifest.settings.items()
+    }
+    keys = [prefix, *(f"{prefix}.{name}" for name in fields)]
+    origins = [str(settings.origin(key)) for key in keys]
+    given = [origin for origin in origins if origin != "default"]
+    return {
+        "name": manifest.name,
+        "on": is_on(manifest, settings),
+        "origin": given[0] if given else "default",
+        "help": manifest.help,
+        "distribution": manifest.distribution,
+        "version": manifest.version,
+        "fields": fields,
+        "tools": list(manifest.tools),
+    }

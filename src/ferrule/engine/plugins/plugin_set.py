@@ -1,0 +1,342 @@
+"""The passes over a list of plugins, which end in one `PluginSet` or in an error.
+
+Each plugin is set up in order; their tools are put together; tools made of others are added; what
+the model sees of them is decided. Two plugins that want the same name are an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from ferrule.core.errors import ConfigError, ToolDefinitionError
+from ferrule.core.value_class import frozen
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.events import BusEvent
+from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.engine.hooks.events import EventHook
+from ferrule.engine.telemetry.names import find_model_address
+from ferrule.models.client import ModelClient
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.storage import paths
+from ferrule.tools.catalog import Catalog, ToolLike, as_tool
+from ferrule.tools.definition import Tool
+
+from .lifetimes import LifetimeMaker, PluginLifetimes
+from .protocol import BusListener, Parts, Plugin, Setup
+
+PROGRAM = "the program"
+"""Where tools and resources are from that no plugin brought, in messages."""
+PRESENTABLE = ("description", "arguments", "examples", "loading")
+"""The fields of a tool that `Parts.present` may change."""
+
+
+@frozen
+class PluginInstructions:
+    """The text of one plugin for the model, and the names of the plugin's tools."""
+
+    text: str | Callable[[Catalog], str]
+    tools: frozenset[str]
+
+    def select(self, catalog: Catalog) -> str:
+        """Return the text for a session with these tools."""
+        if callable(self.text):
+            return self.text(catalog)
+        if self.tools and not any(name in catalog for name in self.tools):
+            return ""
+        return self.text
+
+
+@frozen
+class PluginSet:
+    """What plugins add to an agent, put together.
+
+    Attributes:
+        names: The plugins, in order.
+        tools: Their tools and those of the program, sorted by full name.
+        sources: The plugin of each tool that a plugin brought, by the tool's full name.
+    """
+
+    names: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    instructions: tuple[PluginInstructions, ...] = ()
+    hooks: tuple[Hook | EventHook, ...] = ()
+    agents: tuple[SubAgent, ...] = ()
+    resources: tuple[object, ...] = ()
+    observers: tuple[Callable[[BusEvent], None], ...] = ()
+    listeners: tuple[BusListener, ...] = ()
+    lifetimes: PluginLifetimes = field(default_factory=PluginLifetimes)
+
+    def make_text(self, catalog: Catalog) -> str:
+        """Return what the plugins tell the model of a session with these tools."""
+        texts = (one.select(catalog).strip() for one in self.instructions)
+        return "\n\n".join(filter(None, texts))
+
+    def watch(self, bus: Bus | None) -> Bus | None:
+        """Attach the observers to the bus; to a new one if there is none. Return the bus."""
+        if not self.observers and not self.listeners:
+            return bus
+        bus = bus or Bus()
+        for observer in self.observers:
+            bus.tap(observer)
+        for listener in self.listeners:
+            listener.listen(bus)
+        return bus
+
+    def unwatch(self, bus: Bus | None) -> None:
+        """Detach the observers from the bus."""
+        if bus is None:
+            return
+        for observer in self.observers:
+            bus.untap(observer)
+        for listener in self.listeners:
+            listener.leave(bus)
+
+
+def find_state_folder() -> Path:
+    """Return the folder in which each plugin has one of its own. It need not exist."""
+    return paths.state() / "plugins"
+
+
+def set_up_plugins(
+    plugins: Iterable[Plugin],
+    setup: Setup,
+    *,
+    tools: Iterable[Tool] = (),
+    resources: Iterable[object] = (),
+    environments: Mapping[str, Sequence[str]] | None = None,
+    optional: Sequence[str] = (),
+) -> PluginSet:
+    """Set the plugins up, in order, and put together what they add.
+
+    Args:
+        plugins: The plugins.
+        setup: What they may use. `state` returns the folder in which each has one of its own.
+        tools: Tools that the program gives the agent besides.
+        resources: The program's resources.
+        environments: The variables that a plugin may read, by the plugin's name; all if it is not
+            named.
+        optional: The names of plugins that are left out, with a notice, if `setup` fails.
+
+    Raises:
+        ConfigError: Two plugins have one name, or two of them bring the same tool or resource; or
+            something is not what `Parts` allows.
+    """
+    given: dict[str, Parts] = {}
+    for plugin in plugins:
+        name = _check_plugin(plugin, given)
+        own = _make_own_setup(setup, name, (environments or {}).get(name))
+        parts = _set_up(plugin, own, is_optional=name in optional)
+        if parts is not None:
+            given[name] = parts
+    if not given:
+        return PluginSet()
+    collected = _CollectedTools(tools)
+    for name, parts in given.items():
+        collected.add(name, parts.tools)
+    everything = Catalog(collected.tools.values())
+    for name, parts in given.items():
+        if parts.tools_from is not None:
+            collected.add(name, parts.tools_from(everything))
+    for name, parts in given.items():
+        if parts.present is not None:
+            collected.present(name, parts.present)
+    _check_resources(given, resources)
+    return PluginSet(
+        tuple(given),
+        tuple(tool for _, tool in sorted(collected.tools.items())),
+        collected.sources,
+        tuple(
+            PluginInstructions(parts.instructions, collected.list_names(name))
+            for name, parts in given.items()
+            if parts.instructions
+        ),
+        tuple(hook for parts in given.values() for hook in parts.hooks),
+        tuple(agent for parts in given.values() for agent in parts.agents),
+        tuple(item for parts in given.values() for item in parts.resources),
+        tuple(observer for parts in given.values() for observer in parts.observers),
+        tuple(one for parts in given.values() for one in parts.listeners),
+        PluginLifetimes(_list_lifetimes(given), setup.notice),
+    )
+
+
+def add_plugins(
+    plugins: Sequence[Plugin] | PluginSet,
+    setup: Setup,
+    catalog: Catalog,
+    resources: Iterable[object],
+) -> tuple[PluginSet, Catalog]:
+    """Return the plugins of an agent and its tools. A set that is given is in the catalog already.
+
+    Raises ConfigError, as `set_up_plugins`.
+    """
+    if isinstance(plugins, PluginSet):
+        return plugins, catalog
+    added = set_up_plugins(plugins, setup, tools=catalog, resources=resources)
+    is_same = not added.names or added.tools == tuple(catalog)
+    return added, catalog if is_same else Catalog(added.tools)
+
+
+def setup_for_program(
+    model: str, workspace: Workspace | None, connect: Callable[[str], ModelClient]
+) -> Setup:
+    """Return what the plugins of an agent may use that a program makes itself."""
+    return Setup(
+        model,
+        workspace,
+        state=find_state_folder,
+        notice=logging.getLogger("ferrule.plugins").warning,
+        environment=os.environ,
+        confine=None,
+        connect=connect,
+        find_address=find_model_address,
+    )
+
+
+def _make_own_setup(setup: Setup, plugin: str, variables: Sequence[str] | None) -> Setup:
+    """Return what one plugin may use: its own folder, and these variables or all."""
+    own = replace(setup, state=partial(_make_state_folder, setup.state, plugin))
+    if variables is None:
+        return own
+    given = setup.environment
+    return replace(own, environment={name: given[name] for name in variables if name in given})
+
+
+def _set_up(plugin: Plugin, setup: Setup, *, is_optional: bool) -> Parts | None:
+    """Return the plugin's parts; None if it fails and is left out."""
+    try:
+        parts = plugin.setup(setup)
+    except Exception as error:
+        if not is_optional:
+            raise
+        setup.notice(f"the plugin `{plugin.name}` is left out: {type(error).__name__}: {error}")
+        return None
+    return _check_parts(plugin.name, parts)
+
+
+def _make_state_folder(find: Callable[[], Path], plugin: str) -> Path:
+    return paths.make_private_folder(find() / plugin)
+
+
+class _CollectedTools:
+    """The tools of the program and of the plugins, each with its source."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.tools = {tool.full_name: tool for tool in tools}
+        self.sources: dict[str, str] = {}
+
+    def add(self, plugin: str, tools: Iterable[ToolLike]) -> None:
+        for item in tools:
+            tool = _make_tool(plugin, item)
+            name = tool.full_name
+            if name in self.tools:
+                other = self.sources.get(name, "")
+                raise ConfigError(
+                    f"two tools are named `{name}`: from {_name_source(other)} and from the "
+                    f"plugin `{plugin}`",
+                    code="plugin_conflict",
+                    hint="leave one of them out, or give its tools a namespace",
+                )
+            self.tools[name] = tool
+            self.sources[name] = plugin
+
+    def present(self, plugin: str, present: Callable[[Sequence[Tool]], Sequence[Tool]]) -> None:
+        before = self.tools
+        shown = {tool.full_name: tool for tool in present(tuple(before.values()))}
+        for name, tool in shown.items():
+            changed = _find_changed_field(before.get(name), tool)
+            if changed:
+                raise ConfigError(
+                    f"the plugin `{plugin}` presents `{name}` with another `{changed}`",
+                    code="plugin_presents",
+                    hint=f"`present` may change {', '.join(PRESENTABLE)}, and leave tools out",
+                )
+        self.tools = shown
+
+    def list_names(self, plugin: str) -> frozenset[str]:
+        return frozenset(name for name, source in self.sources.items() if source == plugin)
+
+
+def _check_plugin(plugin: Plugin, given: Mapping[str, Parts]) -> str:
+    """Return the plugin's name. Raises ConfigError if it is no plugin, or the name is taken."""
+    name = getattr(plugin, "name", None)
+    if isinstance(plugin, type) or not isinstance(name, str) or not hasattr(plugin, "setup"):
+        shown = plugin.__name__ if isinstance(plugin, type) else type(plugin).__name__
+        raise ConfigError(
+            f"`{shown}` is not a plugin",
+            code="plugin_invalid",
+            hint=(
+                f"write `{shown}()`"
+                if isinstance(plugin, type)
+                else "a plugin has a `name` and a method `setup` (`ferrule.plugins.Plugin`)"
+            ),
+        )
+    if name in given:
+        raise ConfigError(
+            f"two plugins are named `{name}`",
+            code="plugin_conflict",
+            hint=f"give one `{name}` with the fields of both",
+        )
+    return name
+
+
+def _check_parts(plugin: str, parts: object) -> Parts:
+    if not isinstance(parts, Parts):
+        raise ConfigError(
+            f"`setup` of the plugin `{plugin}` returned {type(parts).__name__}",
+            code="plugin_invalid",
+            hint="return `Parts(...)`, and define `setup` without `async`",
+        )
+    # Each is read more than once.
+    return replace(parts, tools=tuple(parts.tools), resources=tuple(parts.resources))
+
+
+def _make_tool(plugin: str, item: ToolLike) -> Tool:
+    try:
+        return as_tool(item)
+    except ToolDefinitionError as error:
+        raise ConfigError(
+            f"the plugin `{plugin}`: {error.detail}", code="plugin_invalid", hint=error.hint
+        ) from error
+
+
+def _find_changed_field(before: Tool | None, tool: Tool) -> str:
+    """Return the field that `present` must not have changed, "" if there is none."""
+    if before is None:
+        return "name"
+    names = cast("Iterable[str]", Tool.__dataclass_fields__)
+    fixed = [name for name in names if name not in PRESENTABLE]
+    return next((name for name in fixed if getattr(before, name) != getattr(tool, name)), "")
+
+
+def _check_resources(given: Mapping[str, Parts], resources: Iterable[object]) -> None:
+    """Raise ConfigError for two resources of one type."""
+    sources: dict[type, str] = {type(item): "" for item in resources}
+    for name, parts in given.items():
+        for item in parts.resources:
+            kind = type(item)
+            if kind in sources:
+                raise ConfigError(
+                    f"two resources are a `{kind.__name__}`: of {_name_source(sources[kind])} and "
+                    f"of the plugin `{name}`",
+                    code="plugin_conflict",
+                    hint="tools find resources by their type: leave one out",
+                )
+            sources[kind] = name
+
+
+def _name_source(plugin: str) -> str:
+    return f"the plugin `{plugin}`" if plugin else PROGRAM
+
+
+def _list_lifetimes(given: Mapping[str, Parts]) -> tuple[tuple[str, LifetimeMaker], ...]:
+    return tuple(
+        (name, parts.lifetime) for name, parts in given.items() if parts.lifetime is not None
+    )

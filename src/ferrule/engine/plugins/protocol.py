@@ -1,0 +1,116 @@
+"""What a plugin is: one method, which returns one value.
+
+    @dataclass(frozen=True)
+    class Greeting:
+        name: ClassVar[str] = "greeting"
+        language: str = "en"
+
+        def setup(self, setup: Setup) -> Parts:
+            return Parts(instructions=f"Greet people in `{self.language}`.")
+
+    Agent("ollama:llama3.2", plugins=[Greeting("nl")])
+
+Which part to choose: a tool for the model: `tools`; refuse, change or redact: `hooks`; watch:
+`observers`; state that tools share: `resources`; something to open and to close: `lifetime`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from ferrule.core.value_class import frozen
+from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.event_bus.bus import Bus
+from ferrule.engine.event_bus.events import BusEvent
+from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.engine.hooks.events import EventHook
+from ferrule.models.client import ModelClient
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.tools.catalog import Catalog, ToolLike
+from ferrule.tools.definition import Tool
+
+
+@frozen
+class Setup:
+    """What a plugin may use while it is set up. Nothing in it reaches into an agent.
+
+    Attributes:
+        model: The agent's model, as `provider:model`.
+        workspace: The folder of file tools, with the deny rules of the run; the agent closes it.
+        state: Makes and returns this plugin's own folder, outside every workspace.
+        notice: Tells the person one sentence.
+        environment: The variables that the plugin's manifest declares; all of them without one.
+        confine: For programs that the plugin starts: the limits of commands. None without a
+            sandbox policy.
+        connect: Returns a client of another model. Raises ConfigError.
+        find_address: Returns the URL of a model's server by its full name, "" if unknown.
+    """
+
+    model: str
+    workspace: Workspace | None
+    state: Callable[[], Path]
+    notice: Callable[[str], None]
+    environment: Mapping[str, str]
+    confine: SandboxPolicy | None
+    connect: Callable[[str], ModelClient]
+    find_address: Callable[[str], str]
+
+
+class BusListener(Protocol):
+    """Listens to a bus, perhaps with scopes of its own (`Bus.add_scope`)."""
+
+    def listen(self, bus: Bus) -> None:
+        """Begin; called once for each agent of the bus."""
+        ...
+
+    def leave(self, bus: Bus) -> None:
+        """End; called as often."""
+        ...
+
+
+@frozen
+class Parts:
+    """What a plugin adds to an agent. Everything is optional.
+
+    Attributes:
+        tools: Tools, plain functions or dictionaries, as `Agent` takes them.
+        instructions: Text for the model; or a function that is called with the tools of a session
+            when it begins. A text is left out where the plugin has tools and the session none of
+            them.
+        hooks: Asked around calls, or on events.
+        agents: Sub-agents that sessions may delegate to.
+        resources: Objects that tools find by their type with `Context.resource`.
+        observers: See every event of the agent's bus, in the thread of its run; they must be quick.
+            One that raises is removed.
+        listeners: Told the agent's bus, where watching needs more than events.
+        tools_from: Returns tools made of the others. Called once, with the tools of all plugins.
+        present: Returns the tools as models see them: with another description, other arguments,
+            examples or loading, or without some. All else must stay as it is.
+        lifetime: What is entered before the first session starts and left when the agent is
+            closed, both in one task.
+    """
+
+    tools: Iterable[ToolLike] = ()
+    instructions: str | Callable[[Catalog], str] = ""
+    hooks: Sequence[Hook | EventHook] = ()
+    agents: Sequence[SubAgent] = ()
+    resources: Iterable[object] = ()
+    observers: Sequence[Callable[[BusEvent], None]] = ()
+    listeners: Sequence[BusListener] = ()
+    tools_from: Callable[[Catalog], Iterable[ToolLike]] | None = None
+    present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
+    lifetime: Callable[[], AbstractAsyncContextManager[object]] | None = None
+
+
+class Plugin(Protocol):
+    """Something that can be added to an agent: a frozen value whose fields are its settings."""
+
+    name: ClassVar[str]
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return what this plugin adds. Called once per agent; sync, and without network."""
+        ...

@@ -1,0 +1,68 @@
+"""Plugins: whatever is added to an agent, those that ship, and what your own is written with.
+
+    from ferrule import Agent
+    from ferrule.plugins import Git, TypedTools
+
+    agent = Agent("ollama:llama3.2", workspace=".", plugins=[Git(tools="read"), TypedTools()])
+
+`Plugin`, `Setup` and `Parts` are what a plugin consists of; `docs/plugins.md` shows one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .engine.plugins.protocol import Parts, Plugin, Setup
+    from .engine.telemetry.plugin import OpenTelemetry
+    from .extensions.diagnostics.plugin import Diagnostics
+    from .toolkits.clock import Clock
+    from .toolkits.code_index.plugin import CodeIndexing
+    from .toolkits.code_mode.plugin import CodeMode
+    from .toolkits.commands.plugin import Commands
+    from .toolkits.files.plugin import Files
+    from .toolkits.git.plugin import Git
+    from .toolkits.pictures.plugin import Pictures
+    from .toolkits.search.plugin import Search
+    from .toolkits.stdlib.plugin import Ocr, TypedTools
+    from .toolkits.tasks import Tasks
+
+__all__ = [
+    "Clock",
+    "CodeIndexing",
+    "CodeMode",
+    "Commands",
+    "Diagnostics",
+    "Files",
+    "Git",
+    "Ocr",
+    "OpenTelemetry",
+    "Parts",
+    "Pictures",
+    "Plugin",
+    "Search",
+    "Setup",
+    "Tasks",
+    "TypedTools",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
+        "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
+        "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),
+        "ferrule.toolkits.clock": ("Clock",),
+        "ferrule.toolkits.code_index.plugin": ("CodeIndexing",),
+        "ferrule.toolkits.code_mode.plugin": ("CodeMode",),
+        "ferrule.toolkits.commands.plugin": ("Commands",),
+        "ferrule.toolkits.files.plugin": ("Files",),
+        "ferrule.toolkits.git.plugin": ("Git",),
+        "ferrule.toolkits.pictures.plugin": ("Pictures",),
+        "ferrule.toolkits.search.plugin": ("Search",),
+        "ferrule.toolkits.stdlib.plugin": ("Ocr", "TypedTools"),
+        "ferrule.toolkits.tasks": ("Tasks",),
+    },
+)

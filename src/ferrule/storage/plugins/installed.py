@@ -1,0 +1,134 @@
+"""Plugins of other distributions, found by the entry points of the group `ferrule.plugins`.
+
+Nothing of them is imported: the metadata of installed packages is read as text, and the manifest
+`ferrule-plugin.toml` beside the module that an entry point names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from configparser import ConfigParser, Error
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+
+from .manifests import Manifest, read_manifest, shipped_manifests
+
+GROUP = "ferrule.plugins"
+FILE_NAME = "ferrule-plugin.toml"
+RESERVED = ("installed",)
+"""Names that no plugin may have: `plugins.installed` is a setting."""
+
+_HEADER = f"[{GROUP}]".encode()
+_METADATA = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@cache
+def installed_manifests() -> Mapping[str, Manifest]:
+    """Return the manifests of installed plugins by name, sorted.
+
+    Raises:
+        ConfigError: A plugin has a name that another one has, or that no plugin may have; or its
+            manifest cannot be read.
+    """
+    found: dict[str, Manifest] = {}
+    for manifest in _find_manifests(tuple(dict.fromkeys(sys.path))):
+        earlier = found.get(manifest.name) or shipped_manifests().get(manifest.name)
+        if earlier is None:
+            found[manifest.name] = manifest
+        elif earlier.distribution != manifest.distribution:
+            raise ConfigError(
+                f"two plugins are named `{manifest.name}`: of `{manifest.distribution}` and of "
+                f"`{earlier.distribution or 'Ferrule'}`",
+                code="plugin_conflict",
+                hint=f"uninstall one: `pip uninstall {manifest.distribution}`",
+            )
+    return dict(sorted(found.items()))
+
+
+def is_within(manifest: Manifest, folders: Iterable[str | Path]) -> bool:
+    """Return whether a plugin's metadata or its code lies in one of these folders."""
+    roots = [os.path.realpath(Path(folder).expanduser()) for folder in folders]
+    places = [Path(os.path.realpath(place)) for place in manifest.places]
+    return any(place.is_relative_to(root) for place in places for root in roots)
+
+
+def _find_manifests(folders: tuple[str, ...]) -> Iterator[Manifest]:
+    for folder in folders:
+        try:
+            names = [one.name for one in Path(folder or ".").iterdir()]
+        except OSError:
+            continue  # An archive, or a folder that is gone.
+        for name in sorted(filter(_METADATA.fullmatch, names)):
+            try:
+                data = (Path(folder) / name / "entry_points.txt").read_bytes()
+            except OSError:
+                continue
+            if _HEADER in data:
+                yield from _read_entry_points(name, data, folder)
+
+
+def _read_entry_points(metadata: str, data: bytes, folder: str) -> Iterator[Manifest]:
+    matched = _METADATA.fullmatch(metadata)
+    assert matched is not None
+    distribution = matched["name"]
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]  names keep their case
+    try:
+        parser.read_string(data.decode())
+        entries = parser.items(GROUP)
+    except (Error, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the entry points of `{distribution}` cannot be read: {error}",
+            hint=f"reinstall it, or `pip uninstall {distribution}`",
+        ) from error
+    for name, target in entries:
+        if not _NAME.fullmatch(name) or name in RESERVED:
+            raise ConfigError(
+                f"`{distribution}` brings a plugin with the name `{name}`, which none may have",
+                code="plugin_invalid",
+                hint="a name is of small letters, digits and `_`, and not `installed`",
+            )
+        manifest = _read_manifest(name, target.strip(), distribution, folder)
+        yield replace(manifest, version=matched["version"])
+
+
+def _read_manifest(name: str, target: str, distribution: str, folder: str) -> Manifest:
+    """Return what the manifest says; the defaults of all fields if there is none."""
+    code = _find_code(target.partition(":")[0].split(".")[0])
+    table: dict[str, Any] = {"help": f"Installed with `{distribution}`."}
+    for file in (Path(one) / FILE_NAME for one in code):
+        try:
+            table |= tomllib.loads(file.read_text("utf-8"))
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"`{file}` cannot be read: {error}",
+                code="plugin_invalid",
+                hint=f"reinstall `{distribution}`, or `pip uninstall {distribution}`",
+            ) from error
+    table |= {"object": target, "default": True, "project": "never"}
+    manifest = read_manifest(name, table)
+    return replace(manifest, distribution=distribution, places=(folder or ".", *code))
+
+
+def _find_code(package: str) -> tuple[str, ...]:
+    """Return where a package would be imported from. It is not imported."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return ()
+    if spec is None:
+        return ()
+    return tuple(spec.submodule_search_locations or filter(None, (spec.origin,)))

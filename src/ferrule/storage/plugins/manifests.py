@@ -1,0 +1,83 @@
+"""Read the manifests of the plugins that ship. Nothing of a plugin is imported for it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ferrule.core.value_class import frozen
+
+_SHIPPED = Path(__file__).with_name("shipped.toml")
+
+
+@frozen
+class Manifest:
+    """What a plugin is, as `shipped.toml` explains it.
+
+    Attributes:
+        name: Its name in settings and messages.
+        object: The class, as `module:name`.
+        settings: Its fields, with the keys of a row of the table of settings.
+        when_setting: A setting whose value also switches it on, or "".
+        when_environment: Variables of which one that is set switches it on.
+        environment: The variables that it may read.
+        restricts: Whether it has hooks, so that a run without it would allow more.
+        distribution: Where it comes from; "" for a plugin that ships.
+        version: The distribution's version.
+        places: The folders of its metadata and of its code.
+    """
+
+    name: str
+    object: str
+    help: str
+    default: bool
+    project: str
+    coding: tuple[str, ...] = ()
+    all: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    when_setting: str = ""
+    when_environment: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    restricts: bool = False
+    distribution: str = ""
+    version: str = ""
+    places: tuple[str, ...] = ()
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The full names of all tools that it may bring."""
+        return (*self.coding, *self.all, *self.optional)
+
+
+@cache
+def shipped_manifests() -> Mapping[str, Manifest]:
+    """Return the manifests of the plugins that ship, by name, in the order of set-up."""
+    with _SHIPPED.open("rb") as file:
+        tables = tomllib.load(file)
+    return {name: read_manifest(name, table) for name, table in tables.items()}
+
+
+def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
+    """Return the manifest of a plugin, as TOML has it."""
+    when = table.get("when", {})
+    needs = table.get("needs", {})
+    return Manifest(
+        name,
+        table["object"],
+        table["help"],
+        table.get("default", False),
+        table.get("project", "free"),
+        tuple(table.get("coding", ())),
+        tuple(table.get("all", ())),
+        tuple(table.get("optional", ())),
+        table.get("settings", {}),
+        when.get("setting", ""),
+        tuple(when.get("environment", ())),
+        tuple(needs.get("environment", ())),
+        needs.get("restricts", False),
+    )

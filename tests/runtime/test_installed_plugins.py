@@ -1,0 +1,263 @@
+"""Plugins of other distributions: found without an import, used or left out, and why."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ferrule.cli.init.command import init
+from ferrule.cli.init.plugin_project import plugin_files
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.storage.plugins.installed import installed_manifests
+from ferrule.storage.settings.table import list_installed
+
+CODE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ferrule import tool
+from ferrule.plugins import Parts
+
+
+@dataclass(frozen=True)
+class Pond:
+    name: ClassVar[str] = "pond"
+    deep: int = 2
+
+    def setup(self, setup):
+        @tool(side_effect="none")
+        def measure() -> int:
+            """Measure the pond."""
+            return self.deep
+
+        return Parts(tools=[measure])
+'''
+MANIFEST = """
+help = "A pond."
+optional = ["measure"]
+[settings.deep]
+kind = "integer"
+default = 2
+minimum = 1
+maximum = 9
+short = "Its depth."
+"""
+BROKEN = "raise OSError('no water')\n"
+
+Install = Callable[..., None]
+Make = Callable[..., tuple[Assembly, list[str]]]
+
+
+def add_to_path(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a distribution `ferrule-pond` into a folder of `sys.path`."""
+
+    def forget() -> None:
+        installed_manifests.cache_clear()
+        list_installed.cache_clear()
+        sys.modules.pop("ferrule_pond", None)
+
+    def put(
+        code: str = CODE, manifest: str = MANIFEST, name: str = "pond", at: Path = site
+    ) -> None:
+        package = at / "ferrule_pond"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text(code)
+        if manifest:
+            (package / "ferrule-plugin.toml").write_text(manifest)
+        metadata = at / "ferrule_pond-1.2.dist-info"
+        metadata.mkdir(exist_ok=True)
+        entry = f"[console_scripts]\nx = y:z\n\n[ferrule.plugins]\n{name} = ferrule_pond:Pond\n"
+        (metadata / "entry_points.txt").write_text(entry)
+        add_to_path(monkeypatch, at)
+        forget()
+
+    yield put
+    forget()
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"FERRULE_{name}", str(tmp_path / name.lower()))
+    for folder in ("work", "config"):
+        (tmp_path / folder).mkdir()
+
+    def assemble_with(text: str = "", **options: Any) -> tuple[Assembly, list[str]]:
+        (tmp_path / "config/ferrule.yaml").write_text(text)
+        notices: list[str] = []
+        given = {"workspace": str(tmp_path / "work"), "model": "scripted:x", **options}
+        return assemble(given, notice=notices.append), notices
+
+    return assemble_with
+
+
+@pytest.mark.proves("plugins.installed")
+async def test_it_is_used_once_installed_and_the_person_is_told_once(
+    install: Install, make: Make
+) -> None:
+    install()
+    assembly, notices = make()
+    assert (await assembly.agent.session().call_tool("measure", {})).data == 2
+    assert any("`pond` of `ferrule_pond` 1.2 is used" in text for text in notices)
+    assert not any("`pond`" in text for text in make()[1])
+
+
+@pytest.mark.proves("plugins.installed")
+async def test_the_settings_of_its_manifest_are_settings(install: Install, make: Make) -> None:
+    install()
+    for text, options in (
+        ("plugins: {pond: {deep: 5}}", {}),
+        ("", {"plugins": ("pond.deep=5",)}),
+    ):
+        assembly, _ = make(text, **options)
+        assert (await assembly.agent.session().call_tool("measure", {})).data == 5
+    with pytest.raises(
+        ConfigError, match=r"ferrule.yaml.*`plugins.pond.deep` = 12: must be at most 9"
+    ):
+        make("plugins: {pond: {deep: 12}}")
+    with pytest.raises(ConfigError, match=r"unknown setting `plugins.pond.depth`"):
+        make("plugins: {pond: {depth: 12}}")
+
+
+@pytest.mark.proves("plugins.installed", "plugins.lazy")
+@pytest.mark.parametrize(
+    ("text", "options", "variable"),
+    [
+        ("plugins: {pond: false}", {}, None),
+        ("plugins: {installed: false}", {}, None),
+        ("", {"plugins__installed": False}, None),
+        ("", {}, ""),
+    ],
+)
+def test_one_that_is_switched_off_is_not_imported(
+    install: Install,
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    options: dict[str, Any],
+    variable: str | None,
+) -> None:
+    install()
+    if variable is not None:
+        monkeypatch.setenv("FERRULE_PLUGINS", variable)
+    assembly, _ = make(text, **options)
+    assert "pond" not in assembly.agent.plugins.names
+    assert "ferrule_pond" not in sys.modules
+
+
+@pytest.mark.proves("plugins.not-from-workspace")
+def test_one_in_the_workspace_is_not_imported_and_the_person_is_told(
+    install: Install, make: Make, tmp_path: Path
+) -> None:
+    install(at=tmp_path / "work/.venv/site-packages")
+    assembly, notices = make("plugins: {pond: true}")
+    assert "pond" not in assembly.agent.plugins.names
+    assert "ferrule_pond" not in sys.modules
+    assert any("in a folder that commands can write" in text for text in notices)
+
+
+@pytest.mark.proves("plugins.not-from-workspace")
+def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
+    install: Install, make: Make, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install()
+    source = tmp_path / "work/src"
+    source.mkdir()
+    (site / "ferrule_pond").rename(source / "ferrule_pond")
+    add_to_path(monkeypatch, source)
+    assembly, notices = make()
+    assert "pond" not in assembly.agent.plugins.names
+    assert "ferrule_pond" not in sys.modules
+    assert any("in a folder that commands can write" in text for text in notices)
+
+
+@pytest.mark.proves("plugins.installed")
+def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
+    install: Install, make: Make
+) -> None:
+    install(code=BROKEN)
+    assembly, notices = make()
+    assert "pond" not in assembly.agent.plugins.names
+    assert any("OSError: no water; it is left out" in text for text in notices)
+    with pytest.raises(ConfigError, match="OSError: no water") as caught:
+        make("plugins: {pond: true}")
+    assert "`plugins: {pond: false}`" in caught.value.hint
+    install(code=BROKEN, manifest=f"needs.restricts = true\n{MANIFEST}")
+    with pytest.raises(ConfigError, match="OSError: no water"):
+        make()
+
+
+@pytest.mark.proves("plugins.installed")
+async def test_one_without_a_manifest_has_its_defaults(install: Install, make: Make) -> None:
+    install(manifest="")
+    assembly, _ = make()
+    assert (await assembly.agent.session().call_tool("measure", {})).data == 2
+
+
+@pytest.mark.proves("plugins.conflicts")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("git", "named `git`: of `ferrule_pond` and of `Ferrule`"),
+        ("installed", "which none may have"),
+        ("Pond", "which none may have"),
+    ],
+)
+def test_it_cannot_take_the_name_of_one_that_ships(
+    install: Install, make: Make, name: str, said: str
+) -> None:
+    install(name=name)
+    with pytest.raises(ConfigError, match=said):
+        make()
+
+
+@pytest.mark.proves("plugins.conflicts")
+@pytest.mark.parametrize("name", ["git_status", "delegate"])
+def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
+    install: Install, make: Make, name: str
+) -> None:
+    install(code=CODE.replace("measure", name))
+    with pytest.raises(ConfigError, match=f"`pond` brings a tool `{name}`"):
+        make()
+
+
+@pytest.mark.proves("plugins.init")
+def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(init, ["--plugin", "pond_notes", str(tmp_path / "new")])
+    assert ran.exit_code == 0, ran.output
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "new",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    manifest = tomllib.loads((tmp_path / "new/ferrule_pond_notes/ferrule-plugin.toml").read_text())
+    assert manifest["optional"] == ["pond_notes_keep", "pond_notes_list"]
+
+
+@pytest.mark.proves("plugins.init")
+def test_init_refuses_the_name_of_one_that_ships(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`git` cannot be the name of a plugin"):
+        plugin_files("git")

@@ -1,0 +1,134 @@
+"""Plugins in the settings: which are on, with what, and what their manifests say of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.runtime.chosen_plugins import load_class, load_shipped_tools
+from ferrule.runtime.shipped_tools import list_coding_tools, list_default_names
+from ferrule.storage.plugins.manifests import shipped_manifests
+
+FIELDS: dict[str, list[dict[str, Any]]] = {"git": [{"tools": "write"}, {"tools": "toolbox"}]}
+"""The fields of plugins with which they bring all their tools."""
+
+
+@pytest.fixture
+def assembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Assembly]:
+    """An assembly for a folder of its own, from a settings file and options."""
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"FERRULE_{name}", str(tmp_path / name.lower()))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "config").mkdir()
+
+    def make(text: str = "", **options: Any) -> Assembly:
+        (tmp_path / "config/ferrule.yaml").write_text(text)
+        given = {"workspace": str(tmp_path / "work"), "model": "scripted:x", **options}
+        return assemble(given, notice=lambda _: None)
+
+    return make
+
+
+@pytest.mark.proves("plugins.manifests")
+@pytest.mark.parametrize("name", shipped_manifests())
+def test_a_manifest_says_what_the_plugin_is(name: str) -> None:
+    manifest = shipped_manifests()[name]
+    made = load_class(manifest)()
+    assert made.name == name
+    own = {one.name: one.default for one in fields(made)}  # pyright: ignore[reportArgumentType]  a value class
+    for field, row in manifest.settings.items():
+        default: object = row["default"]
+        assert own[field] == (() if default == [] else default), field
+    base = {tool.full_name for tool in load_shipped_tools()}
+    found = {
+        tool.full_name
+        for given in FIELDS.get(name, [{}])
+        for tool in load_shipped_tools(**{name: given})
+    }
+    assert found - base | (set(manifest.tools) & base) >= set(manifest.tools)
+    assert found <= base | set(manifest.tools) | {"vision::ocr"}
+
+
+@pytest.mark.proves("plugins.manifests")
+def test_the_manifests_say_which_tools_a_run_has_by_default() -> None:
+    assert sorted(list_default_names()) == [tool.full_name for tool in load_shipped_tools()]
+    assert list_coding_tools() <= set(list_default_names())
+
+
+@pytest.mark.proves("cli.plugins")
+@pytest.mark.parametrize(
+    ("text", "options", "on", "off"),
+    [
+        ("", {}, ["files", "git", "clock"], ["typed", "index"]),
+        ("plugins: {typed: true, git: false}", {}, ["typed"], ["git"]),
+        ("plugins: {index: {outline: 200}}", {}, ["index"], []),
+        ("plugins: {typed: true}", {"plugins": ("typed=false",)}, [], ["typed"]),
+        ("plugins: {git: false}", {"plugins": ("git.tools=read",)}, ["git"], []),
+        ("plugins: {diagnostics: {checkers: [ruff]}}", {}, ["diagnostics"], []),
+        ("media: {ocr: true}", {}, ["ocr"], []),
+    ],
+)
+def test_the_strongest_layer_that_names_a_plugin_decides(
+    assembled: Callable[..., Assembly],
+    text: str,
+    options: dict[str, Any],
+    on: list[str],
+    off: list[str],
+) -> None:
+    names = assembled(text, **options).agent.plugins.names
+    assert set(on) <= set(names) and not set(off) & set(names)
+
+
+@pytest.mark.proves("cli.plugins")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tools: {packs: [typed]}", "it is `plugins` now"),
+        ("diagnostics: {checkers: [ruff]}", "it is `plugins.diagnostics` now"),
+        ("index: {outline: 3}", "it is `plugins.index` now"),
+        ("index.outline: 3", "it is `plugins.index.outline` now"),
+        ("plugins: {tiped: true}", "did you mean `plugins.typed`"),
+        ("plugins: {git: {tools: all}}", "`write`"),
+    ],
+)
+def test_what_is_wrong_names_what_to_write(
+    assembled: Callable[..., Assembly], text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        assembled(text)
+    assert said in f"{caught.value.detail}; {caught.value.hint}"
+
+
+@pytest.mark.proves("plugins.lazy")
+def test_nothing_of_a_plugin_that_is_off_is_imported(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    program = (
+        "import sys, json\n"
+        "from ferrule.runtime.assemble import assemble\n"
+        f"assemble({{'workspace': {str(work)!r}, 'model': 'scripted:x'}}, notice=print)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    folders = {f"FERRULE_{name}": str(tmp_path / name) for name in ("CONFIG", "STATE")}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **folders},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    loaded = set(json.loads(ran.stdout.splitlines()[-1]))
+    off = [one for one in shipped_manifests().values() if not one.default]
+    assert [one.name for one in off if one.object.partition(":")[0] in loaded] == []
+    assert "ferrule.toolkits.git.tools" not in loaded

@@ -1,0 +1,78 @@
+"""File tools see the temporary folder of a session's commands under its own name."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.errors import ToolFailed
+from ferrule.core.identity import Identity
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.toolkits.commands import CommandPolicy, run_command
+from ferrule.toolkits.commands.confinement import find_confinement
+from ferrule.toolkits.files import tools
+from ferrule.toolkits.search.search_files import search_files
+from ferrule.tools.context import Context
+
+
+@pytest.mark.proves("command.one-tmp")
+async def test_commands_and_file_tools_share_tmp(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    policy = CommandPolicy(confine=SandboxPolicy(root))
+    found = find_confinement(policy)
+    if found is None or "/tmp" not in found.own:
+        pytest.skip("commands have no `/tmp` of their own on this machine")
+    closers: list[Any] = []
+    context = Context(
+        Identity("t", "u", "s", "r"),
+        "call_1",
+        resources={Workspace: Workspace(root), CommandPolicy: policy},
+        on_close=closers.append,
+    )
+
+    async def run(command: str) -> str:
+        return str(await run_command.handler(command, context=context))
+
+    def call(tool: Any, **values: Any) -> str:
+        return str(tool.handler(**values, context=context))
+
+    try:
+        assert "[all 30000 lines: /tmp/out/1.txt]" in await run("seq 1 30000")
+        shown = call(tools.read_file, path="/tmp/out/1.txt", line_start=29_999)
+        assert shown == "29999: 29999\n30000: 30000\n[lines 29999-30000 of 30000]"
+        assert await run("tail -1 /tmp/out/1.txt") == "30000\n"
+        found_rows = await search_files.handler("^777$", path="/tmp/out/1.txt", context=context)
+        assert "777:777" in found_rows
+        call(tools.write_file, path="/tmp/x.sh", content="echo from a file\n")
+        assert await run("sh /tmp/x.sh") == "from a file\n"
+        call(tools.edit_file, path="/tmp/x.sh", old_string="a file", new_string="here")
+        assert await run("sh /tmp/x.sh") == "from here\n"
+        made = await run("mktemp -d -p ${TMPDIR:-/tmp}")
+        assert made.startswith("/tmp/")
+        await run("ln -s /etc/passwd /tmp/link; ln -s / /tmp/top")
+        for path in ("/tmp/link", "/tmp/top/etc/passwd", "/tmp/../etc/passwd", "/tmpx"):
+            with pytest.raises(ToolFailed):
+                call(tools.read_file, path=path)
+    finally:
+        for closer in reversed(closers):
+            await asyncio.shield(closer())
+
+
+@pytest.mark.proves("command.one-tmp")
+def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -> None:
+    policy = CommandPolicy(confine=SandboxPolicy(tmp_path))
+    found = find_confinement(policy)
+    if found is None or "/tmp" not in found.own:
+        pytest.skip("commands have no `/tmp` of their own on this machine")
+    held = PermissionGate(root=tmp_path, find_confinement=lambda: found)
+    free = PermissionGate(root=tmp_path)
+    assert held.decide(tools.read_file, {"path": "/tmp/out/1.txt"}).verdict == "allow"
+    assert free.decide(tools.read_file, {"path": "/tmp/out/1.txt"}).verdict == "deny"
+    for path in ("/etc/passwd", "/tmp/../etc/passwd", "/var/tmp/x"):
+        assert held.decide(tools.read_file, {"path": path}).verdict == "deny"
