@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.events import Usage
@@ -21,12 +21,10 @@ from ferrule.core.media import Content
 from ferrule.core.value_class import frozen
 from ferrule.models.prices import Price, PricePerMillion, find_price
 
+from .agent import Agent
 from .keyed_runs import has_result
 from .run_inputs import UNSET
-
-if TYPE_CHECKING:
-    from .agent import Agent
-    from .session import RunResult
+from .session import RunResult
 
 OutputT = TypeVar("OutputT")
 

@@ -39,7 +39,7 @@ from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 
-from . import timeouts_and_retries, tool_search
+from . import rewind, timeouts_and_retries, tool_search
 from .artifacts.large_results import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
@@ -48,7 +48,6 @@ from .stopping import STOP_SECONDS, check_stop, get_stop
 from .threads import run_blocking
 
 if TYPE_CHECKING:
-    from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
 _LOGGER = logging.getLogger("ferrule.tools")
@@ -94,7 +93,7 @@ class CallSurroundings:
     is_by_model: Callable[[str], bool] = lambda call_id: False
     tool_discovery: tool_search.ToolDiscovery | None = None
     artifact_intake: ArtifactIntake | None = None
-    file_copies: FileCopies | None = None
+    file_copies: rewind.FileCopies | None = None
     open_media: Callable[[], SessionMedia] | None = None
     enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
     parallel: bool = True
@@ -364,7 +363,7 @@ class Dispatcher:
 
     async def _invoke_with_copies(
         self,
-        copies: FileCopies,
+        copies: rewind.FileCopies,
         tool: Tool,
         prepared: PreparedCall,
         context: Context,

@@ -51,6 +51,7 @@ from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
+from . import output as typed_output
 from .approval_requests import CurrentApprover, has_changed, request_approval
 from .budgets import Budgets, count_seconds
 from .cleanup import Cleanup
@@ -79,8 +80,6 @@ from .usable_tools import UsableTools
 
 if TYPE_CHECKING:
     from ferrule.core.output import OutputRequest
-
-    from .output.output_check import OutputCheck
 
 T = TypeVar("T")
 E = TypeVar("E", bound="DriverExtension")
@@ -272,7 +271,7 @@ class SessionParts:
     resources: Mapping[type, object]
     interruptible: bool = False
     other_models: tuple[str, ...] = ()
-    output: OutputCheck | None = None
+    output: typed_output.OutputCheck | None = None
 
 
 class Inbox:
@@ -322,7 +321,7 @@ class Driver:
         """The error of the last question, if the model gave no answer."""
         self.is_running = False
         self.output = parts.output
-        self.run_check: OutputCheck | None = None
+        self.run_check: typed_output.OutputCheck | None = None
         """Checks the output of the current run: another one if it began with another agent."""
         self.approver = state.approver
         self.announce = parts.announce
@@ -438,7 +437,7 @@ class Driver:
         """Ask another approver from now on."""
         self.approver = self.announce(approver)
 
-    def expect_output(self, check: OutputCheck | None) -> None:
+    def expect_output(self, check: typed_output.OutputCheck | None) -> None:
         """Have new runs end with an output that passes this check; None for text."""
         self.output = check
 
@@ -795,15 +794,13 @@ class Driver:
             )
         return self.feed(checked)
 
-    def _find_output_check(self, request: OutputRequest) -> OutputCheck:
+    def _find_output_check(self, request: OutputRequest) -> typed_output.OutputCheck:
         for check in (self.run_check, self.output):
             if check is not None and check.request.schema == request.schema:
                 self.run_check = check
                 return check
         # Imported here: most sessions have no output type.
-        from .output.output_check import OutputCheck
-
-        self.run_check = OutputCheck.of_request(request)
+        self.run_check = typed_output.OutputCheck.of_request(request)
         return self.run_check
 
     def _open_exchange(self) -> Awaitable[Exchange]:

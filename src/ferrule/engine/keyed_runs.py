@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from ferrule.core.commands import FinishRun
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
@@ -23,10 +23,7 @@ from ferrule.tools.forking import make_lock
 
 from .message_history import History
 from .run_inputs import UNSET
-
-if TYPE_CHECKING:
-    from .agent import Agent
-    from .session import RunOptions, RunResult, Session
+from .session import RunOptions, RunResult, Session
 
 OutputT = TypeVar("OutputT")
 
@@ -40,7 +37,23 @@ _at_work: set[tuple[int, str]] = set()
 _lock = make_lock()
 
 
-def make_session_id(agent: Agent[Any, Any], key: str, attempt: int = 1) -> str:
+class KeyedAgent(Protocol[OutputT]):
+    """What runs by a key need of an agent (`engine.agent.Agent`, which says what each is)."""
+
+    tenant: str
+    user: str
+
+    @property
+    def journal(self) -> Journal: ...
+
+    def session(
+        self, *, id: str = "", deps: Any = UNSET, history: History = ()
+    ) -> Session[OutputT]: ...
+
+    def resume(self, session_id: str, *, deps: Any = UNSET) -> Session[OutputT]: ...
+
+
+def make_session_id(agent: KeyedAgent[Any], key: str, attempt: int = 1) -> str:
     """Return the session of a key, which is the same in every process."""
     text = "\0".join((agent.tenant, agent.user, key))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -48,7 +61,7 @@ def make_session_id(agent: Agent[Any, Any], key: str, attempt: int = 1) -> str:
 
 
 async def run_keyed(
-    agent: Agent[Any, OutputT],
+    agent: KeyedAgent[OutputT],
     key: str,
     text: Content,
     *,
@@ -97,7 +110,7 @@ async def run_keyed(
     raise AssertionError
 
 
-def has_result(agent: Agent[Any, Any], key: str, text: Content) -> bool:
+def has_result(agent: KeyedAgent[Any], key: str, text: Content) -> bool:
     """Whether the run with this key has ended with a result."""
     for attempt in range(1, MAX_ATTEMPTS + 1):
         finished = _find_finished(agent.journal, make_session_id(agent, key, attempt), key, text)
@@ -136,7 +149,7 @@ def _take(journal: Journal, place: tuple[int, str]) -> bool:
         return True
 
 
-def _open(agent: Agent[Any, OutputT], name: str, deps: Any, history: History) -> Session[OutputT]:
+def _open(agent: KeyedAgent[OutputT], name: str, deps: Any, history: History) -> Session[OutputT]:
     if _is_known(agent.journal, name):
         return agent.resume(name, deps=deps)
     return agent.session(id=name, deps=deps, history=history)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
@@ -35,14 +35,11 @@ from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 from ferrule.tools.definition import Tool
 
 from . import output as typed_output
-from . import tool_search
+from . import registration, tool_search
 from .artifacts.large_results import ArtifactIntake, guard_exchange
 from .budgets import is_share_used
 from .model_connection import ModelConnection
 from .visible_tools import VisibleTools
-
-if TYPE_CHECKING:
-    from .registration.session_catalog import SessionCatalog
 
 Slot = Literal["conversation", "choice", "attempt", "check"]
 """Where a layer may be added."""
@@ -86,7 +83,7 @@ class ModelSession:
 
     agent: LayeredAgent
     machine: Machine
-    growing: SessionCatalog | None
+    growing: registration.SessionCatalog | None
     is_usable: Callable[[Tool], bool]
     tool_discovery: tool_search.ToolDiscovery | None
     artifact_intake: ArtifactIntake | None

@@ -13,7 +13,8 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .bus import Bus
+    from .events import BusEvent
 
-__all__ = ["Bus"]
+__all__ = ["Bus", "BusEvent"]
 
-__getattr__, __dir__ = lazy_names(__name__, {".bus": ("Bus",)})
+__getattr__, __dir__ = lazy_names(__name__, {".bus": ("Bus",), ".events": ("BusEvent",)})

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .output_check import AgentOutput
+    from .output_check import AgentOutput, OutputCheck
     from .output_stream import OutputStream
 
-__all__ = ["AgentOutput", "OutputStream"]
+__all__ = ["AgentOutput", "OutputCheck", "OutputStream"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {".output_check": ("AgentOutput",), ".output_stream": ("OutputStream",)}
+    __name__,
+    {".output_check": ("AgentOutput", "OutputCheck"), ".output_stream": ("OutputStream",)},
 )

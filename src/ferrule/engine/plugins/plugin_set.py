@@ -16,14 +16,11 @@ from typing import cast
 
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.value_class import frozen
-from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.events import BusEvent
+from ferrule.engine import delegation, event_bus
+from ferrule.engine import hooks as event_hooks
 from ferrule.engine.hooks.call_hooks import Hook
-from ferrule.engine.hooks.events import EventHook
-from ferrule.engine.telemetry.names import find_model_address
 from ferrule.models.client import ModelClient
-from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions import filesystem
 from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
@@ -67,10 +64,10 @@ class PluginSet:
     tools: tuple[Tool, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     instructions: tuple[PluginInstructions, ...] = ()
-    hooks: tuple[Hook | EventHook, ...] = ()
-    agents: tuple[SubAgent, ...] = ()
+    hooks: tuple[Hook | event_hooks.EventHook, ...] = ()
+    agents: tuple[delegation.SubAgent, ...] = ()
     resources: tuple[object, ...] = ()
-    observers: tuple[Callable[[BusEvent], None], ...] = ()
+    observers: tuple[Callable[[event_bus.BusEvent], None], ...] = ()
     listeners: tuple[BusListener, ...] = ()
     lifetimes: PluginLifetimes = field(default_factory=PluginLifetimes)
 
@@ -79,18 +76,18 @@ class PluginSet:
         texts = (one.select(catalog).strip() for one in self.instructions)
         return "\n\n".join(filter(None, texts))
 
-    def watch(self, bus: Bus | None) -> Bus | None:
+    def watch(self, bus: event_bus.Bus | None) -> event_bus.Bus | None:
         """Attach the observers to the bus; to a new one if there is none. Return the bus."""
         if not self.observers and not self.listeners:
             return bus
-        bus = bus or Bus()
+        bus = bus or event_bus.Bus()
         for observer in self.observers:
             bus.tap(observer)
         for listener in self.listeners:
             listener.listen(bus)
         return bus
 
-    def unwatch(self, bus: Bus | None) -> None:
+    def unwatch(self, bus: event_bus.Bus | None) -> None:
         """Detach the observers from the bus."""
         if bus is None:
             return
@@ -185,7 +182,7 @@ def add_plugins(
 
 
 def setup_for_program(
-    model: str, workspace: Workspace | None, connect: Callable[[str], ModelClient]
+    model: str, workspace: filesystem.Workspace | None, connect: Callable[[str], ModelClient]
 ) -> Setup:
     """Return what the plugins of an agent may use that a program makes itself."""
     return Setup(
@@ -196,7 +193,7 @@ def setup_for_program(
         environment=os.environ,
         confine=None,
         connect=connect,
-        find_address=find_model_address,
+        find_address=_find_address,
     )
 
 
@@ -340,3 +337,9 @@ def _list_lifetimes(given: Mapping[str, Parts]) -> tuple[tuple[str, LifetimeMake
     return tuple(
         (name, parts.lifetime) for name, parts in given.items() if parts.lifetime is not None
     )
+
+
+def _find_address(model: str) -> str:
+    from ferrule.engine.telemetry.names import find_model_address
+
+    return find_model_address(model)

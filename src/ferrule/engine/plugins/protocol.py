@@ -21,15 +21,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from ferrule import sandbox
 from ferrule.core.value_class import frozen
-from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.events import BusEvent
+from ferrule.engine import delegation, event_bus
+from ferrule.engine import hooks as event_hooks
 from ferrule.engine.hooks.call_hooks import Hook
-from ferrule.engine.hooks.events import EventHook
 from ferrule.models.client import ModelClient
-from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.permissions import filesystem
 from ferrule.tools.catalog import Catalog, ToolLike
 from ferrule.tools.definition import Tool
 
@@ -51,11 +49,11 @@ class Setup:
     """
 
     model: str
-    workspace: Workspace | None
+    workspace: filesystem.Workspace | None
     state: Callable[[], Path]
     notice: Callable[[str], None]
     environment: Mapping[str, str]
-    confine: SandboxPolicy | None
+    confine: sandbox.SandboxPolicy | None
     connect: Callable[[str], ModelClient]
     find_address: Callable[[str], str]
 
@@ -63,11 +61,11 @@ class Setup:
 class BusListener(Protocol):
     """Listens to a bus, perhaps with scopes of its own (`Bus.add_scope`)."""
 
-    def listen(self, bus: Bus) -> None:
+    def listen(self, bus: event_bus.Bus) -> None:
         """Begin; called once for each agent of the bus."""
         ...
 
-    def leave(self, bus: Bus) -> None:
+    def leave(self, bus: event_bus.Bus) -> None:
         """End; called as often."""
         ...
 
@@ -96,10 +94,10 @@ class Parts:
 
     tools: Iterable[ToolLike] = ()
     instructions: str | Callable[[Catalog], str] = ""
-    hooks: Sequence[Hook | EventHook] = ()
-    agents: Sequence[SubAgent] = ()
+    hooks: Sequence[Hook | event_hooks.EventHook] = ()
+    agents: Sequence[delegation.SubAgent] = ()
     resources: Iterable[object] = ()
-    observers: Sequence[Callable[[BusEvent], None]] = ()
+    observers: Sequence[Callable[[event_bus.BusEvent], None]] = ()
     listeners: Sequence[BusListener] = ()
     tools_from: Callable[[Catalog], Iterable[ToolLike]] | None = None
     present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None

@@ -12,7 +12,11 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .registration import RegistrationLimits
+    from .session_catalog import SessionCatalog
 
-__all__ = ["RegistrationLimits"]
+__all__ = ["RegistrationLimits", "SessionCatalog"]
 
-__getattr__, __dir__ = lazy_names(__name__, {".registration": ("RegistrationLimits",)})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {".registration": ("RegistrationLimits",), ".session_catalog": ("SessionCatalog",)},
+)

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .file_copies import FileCopies
     from .rewind import RestoreReport, RewindPoint
 
-__all__ = ["RestoreReport", "RewindPoint"]
+__all__ = ["FileCopies", "RestoreReport", "RewindPoint"]
 
-__getattr__, __dir__ = lazy_names(__name__, {".rewind": ("RestoreReport", "RewindPoint")})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {".file_copies": ("FileCopies",), ".rewind": ("RestoreReport", "RewindPoint")},
+)

@@ -141,7 +141,7 @@ async def _settle_variables(
     return replace(request, env=kept), note
 
 
-def runs_beside_others(values: Mapping[str, Any]) -> bool:
+def runs_with_others(values: Mapping[str, Any]) -> bool:
     """Whether a call only reads and leaves the session's shell as it is."""
     command = values.get("command", values.get("commands"))
     changes_shell = any(values.get(name) for name in ("background", "is_background", "restart"))
@@ -171,7 +171,7 @@ def _timeout_problem(seconds: float | None) -> str:
     side_effect="execute",
     risk="high",
     timeout=MAX_TIMEOUT + 60,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     preview=_preview,
     impossible=_impossible,
     inline=True,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import RetryCall
-from ferrule.toolkits.commands.run_command_tool import runs_beside_others
+from ferrule.toolkits.commands.run_command_tool import runs_with_others
 from ferrule.toolkits.session_folder import find_place
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -45,7 +45,7 @@ _CALLS = ShapeCalls(_KNOWN_AS)
     side_effect="none",
     risk="safe",
     inline=True,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     timeout=3660,
 )
 async def bash(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from ferrule.toolkits.commands.run_command_tool import runs_beside_others
+from ferrule.toolkits.commands.run_command_tool import runs_with_others
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
@@ -72,7 +72,7 @@ async def replace_text(
     side_effect="none",
     risk="safe",
     inline=True,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     timeout=3660,
 )
 async def run_shell_command(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.commands.run_command_tool import apply_command_patch, runs_beside_others
+from ferrule.toolkits.commands.run_command_tool import apply_command_patch, runs_with_others
 from ferrule.toolkits.files.patch_tool import apply_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -36,7 +36,7 @@ _EXIT = re.compile(r"^\[exit status (\d+)\]$", re.MULTILINE)
     side_effect="none",
     risk="safe",
     inline=True,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     timeout=3660,
 )
 async def shell(
@@ -100,7 +100,7 @@ def _cut(text: str, most: int | None) -> str:
     side_effect="none",
     risk="safe",
     inline=True,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     timeout=3660,
 )
 async def local_shell(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ferrule.toolkits.commands.run_command_tool import runs_beside_others
+from ferrule.toolkits.commands.run_command_tool import runs_with_others
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -48,7 +48,7 @@ async def edit(
     side_effect="none",
     risk="safe",
     inline=True,
-    parallel=runs_beside_others,
+    parallel=runs_with_others,
     timeout=3660,
 )
 async def run_shell_command(
