@@ -23,6 +23,7 @@ engine/driver.py Driver._drive
 engine/driver.py Driver._ask_exchange
 engine/session_log.py SessionLog.flush_together
 storage/journal/sqlite.py SqliteJournal.append
+engine/model_layers.py stack_layers
 models/tool_modes/selection.py open_exchange
 models/scripted.py ScriptedExchange.ask
 core/machine.py Machine._on_model_answered

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ferrule.engine.session import run_in_new_loop
+from ferrule.engine.closed_by_with import run_in_new_loop
 from ferrule.toolkits.commands import json_output, script_steps
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.retry_option import Retry

@@ -99,7 +99,9 @@ async def test_the_join_is_the_recorded_one_and_tools_that_are_gone_are_not_requ
     again = await rerun(
         recording, agent, model=Scripted([calls(("south", {})), says("looked")]), tools="live"
     )
-    assert [(session.join, session.require) for session in agent.rehearsed] == [(1, ("south",))]
+    assert [(session.defaults.join, session.defaults.require) for session in agent.rehearsed] == [
+        (1, ("south",))
+    ]
     assert again.missing == ("north",)
     assert again.runs[0].stop == "done"
 

@@ -586,9 +586,7 @@ async def test_a_run_that_is_continued_after_a_limit_works_again() -> None:
             stubborn_tool(scene, swallow_once),
             way=by_limit,
         )
-        goes_on = GoesOn()
-        goes_on.attach(world.session.driver)
-        world.session.driver.extensions = (goes_on,)
+        world.session.driver.add_extension(GoesOn)
         assert (await world.session.run("go")).text == "end"
         assert scene.effects == ["later"]
         await world.session.close()

@@ -319,7 +319,7 @@ async def test_memory_mode_model_and_whoever_watches_stay(
     here = world()
     await here.session.call("add_task", content="Paint the boat.")
     gate = here.session.driver.dispatcher.gate
-    here.session.driver.dispatcher.gate = gate.with_mode("plan")
+    here.session.driver.dispatcher.change_gate(gate.with_mode("plan"))
     other = script({"say": "I am the other."})
     await here.assembly.change_model(other, here.session)
     seen: list[Any] = []

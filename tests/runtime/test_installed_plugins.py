@@ -17,7 +17,7 @@ from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.storage.plugins.installed import installed_manifests
+from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
 
 CODE = '''
@@ -72,7 +72,7 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Install a distribution `ferrule-pond` into a folder of `sys.path`."""
 
     def forget() -> None:
-        installed_manifests.cache_clear()
+        find_installed_manifests.cache_clear()
         list_installed.cache_clear()
         sys.modules.pop("ferrule_pond", None)
 

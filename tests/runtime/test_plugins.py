@@ -17,7 +17,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.chosen_plugins import load_class, load_shipped_tools
 from ferrule.runtime.shipped_tools import list_coding_tools, list_default_names
-from ferrule.storage.plugins.manifests import shipped_manifests
+from ferrule.storage.plugins.manifests import read_shipped_manifests
 
 FIELDS: dict[str, list[dict[str, Any]]] = {"git": [{"tools": "write"}, {"tools": "toolbox"}]}
 """The fields of plugins with which they bring all their tools."""
@@ -40,9 +40,9 @@ def assembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 @pytest.mark.proves("plugins.manifests")
-@pytest.mark.parametrize("name", shipped_manifests())
+@pytest.mark.parametrize("name", read_shipped_manifests())
 def test_a_manifest_says_what_the_plugin_is(name: str) -> None:
-    manifest = shipped_manifests()[name]
+    manifest = read_shipped_manifests()[name]
     made = load_class(manifest)()
     assert made.name == name
     own = {one.name: one.default for one in fields(made)}  # pyright: ignore[reportArgumentType]  a value class
@@ -129,6 +129,6 @@ def test_nothing_of_a_plugin_that_is_off_is_imported(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     loaded = set(json.loads(ran.stdout.splitlines()[-1]))
-    off = [one for one in shipped_manifests().values() if not one.default]
+    off = [one for one in read_shipped_manifests().values() if not one.default]
     assert [one.name for one in off if one.object.partition(":")[0] in loaded] == []
     assert "ferrule.toolkits.git.tools" not in loaded

@@ -75,6 +75,12 @@ class CallSlot:
         self.result = result
         self.state = CallState.COMPLETED
 
+    def forget_data(self) -> None:
+        """Drop the arguments and what the result holds of data."""
+        self.call = ToolCall(self.call.id, self.call.tool)
+        if self.result is not None:
+            self.result = replace(self.result, data=None, notes=())
+
     def abandon(self, error: ErrorType, reason: str) -> None:
         """Complete a call that nothing else will answer, stating what is known about its effect."""
         announced = self.evaluation is not None and self.evaluation.is_announced

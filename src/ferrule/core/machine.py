@@ -113,6 +113,12 @@ class Machine:
         """Return a call of this run and its state, or None if there is no such call."""
         return self._slots.get(call_id)
 
+    def forget_call(self, call_id: str) -> None:
+        """Drop the arguments and the result's data of a finished call, which the journal has."""
+        slot = self._slots.get(call_id)
+        if slot is not None and slot.result is not None:
+            slot.forget_data()
+
     def results(self) -> list[ToolResult]:
         """Return the results of the model's calls in this run so far, in the order of the calls."""
         model_calls = [slot for slot in self._slots.values() if not slot.direct]

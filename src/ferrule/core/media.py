@@ -212,6 +212,13 @@ class Media:
         """
         return cls(url=url, name=name or re.split(r"[?#]", url)[0].rpartition("/")[2])
 
+    def with_data(self, data: bytes) -> Self:
+        """Return it with the bytes that its address led to, and without the address."""
+        fetched = copy(self)
+        fetched.url = ""
+        fetched.data = data
+        return fetched
+
     def __repr__(self) -> str:
         source = self.path or self.artifact or self.url or f"{len(self.data or b'')} bytes"
         return f"{type(self).__name__}({source})"

@@ -8,6 +8,7 @@ Modules:
                                         what the model is told first
     agent_journal                       an agent's journal: who makes it, and who closes it
     visible_tools, model_connection     an agent's tools as a model sees them, and its model
+    model_layers                        the layers around the model, in their order
     model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made
     agent_reload                        lets a session go on with another agent
@@ -20,6 +21,7 @@ Modules:
     running_calls, direct_calls         calls under way, and calls that no model made
     served_tools                        what programs outside may call
     background, threads                 tasks that outlast their call, and blocking functions
+    closed_by_with                      `with` blocks, and callers without an event loop
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
     session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled

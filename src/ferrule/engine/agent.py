@@ -17,13 +17,12 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType, UnionType
+from types import UnionType
 from typing import Any, Generic, Never, Self, TypeVar, Unpack, overload
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import HistoryGiven, JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
-from ferrule.core.machine import Machine
 from ferrule.core.media import Content
 from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
@@ -47,10 +46,11 @@ from .agent_parts import (
     parse_gate,
 )
 from .artifacts.large_results import resolve_artifacts
-from .budgets import count_seconds
 from .cleanup import Cleanup
 from .clock import SystemClock
+from .closed_by_with import ClosedByWith, run_in_new_loop
 from .context.options import Compact, ContextOptions
+from .driver import Driver
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
@@ -74,7 +74,6 @@ from .session import (
     RunResult,
     Session,
     parse_run_options,
-    run_in_new_loop,
 )
 from .session_builder import build_session
 from .stopping import require_asyncio
@@ -85,7 +84,7 @@ from .write_batching import WriteBatch
 T = TypeVar("T")
 
 
-class Agent(Generic[DepsT, OutputT]):
+class Agent(ClosedByWith, Generic[DepsT, OutputT]):
     """What stays the same over many sessions. Cheap to make, no I/O until the first run.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
@@ -217,8 +216,10 @@ class Agent(Generic[DepsT, OutputT]):
         if tool_calling is None or isinstance(tool_calling, str):
             tool_calling = ToolCalling(tool_calling or "auto")
         self.instructions, functions = parse_instructions(instructions, deps_type)
+        join, require = parse_run_options(run_options or {})
         self.run_defaults = RunDefaults(
-            *parse_run_options(run_options or {}),
+            join=join,
+            require=require,
             deps_type=deps_type,
             instructions=functions,
             make_deps=host.make_deps,
@@ -287,10 +288,10 @@ class Agent(Generic[DepsT, OutputT]):
         self._media_store: ArtifactStore | None = None
         self.unclosed: set[Cleanup] = set()
         """Sessions with something to close (`Context.on_close`)."""
-        self.write_batch: WriteBatch | None = None
-        """Shares journal writes among sessions; made with the first one."""
-        self.indexes: tool_search.Indexes | None = None
-        """What tools are found with; made with the first session that needs it."""
+        self.session_gate: PermissionGate | None = None
+        """The gate of a sub-agent's session, with what was granted to the delegating one."""
+        self._write_batch: WriteBatch | None = None
+        self._indexes: tool_search.Indexes | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -319,7 +320,7 @@ class Agent(Generic[DepsT, OutputT]):
         """
         return self.connection.client
 
-    def _find_address(self, model: str) -> str:
+    def find_address(self, model: str) -> str:
         return self.connection.find_address(model)
 
     def change_model(
@@ -344,6 +345,19 @@ class Agent(Generic[DepsT, OutputT]):
         itself, is closed by `close`; later sessions open it again.
         """
         return self._journal.open()
+
+    def share_writes(self) -> WriteBatch:
+        """Return what shares journal writes among sessions; made with the first one."""
+        journal = self.journal
+        if self._write_batch is None or self._write_batch.journal is not journal:
+            self._write_batch = WriteBatch.of(journal)
+        return self._write_batch
+
+    def find_indexes(self) -> tool_search.Indexes:
+        """Return what tools are found with; made with the first session that needs it."""
+        if self._indexes is None:
+            self._indexes = tool_search.Indexes()
+        return self._indexes
 
     def find_media_store(self) -> ArtifactStore:
         """Return where pictures and the like are kept: in memory, if large results are not kept."""
@@ -385,10 +399,6 @@ class Agent(Generic[DepsT, OutputT]):
             listed = list_deferred_tools(self.catalog, search, self.visible_tools.is_usable)
             system = "\n\n".join(part for part in (system, listed) if part)
         session = self._build_session(id or token_hex(16), system)
-        if self.bus is not None:
-            from .event_bus.attachment import attach_session
-
-            attach_session(self.bus, session.driver, 0, self._find_address)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -439,21 +449,9 @@ class Agent(Generic[DepsT, OutputT]):
             raise JournalError(
                 f"session {name} does not begin with its opening", code="journal_corrupt"
             )
-        session = self._build_session(name, opened.system)
-        driver = session.driver
-        driver.rebuild([record.event for record in records])
-        if driver.machine.is_active:
-            driver.log.identity = driver.log.identity.for_run(records[-1].run)
-            driver.elapsed = count_seconds(records)
-        if driver.dispatcher.artifact_intake is not None:
-            driver.dispatcher.artifact_intake.checked_messages = len(driver.machine.history)
-        if driver.dispatcher.tool_discovery is not None:
-            driver.dispatcher.tool_discovery.rebuild(record.event for record in records)
-        if self.bus is not None:
-            from .event_bus.attachment import attach_session
-
-            attach_session(self.bus, driver, records[-1].seq, self._find_address)
-        driver.open(None)
+        session = self._build_session(name, opened.system, recorded=records[-1].seq)
+        session.driver.rebuild(records)
+        session.driver.open(None)
         return session
 
     def take_over(self, session: Session[Any], *, changed: Iterable[str] = ()) -> None:
@@ -470,7 +468,10 @@ class Agent(Generic[DepsT, OutputT]):
         """
         from .agent_reload import take_over_session
 
-        take_over_session(session, self._build_session, changed=changed)
+        def build(name: str, system: str, earlier: Driver) -> Session[OutputT]:
+            return self._build_session(name, system, earlier=earlier)
+
+        take_over_session(session, build, changed=changed)
 
     # ---- other agents like this one
 
@@ -490,6 +491,7 @@ class Agent(Generic[DepsT, OutputT]):
         child.run_defaults = RunDefaults(deps_type=self.run_defaults.deps_type)
         child.hooks = (*self.hooks, *part.hooks)
         child.lineage = part.lineage
+        child.session_gate = part.gate
         child.output = create_agent_output(part.output_type)
         if part.model not in ("", self.model):
             child.change_model(
@@ -499,7 +501,6 @@ class Agent(Generic[DepsT, OutputT]):
             )
         session = child.session(id=part.session_id)
         session.set_deps(part.deps)
-        session.driver.dispatcher.gate = part.gate
         return session
 
     def copy_for_user(
@@ -634,6 +635,7 @@ class Agent(Generic[DepsT, OutputT]):
         copied.change_model(model, options=ModelOptions() if other else None)
         copied._journal = AgentJournal(None)
         copied.unclosed = set()
+        copied.bus = None
         if answers is not None:
             from .replay.recording import OpenGate
 
@@ -725,28 +727,6 @@ class Agent(Generic[DepsT, OutputT]):
         finally:
             await session.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run_in_new_loop(self.close)
-
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`) and plugins keep open, and disconnect.
 
@@ -793,10 +773,10 @@ class Agent(Generic[DepsT, OutputT]):
         return copied
 
     def _build_session(
-        self, session_id: str, system: str, machine: Machine | None = None
+        self, session_id: str, system: str, *, earlier: Driver | None = None, recorded: int = 0
     ) -> Session[OutputT]:
         if not self._is_watched:
             # The agent was closed, and is used again.
             self.plugins.watch(self.bus)
             self._is_watched = True
-        return build_session(self, session_id, system, machine)
+        return build_session(self, session_id, system, earlier=earlier, recorded=recorded)

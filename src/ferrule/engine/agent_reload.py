@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.machine import Machine
+from ferrule.core.events import JournalRecord
 from ferrule.permissions.rules import PermissionRule, matches_tool
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
@@ -89,7 +89,7 @@ def continue_catalog(tools: Catalog, before: Catalog) -> Catalog:
 
 def take_over_session(
     session: Session[Any],
-    make: Callable[[str, str, Machine], Session[Any]],
+    make: Callable[[str, str, Driver], Session[Any]],
     *,
     changed: Iterable[str] = (),
 ) -> None:
@@ -97,7 +97,7 @@ def take_over_session(
 
     Args:
         session: The session.
-        make: Builds a session from an id, a system text and a machine.
+        make: Builds a session from an id, a system text and the driver that it takes over from.
         changed: Names of tools whose grants end.
 
     Raises:
@@ -108,30 +108,17 @@ def take_over_session(
         raise ConfigError(
             "the session is busy: what changed takes effect with its next message", code="busy"
         )
-    made = make(session.id, session.system, old.machine)
+    made = make(session.id, session.system, old)
     new = made.driver
     _hand_over(old, new)
     _restore_grants(old, new, tuple(changed))
     _restore_history(new)
-    session.driver = new
-    session.model = made.model
-    session.limits = made.limits
-    session.join = made.join
-    session.require = made.require
-    session.deps_type = made.deps_type
-    session.run_instructions = made.run_instructions
+    session.continue_as(made)
 
 
 def _hand_over(old: Driver, new: Driver) -> None:
     catalog = old.dispatcher.catalog
     lost = catalog.added if isinstance(catalog, SessionCatalog) else ()
-    new.log = old.log
-    new.memory = old.memory
-    new.cleanup = old.cleanup
-    new.approver = old.approver
-    new.elapsed = old.elapsed
-    new.deps = old.deps
-    new.inbox.loop = old.inbox.loop
     for extension in old.extensions:
         extension.release()
     for extension in new.extensions:
@@ -152,16 +139,7 @@ def _restore_grants(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
 
 
 def _restore_history(new: Driver) -> None:
-    """Restore what a new dispatcher must know of the history.
-
-    What was found by tool search, and that old messages were checked when they were new.
-    """
-    if new.dispatcher.artifact_intake is not None:
-        new.dispatcher.artifact_intake.checked_messages = len(new.machine.history)
-    searching = new.dispatcher.tool_discovery
-    if searching is None:
-        return
-    searching.record = new.log.add
-    if new.log.is_recorded:
-        session = new.log.identity.session
-        searching.rebuild(record.event for record in new.log.journal.records(session))
+    records: Iterable[JournalRecord] = ()
+    if new.dispatcher.tool_discovery is not None and new.log.is_recorded:
+        records = new.log.journal.records(new.log.identity.session)
+    new.restore_calls(record.event for record in records)

@@ -74,18 +74,35 @@ class PreparedCall:
 
 
 @frozen
-class ModelCalls:
-    """Which calls a model made, and what it was shown.
-
-    Only a model must have been shown a deferred tool before it calls it.
+class CallSurroundings:
+    """What a session puts around its calls. All of it stays the same while the session lasts.
 
     Attributes:
-        is_by_model: Tells by a call's id whether a model made the call.
-        discovery: Knows which deferred tools the model was shown; None if there are none.
+        is_by_model: Tells by a call's id whether a model made the call. Only a model must have been
+            shown a deferred tool before it calls it.
+        tool_discovery: Knows which deferred tools the model was shown; None if there are none.
+        artifact_intake: Keeps large results as artifacts. Without it they are cut.
+        file_copies: Keeps copies of files before a call overwrites them.
+        open_media: Opens what keeps pictures and the like that tools return.
+        enter_scope: Sets context variables for a run or a call, and returns what unsets them.
+        parallel: Whether calls of a turn may run together.
+        hides_errors: Whether the text of exceptions that nobody foresaw is kept from the model, in
+            the log.
+        stop_seconds: How long a stopped handler may take to end.
     """
 
     is_by_model: Callable[[str], bool] = lambda call_id: False
-    discovery: tool_search.ToolDiscovery | None = None
+    tool_discovery: tool_search.ToolDiscovery | None = None
+    artifact_intake: ArtifactIntake | None = None
+    file_copies: FileCopies | None = None
+    open_media: Callable[[], SessionMedia] | None = None
+    enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
+    parallel: bool = True
+    hides_errors: bool = False
+    stop_seconds: float = STOP_SECONDS
+
+
+NO_SURROUNDINGS = CallSurroundings()
 
 
 class Dispatcher:
@@ -98,8 +115,7 @@ class Dispatcher:
         scopes: The scopes that this run's identity has; a tool that needs others is refused.
         cap: Limit of a result's text in bytes.
         clock: The clock to use; by default the system's.
-        artifact_intake: Keeps large results as artifacts. Without it they are cut.
-        model_calls: Knows the calls that a model made, and the deferred tools that it was shown.
+        surroundings: What the session puts around its calls.
     """
 
     def __init__(
@@ -111,44 +127,40 @@ class Dispatcher:
         scopes: frozenset[str] = frozenset(),
         cap: int = OUTPUT_CAP,
         clock: Clock | None = None,
-        artifact_intake: ArtifactIntake | None = None,
-        model_calls: ModelCalls | None = None,
+        surroundings: CallSurroundings = NO_SURROUNDINGS,
     ) -> None:
-        model_calls = model_calls or ModelCalls()
         self.catalog = catalog
         self.gate = gate
         self._hooks = tuple(hooks)
         self._scopes = scopes
         self._cap = min(cap, OUTPUT_CAP)
-        self.artifact_intake = artifact_intake
-        self.file_copies: FileCopies | None = None
-        """Keeps copies of files before a call overwrites them."""
-        self.parallel = True
-        self.hides_errors = False
-        """Whether the text of exceptions that nobody foresaw is kept from the model, in the log."""
-        """Whether calls of a turn may run together."""
-        self.open_media: Callable[[], SessionMedia] | None = None
-        """Opens what keeps pictures and the like that tools return."""
-        self.tool_discovery = model_calls.discovery
-        self.enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
-        """Sets context variables for a run or a call, and returns what unsets them."""
-        self._is_by_model = model_calls.is_by_model
+        self.artifact_intake = surroundings.artifact_intake
+        self.file_copies = surroundings.file_copies
+        self.open_media = surroundings.open_media
+        self.tool_discovery = surroundings.tool_discovery
+        self.enter_scope = surroundings.enter_scope
+        self.stop_seconds = surroundings.stop_seconds
+        self._parallel = surroundings.parallel
+        self._hides_errors = surroundings.hides_errors
+        self._is_by_model = surroundings.is_by_model
         self._handler_cap = self._cap
-        if artifact_intake is not None and hooks:
+        if self.artifact_intake is not None and hooks:
             # Hooks see a result before it is kept, and up to this size it is not cut for them.
-            self._handler_cap = artifact_intake.hook_limit
+            self._handler_cap = self.artifact_intake.hook_limit
         self._clock = clock or SystemClock()
-        self.stop_seconds = STOP_SECONDS
-        """How long a stopped handler may take to end."""
 
     @property
     def hooks(self) -> tuple[Hook, ...]:
-        """The hooks around calls, in their order. A new value takes effect with the next call."""
+        """The hooks around calls, in their order."""
         return self._hooks
 
-    @hooks.setter
-    def hooks(self, hooks: Sequence[Hook]) -> None:
+    def change_hooks(self, hooks: Sequence[Hook]) -> None:
+        """Put these hooks around calls, from the next one on."""
         self._hooks = tuple(hooks)
+
+    def change_gate(self, gate: PermissionGate) -> None:
+        """Have another gate decide, from the next call on."""
+        self.gate = gate
 
     # ---- steps 1 to 5
 
@@ -210,7 +222,7 @@ class Dispatcher:
             digest_arguments(tool.full_name, checked.values) if needs_digest else "",
             tool.side_effect,
             tool.risk,
-            tool.access(checked.values) if self.parallel else EXCLUSIVE,
+            tool.access(checked.values) if self._parallel else EXCLUSIVE,
             tool.polls,
             None,
             decision.layer,
@@ -253,8 +265,7 @@ class Dispatcher:
 
     def is_usable(self, tool: Tool) -> bool:
         """Whether this run may use the tool and know that it exists."""
-        shown = tool.loading is not Loading.INTERNAL
-        return shown and tool.scopes <= self._scopes and not self.gate.is_hidden(tool)
+        return self.gate.is_usable(tool, self._scopes)
 
     def _refuse(
         self,
@@ -498,7 +509,7 @@ class Dispatcher:
             if error.data is None:
                 return failed
             return replace(failed, data=bound_text(error.data, self._cap).data)
-        if self.hides_errors and not isinstance(error, FerruleError):
+        if self._hides_errors and not isinstance(error, FerruleError):
             _LOGGER.error("the tool `%s` failed (call %s)", call.tool, call.id, exc_info=error)
             kind = ErrorType.IO_ERROR if isinstance(error, OSError) else ErrorType.INTERNAL_ERROR
             message = f"`{call.tool}` failed: {type(error).__name__}; what it says is in the log"
@@ -526,7 +537,7 @@ class Dispatcher:
         task_id = tasks.start(
             work, name=launch.name, tell=context.tell, of_run=launch.ends_with_run
         )
-        context.launched = True
+        context.mark_launched()
         return {"task_id": task_id, "status": "running", **launch.answer_fields}
 
     async def _finish_task(

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -41,23 +42,27 @@ from ferrule.core.commands import (
 from ferrule.core.errors import ConfigError, ProviderError, RunCancelled
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
+from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange
+from ferrule.models.client import Exchange, Offer, Open
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
 from .approval_requests import CurrentApprover, has_changed, request_approval
-from .budgets import Budgets
+from .budgets import Budgets, count_seconds
 from .cleanup import Cleanup
 from .context.options import ContextOptions, WindowSurroundings
 from .context.window import ContextWindow
 from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, PreparedCall, require_approval
+from .hooks.call_hooks import Hook
 from .live_events import Progress
+from .model_layers import Layer
 from .recovery import settle_call
+from .run_inputs import Dependencies
 from .running_calls import RunningCalls, cancel_all
 from .session_log import SessionLog
 from .stopping import (
@@ -78,6 +83,7 @@ if TYPE_CHECKING:
     from .output.output_check import OutputCheck
 
 T = TypeVar("T")
+E = TypeVar("E", bound="DriverExtension")
 
 MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
@@ -93,16 +99,20 @@ _MOST_CHANGES = 3
 class DriverExtension:
     """What is added to a session: hooks, delegation, registration. Every method does nothing.
 
-    An extension is given to the driver and overrides the methods it needs; a session without
-    extensions pays for none of them. With several, the last one given is the outermost: its
-    `before_` methods are called first and its `after_` methods last.
+    An extension overrides the methods it needs; a session without extensions pays for none of them.
+    With several, the last one given is the outermost: its `before_` methods are called first and
+    its `after_` methods last.
+
+    Args:
+        driver: The session's driver, which has its machine and its log already.
     """
 
-    driver: Driver
-
-    def attach(self, driver: Driver) -> None:
-        """Get to know the driver. Called once, before anything else, with its log already open."""
+    def __init__(self, driver: Driver) -> None:
         self.driver = driver
+
+    def call_hooks(self) -> tuple[Hook, ...]:
+        """Return the hooks that the dispatcher asks around each call."""
+        return ()
 
     def resources(self) -> Mapping[type, object]:
         """Objects that tools of the session find with `Context.resource`."""
@@ -159,9 +169,9 @@ class DriverExtension:
     def before_event(self, event: events.Event) -> None:
         """Called for each event before the machine gets it. Must be quick and must not raise."""
 
-    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
-        """Return the conversation with the model; `open` makes a new one."""
-        return await open()
+    def layers(self) -> tuple[Layer, ...]:
+        """Return what this extension puts around the model. Called once, before the first one."""
+        return ()
 
     def reset_exchange(self) -> None:
         """The conversation was forgotten: the next question opens another one."""
@@ -199,8 +209,12 @@ class SessionModel(Protocol):
         """How the session keeps within the model's context window."""
         ...
 
-    async def open(self, driver: Driver) -> Exchange:
-        """Open the conversation with the model; called at its first question."""
+    def make_offer(self) -> Offer:
+        """Return what a conversation with the model is opened with."""
+        ...
+
+    def stack(self, dispatcher: Dispatcher, layers: Iterable[Layer]) -> Open:
+        """Return what opens a conversation, with the session's layers and these around it."""
         ...
 
     async def measure_window(self) -> WindowSurroundings:
@@ -209,34 +223,71 @@ class SessionModel(Protocol):
 
 
 @frozen
-class SessionHost:
-    """What the program around a session provides.
+class SessionState:
+    """What a session has gathered, and takes along when another driver goes on with it.
 
     Attributes:
+        log: Where events go.
+        memory: State of its tools (`Context.memory`).
+        cleanup: What is closed at its end.
+        deps: The program's dependencies.
         approver: Who is asked about calls that need an approval.
+        elapsed: Seconds that its open run has taken.
+        loop: The event loop of its last run.
+    """
+
+    log: SessionLog
+    memory: dict[str, Any]
+    cleanup: Cleanup
+    deps: Dependencies
+    approver: Approver
+    elapsed: float = 0.0
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+@frozen
+class SessionParts:
+    """What a session is made of. Its driver is given all of it at once.
+
+    Attributes:
+        machine: Decides what is done.
+        state: What the session has gathered.
+        model: The model that is asked.
+        make_dispatcher: Makes what evaluates and executes calls, with these hooks around them.
+        extend: Returns what is added to the session, for its driver.
+        announce: Returns an approver whose questions others see; called for each new one.
         resources: What tools find with `Context.resource`.
         interruptible: Give each call its own task, so that `stop_call` works; without it a lone
             call runs in place, which is faster.
-        unclosed: Where sessions with open cleanups are listed (`Cleanup`).
-        stop_seconds: How long a stopped handler may take to end (`stopping`).
+        other_models: Models that may be asked in place of the session's.
+        output: Checks the outputs of new runs; None if they end with text.
     """
 
-    approver: Approver
+    machine: Machine
+    state: SessionState
+    model: SessionModel
+    make_dispatcher: Callable[[tuple[Hook, ...]], Dispatcher]
+    extend: Callable[[Driver], Sequence[DriverExtension]]
+    announce: Callable[[Approver], Approver]
     resources: Mapping[type, object]
-    interruptible: bool
-    unclosed: set[Cleanup]
-    stop_seconds: float
+    interruptible: bool = False
+    other_models: tuple[str, ...] = ()
+    output: OutputCheck | None = None
 
 
 class Inbox:
     """Messages for the model from anywhere: a tool's task, a person's keyboard, another thread.
 
-    `feed` must be called in the event loop of the run; `loop` is that loop, once there was a run.
+    `feed` must be called in the event loop of the run; `find_loop` returns it, None before any run.
     """
 
-    def __init__(self, feed: Callable[[events.Event], object]) -> None:
+    def __init__(
+        self,
+        feed: Callable[[events.Event], object],
+        find_loop: Callable[[], asyncio.AbstractEventLoop | None],
+    ) -> None:
         self._feed = feed
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self._find_loop = find_loop
 
     def put(self, text: str, source: str) -> None:
         """Give the model a notice (`core.notices`). It is written with the next events."""
@@ -245,73 +296,63 @@ class Inbox:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        if self.loop is None or self.loop is here or not self.loop.is_running():
+        loop = self._find_loop()
+        if loop is None or loop is here or not loop.is_running():
             self._feed(notice)
         else:
-            self.loop.call_soon_threadsafe(self._feed, notice)
+            loop.call_soon_threadsafe(self._feed, notice)
 
 
 class Driver:
-    """Drives one session's machine. One run at a time; direct calls may join in.
+    """Drives one session's machine. One run at a time; direct calls may join in."""
 
-    Args:
-        machine: Decides what is done.
-        dispatcher: Evaluates and executes calls.
-        log: Where events go.
-        model: The model that is asked.
-        host: What the program around the session provides.
-        extensions: What is added to this session.
-    """
-
-    def __init__(
-        self,
-        machine: Machine,
-        dispatcher: Dispatcher,
-        log: SessionLog,
-        model: SessionModel,
-        host: SessionHost,
-        extensions: Sequence[DriverExtension] = (),
-    ) -> None:
+    def __init__(self, parts: SessionParts) -> None:
+        state = parts.state
+        machine = parts.machine
         self.machine = machine
-        self.dispatcher = dispatcher
-        self.log = log
-        self.inbox = Inbox(self.feed)
-        self.cleanup = Cleanup(log, host.unclosed)
-        self.memory: dict[str, Any] = {}
+        self.log = state.log
+        self._loop = state.loop
+        self.inbox = Inbox(self.feed, lambda: self._loop)
+        self.cleanup = state.cleanup
+        self.memory = state.memory
+        self.deps = state.deps
         self.budgets: Budgets | None = None
-        self.elapsed = 0.0
+        self.elapsed = state.elapsed
         self.failure: ProviderError | None = None
         """The error of the last question, if the model gave no answer."""
         self.is_running = False
-        self.output: OutputCheck | None = None
-        self.other_models: tuple[str, ...] = ()
-        """Models that may be asked in place of the session's."""
-        """Checks the outputs of new runs; None if they end with text."""
+        self.output = parts.output
         self.run_check: OutputCheck | None = None
         """Checks the output of the current run: another one if it began with another agent."""
-        self.approver = host.approver
-        self.deps: object = None
-        """The program's dependencies, for tools and functions (`Context.deps`)."""
-        self.extensions = tuple(extensions)
-        self._model = model
+        self.approver = state.approver
+        self.announce = parts.announce
+        self._other_models = parts.other_models
+        self._model = parts.model
+        self._open: Open | None = None
         self._exchange: Exchange | None = None
-        self._interruptible = host.interruptible
-        self._stop_seconds = dispatcher.stop_seconds = host.stop_seconds
+        self._interruptible = parts.interruptible
         self._stop: RunStop | None = None
         """What stops the run that is under way."""
         self._prepared: dict[str, PreparedCall] = {}
         self._going = RunningCalls()
         self._direct = DirectCalls(machine, self.feed, self._drive, self._settle)
+        self.extensions = tuple(parts.extend(self))
+        call_hooks = (extension.call_hooks() for extension in self.extensions)
+        self.dispatcher = parts.make_dispatcher(tuple(chain.from_iterable(call_hooks)))
+        self._stop_seconds = self.dispatcher.stop_seconds
         self.context_window = ContextWindow(
-            self, self.feed, self._open_with_extensions, model.context, model.measure_window
+            self,
+            self.feed,
+            self._open_exchange,
+            self._model.context,
+            self._model.measure_window,
         )
         self._resources: dict[type, object] = {
-            **host.resources,
+            **parts.resources,
             Approver: CurrentApprover(self),
             UsableTools: UsableTools(self),
         }
         for extension in self.extensions:
-            extension.attach(self)
             self._resources |= extension.resources()
 
     @property
@@ -334,15 +375,32 @@ class Driver:
         if opened is None or not self.log.write_batch.is_remote:
             # On a server, the first write takes a new session.
             self.log.journal.lease(self.log.identity.session)
-        self.log.is_recorded = opened is None
         if opened is not None:
             self.feed(opened)
         for extension in self.extensions:
             extension.after_open()
 
-    def rebuild(self, journal: list[events.Event]) -> None:
-        """Rebuild the session from its journal: history, open calls, grants of the session."""
+    @property
+    def state(self) -> SessionState:
+        """What the session has gathered, for the driver that goes on with it."""
+        return SessionState(
+            self.log,
+            self.memory,
+            self.cleanup,
+            self.deps,
+            self.approver,
+            self.elapsed,
+            self._loop,
+        )
+
+    def rebuild(self, records: Sequence[events.JournalRecord]) -> None:
+        """Rebuild the session from its journal: history, open run, grants of the session."""
+        journal = [record.event for record in records]
         self.machine.rebuild(journal)
+        if self.machine.is_active:
+            self.log.begin_run(records[-1].run)
+            self.elapsed = count_seconds(records)
+        self.restore_calls(journal)
         for event in journal:
             if not isinstance(event, events.PersonAnswered):
                 continue
@@ -350,6 +408,46 @@ class Driver:
                 self.dispatcher.gate.grant(event.grant)
         for extension in self.extensions:
             extension.rebuild(journal)
+
+    def restore_calls(self, journal: Iterable[events.Event]) -> None:
+        """Restore what the dispatcher must know of the session's past.
+
+        What was found by tool search, and that old messages were checked when they were new.
+        """
+        if self.dispatcher.artifact_intake is not None:
+            self.dispatcher.artifact_intake.trust_messages(len(self.machine.history))
+        if self.dispatcher.tool_discovery is not None:
+            self.dispatcher.tool_discovery.rebuild(journal)
+
+    def add_extension(self, make: Callable[[Driver], E]) -> E:
+        """Add an extension, outside of the others, until `remove_extension`."""
+        extension = make(self)
+        self.extensions = (*self.extensions, extension)
+        self.dispatcher.change_hooks((*self.dispatcher.hooks, *extension.call_hooks()))
+        return extension
+
+    def remove_extension(self, extension: DriverExtension) -> None:
+        """Let the session go on without an extension that was added."""
+        ended = extension.call_hooks()
+        self.extensions = tuple(one for one in self.extensions if one is not extension)
+        self.dispatcher.change_hooks(
+            tuple(one for one in self.dispatcher.hooks if not any(one is hook for hook in ended))
+        )
+
+    def change_approver(self, approver: Approver) -> None:
+        """Ask another approver from now on."""
+        self.approver = self.announce(approver)
+
+    def expect_output(self, check: OutputCheck | None) -> None:
+        """Have new runs end with an output that passes this check; None for text."""
+        self.output = check
+
+    def restore_output(self, text: str) -> None:
+        """Take the output of a run that has ended from its text; no function runs again."""
+        check = self.output
+        if check is not None:
+            self.run_check = check
+            check.restore(text, self.build_run_context(self.log.identity))
 
     async def start(self) -> None:
         """Let extensions begin the session. Raises what an extension raises to refuse it."""
@@ -361,6 +459,9 @@ class Driver:
 
         Extensions may continue the run, at most `MAX_CONTINUATIONS` times.
         """
+        limits = started.limits
+        counted = (limits.max_tokens, limits.max_cost, limits.max_calls) != (None, None, None)
+        self.budgets = self._make_budgets(limits, started.model) if counted else None
         return await self._supervise(partial(self._work, started, run))
 
     async def _work(self, started: events.RunStarted, run: str) -> FinishRun:
@@ -372,21 +473,16 @@ class Driver:
             begun = started
             for extension in reversed(self.extensions):
                 begun = await extension.before_turns(begun)
-            finish = await self._run_once(begun, "" if continuations else run)
+            self.elapsed = 0.0
+            self.failure = None
+            self.log.begin_run((not continuations and run) or token_hex(16))
+            finish = await self._finish_run(self.feed(begun))
             text = await self._end_turns(finish, continuations)
             if not text:
                 return finish
             continuations += 1
             # What was required of this message has been done: it is not required again.
             started = replace(started, text=text, require=(), media=())
-
-    def _run_once(self, started: events.RunStarted, run: str) -> Coroutine[Any, Any, FinishRun]:
-        """Begin the run under an id of its own, and carry it out to its end."""
-        who = self.log.identity
-        self.elapsed = 0.0
-        self.failure = None
-        self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
-        return self._finish_run(self.feed(started))
 
     async def _end_turns(self, finish: FinishRun, continuations: int) -> str:
         """Return the text with which an extension continues the run."""
@@ -397,8 +493,14 @@ class Driver:
             text = text or more
         return "" if last else text
 
-    async def resume(self, reason: str) -> FinishRun | None:
-        """Finish a run that another process left open; None if there was nothing to do."""
+    async def resume(self, reason: str, model: str) -> FinishRun | None:
+        """Finish a run that another process left open; None if there was nothing to do.
+
+        Args:
+            reason: Why it was left open.
+            model: The session's model, whose price counts.
+        """
+        self.budgets = self._make_budgets(self.machine.limits, model)
         return await self._supervise(partial(self._work_on, reason))
 
     async def _work_on(self, reason: str) -> FinishRun | None:
@@ -418,11 +520,12 @@ class Driver:
         """Run one tool without a model (`DirectCalls`)."""
         require_asyncio()
         await self.start()
-        self.log.write_batch.active_runs += 1
+        active = self.log.write_batch.active_runs
+        active.append(self.log)
         try:
             return await self._direct.call(tool, arguments, by)
         finally:
-            self.log.write_batch.active_runs -= 1
+            active.remove(self.log)
 
     def reset_exchange(self) -> None:
         """Forget the exchange: the next request goes to the agent's current model."""
@@ -501,7 +604,7 @@ class Driver:
         assert stop is not None
         seconds = self.machine.limits.max_seconds
         self.is_running = True
-        self.log.write_batch.active_runs += 1
+        self.log.write_batch.active_runs.append(self.log)
         if self.dispatcher.enter_scope is not None:
             # For the rest of this task, which is the run's own.
             self.dispatcher.enter_scope(self.log.identity, "")
@@ -532,7 +635,7 @@ class Driver:
 
     async def _end_run(self) -> None:
         self.is_running = False
-        self.log.write_batch.active_runs -= 1
+        self.log.write_batch.active_runs.remove(self.log)
         for extension in self.extensions:
             await extension.after_run()
 
@@ -549,7 +652,7 @@ class Driver:
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: FinishRun | None = None
-        self.inbox.loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         try:
             while todo or tasks:
                 while todo:
@@ -652,7 +755,7 @@ class Driver:
     async def _request_answer(self, command: AskModel) -> events.ModelAnswered:
         """Send the model the history and return its answer. Raises ProviderError."""
         if self._exchange is None:
-            self._exchange = await self._open_with_extensions()
+            self._exchange = await self._open_exchange()
         exchange = self._exchange
         history: Sequence[Message] = self.machine.history
         open_media = self.dispatcher.open_media
@@ -703,15 +806,12 @@ class Driver:
         self.run_check = OutputCheck.of_request(request)
         return self.run_check
 
-    async def _open_with_extensions(self) -> Exchange:
-        """Return an exchange with the model, with every extension around it."""
-
-        async def open() -> Exchange:
-            return await self._model.open(self)
-
-        for extension in self.extensions:
-            open = partial(extension.open_exchange, open)
-        return await open()
+    def _open_exchange(self) -> Awaitable[Exchange]:
+        """Open a conversation with the model, with every layer around it."""
+        if self._open is None:
+            layers = (extension.layers() for extension in self.extensions)
+            self._open = self._model.stack(self.dispatcher, chain.from_iterable(layers))
+        return self._open(self._model.make_offer())
 
     async def _run_tool(self, command: RunCall) -> list[Command]:
         """Have the dispatcher execute a call, and feed its result.
@@ -840,8 +940,11 @@ class Driver:
             find_sent_result=lambda earlier: find_sent_result(
                 self.machine.history, call.id, earlier
             ),
-            deps=self.deps,
+            deps=self.deps.value,
         )
+
+    def _make_budgets(self, limits: Limits, model: str) -> Budgets:
+        return Budgets(self.machine, limits, model, self.log.notice, self._other_models)
 
     def build_run_context(self, identity: Identity) -> Context:
         """Build the context for a function of the program that is not part of a call."""
@@ -852,7 +955,7 @@ class Driver:
             self._resources,
             on_close=self.cleanup.add,
             note=self.log.notice,
-            deps=self.deps,
+            deps=self.deps.value,
         )
 
     def _finish(self, command: FinishRun) -> FinishRun:

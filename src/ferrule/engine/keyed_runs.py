@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from ferrule.core.calls import parse_json
 from ferrule.core.commands import FinishRun
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import RunFinished, RunStarted
@@ -170,21 +169,7 @@ def _find_finished(journal: Journal, name: str, key: str, text: Content) -> RunF
 
 def _rebuild_result(session: Session[OutputT], finished: RunFinished) -> RunResult[OutputT]:
     """Return the result of a run that ended well, from the journal; no function runs again."""
-    check = session.driver.output
-    if check is not None:
-        from .output.json_answer import find_json
-
-        session.driver.run_check = check
-        if check.output.has_effects:
-            check.value = parse_json(finished.text)
-        else:
-            context = session.driver.build_run_context(session.identity)
-            found = find_json(finished.text, lists=check.output.is_wrapped)
-            if found.is_text:
-                checked = check.output.read_text(found.text, found.problem, context)
-            else:
-                checked = check.output.read(found, context)
-            check.value = checked.value
+    session.driver.restore_output(finished.text)
     return session.build_result(
         FinishRun(finished.stop, finished.text, finished.code, finished.detail, finished.usage)
     )

@@ -61,6 +61,43 @@ def check_wanted_deps(owner: str, wanted: Any, deps_type: Any) -> None:
     )
 
 
+class Dependencies:
+    """The dependencies of a session's runs: what tools and functions find as `Context.deps`.
+
+    Args:
+        deps_type: Their type (`Agent(deps_type=...)`); None without any.
+        make: Makes those of a run that is given none (`Host.make_deps`).
+        earlier: Those of the session that this one continues.
+    """
+
+    def __init__(
+        self,
+        deps_type: Any,
+        make: Callable[[Identity], Any] | None = None,
+        earlier: Dependencies | None = None,
+    ) -> None:
+        self.value: object = None if earlier is None else earlier.value
+        self._type = deps_type
+        self._make = make
+        self._is_given = earlier is not None and earlier._is_given
+
+    def give(self, deps: Any, identity: Identity) -> None:
+        """Take dependencies, from now on; `UNSET` checks that there are some, or makes them.
+
+        Raises:
+            ConfigError: They are missing, or of another type.
+        """
+        if deps is UNSET and (self._is_given or self._type is None):
+            return
+        if deps is UNSET and self._make is not None:
+            # For this run alone: the next one gets its own.
+            self.value = make_deps(self._make, identity, self._type)
+            return
+        check_deps(deps, self._type)
+        self._is_given = True
+        self.value = None if deps is UNSET else deps
+
+
 def check_tools(tools: Iterable[Tool], deps_type: Any) -> None:
     """Check that an agent's dependencies are what its tools ask for. Raises ConfigError."""
     for tool in tools:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
@@ -52,13 +48,14 @@ from ferrule.tools.definition import Tool
 from . import hooks
 from . import output as typed_output
 from . import rewind as rewinding
-from .budgets import Budgets, cost_in_dollars
+from .budgets import cost_in_dollars
+from .closed_by_with import ClosedByWith
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
-from .run_inputs import UNSET, RunInstructions, check_deps, make_deps
+from .run_inputs import UNSET, RunInstructions
 from .stopping import require_asyncio
 from .type_variables import OutputT
 
@@ -67,8 +64,6 @@ if TYPE_CHECKING:
 
     from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
-
-T = TypeVar("T")
 
 
 @frozen
@@ -112,18 +107,34 @@ class RunDefaults:
     """What an agent says of the runs of its sessions.
 
     Attributes:
+        model: The full name of the model.
+        limits: The bounds of each run.
         join: As in `RunOptions`.
         require: The required tools, as in `RunStarted`.
         deps_type: The type of their dependencies; None without any.
         instructions: The functions that say what the model is told in a run; None without any.
+        recorded_instructions: What a recorded run was told: the functions are not asked then.
         make_deps: Makes the dependencies of runs that are given none (`Host.make_deps`).
     """
 
+    model: str = ""
+    limits: Limits = Limits()
     join: int = 0
     require: tuple[str, ...] = ()
     deps_type: Any = None
     instructions: RunInstructions | None = None
+    recorded_instructions: str | None = None
     make_deps: Callable[[Identity], Any] | None = None
+
+
+class DefaultChanges(TypedDict, total=False):
+    """What `Session.change` takes, as in `RunDefaults`."""
+
+    model: str
+    limits: Limits
+    join: int
+    require: tuple[str, ...]
+    recorded_instructions: str | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -171,7 +182,7 @@ def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> s
     return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
-class Session(Generic[OutputT]):
+class Session(ClosedByWith, Generic[OutputT]):
     """Runs that share a history. Made by `Agent.session` and `Agent.resume`.
 
     One run at a time; close it to give its lease back. Everything an interface needs of a session
@@ -179,13 +190,7 @@ class Session(Generic[OutputT]):
     """
 
     def __init__(
-        self,
-        session_id: str,
-        driver: Driver,
-        model: str,
-        limits: Limits,
-        defaults: RunDefaults,
-        system: str = "",
+        self, session_id: str, driver: Driver, defaults: RunDefaults, system: str = ""
     ) -> None:
         self.id = session_id
         self.system = system
@@ -194,16 +199,26 @@ class Session(Generic[OutputT]):
         What functions say for the first run follows it (`Agent(instructions=...)`).
         """
         self.driver = driver
-        self.model = model
-        self.limits = limits
-        self.join = defaults.join
-        self.require = defaults.require
-        self.deps_type = defaults.deps_type
-        self._make_deps = defaults.make_deps
-        self.run_instructions = defaults.instructions
-        self.recorded_instructions: str | None = None
-        """What a recorded run was told: the functions are not asked then."""
-        self._has_deps = False
+        self.defaults = defaults
+
+    @property
+    def model(self) -> str:
+        """The full name of the model of its next runs."""
+        return self.defaults.model
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of its next runs."""
+        return self.defaults.limits
+
+    def change(self, **changes: Unpack[DefaultChanges]) -> None:
+        """Give the next runs another model, other limits, or what else `RunDefaults` has."""
+        self.defaults = replace(self.defaults, **changes)
+
+    def continue_as(self, made: Session[Any]) -> None:
+        """Go on as another session that was built for this one (`engine.agent_reload`)."""
+        self.driver = made.driver
+        self.defaults = made.defaults
 
     # ---- work
 
@@ -231,32 +246,30 @@ class Session(Generic[OutputT]):
         """
         require_asyncio()
         self._require_idle()
-        self.set_deps(deps)
-        limits = self.limits.for_model(self.model)
-        counted = (
-            limits.max_tokens is not None
-            or limits.max_cost is not None
-            or limits.max_calls is not None
-        )
-        self.driver.budgets = self._make_budgets(limits) if counted else None
-        output = self.driver.output
-        wanted = None if output is None else output.request
-        if isinstance(text, str):
-            started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
-        else:
-            said, media = await self._media.take_message(text)
+        self.driver.deps.give(deps, self.identity)
+        media: tuple[MediaReference, ...] = ()
+        if not isinstance(text, str):
+            text, media = await self._media.take_message(text)
             self._require_idle()
-            started = RunStarted(
-                said, self.model, limits, self.join, self.require, wanted, media=media
-            )
-        if options or self.require:
+        defaults = self.defaults
+        output = self.driver.output
+        started = RunStarted(
+            text,
+            defaults.model,
+            defaults.limits.for_model(defaults.model),
+            defaults.join,
+            defaults.require,
+            None if output is None else output.request,
+            media=media,
+        )
+        if options or defaults.require:
             started = self._with_options(started, options)
-        if self.recorded_instructions is not None:
-            started = replace(started, instructions=self.recorded_instructions)
-        elif self.run_instructions is not None:
+        if defaults.recorded_instructions is not None:
+            started = replace(started, instructions=defaults.recorded_instructions)
+        elif defaults.instructions is not None:
             run = run or token_hex(16)
             context = self.driver.build_run_context(self.identity.for_run(run))
-            said = await self.run_instructions.evaluate(context)
+            said = await defaults.instructions.evaluate(context)
             # Another run may have begun while the functions were asked.
             self._require_idle()
             started = replace(started, instructions=said)
@@ -270,8 +283,7 @@ class Session(Generic[OutputT]):
         Raises as `run`.
         """
         self.set_deps(UNSET)
-        self.driver.budgets = self._make_budgets(self.driver.machine.limits)
-        finish = await self.driver.resume(reason)
+        finish = await self.driver.resume(reason, self.model)
         return None if finish is None else self.build_result(finish)
 
     async def stream(
@@ -315,17 +327,17 @@ class Session(Generic[OutputT]):
 
         Raises what `run` raises, after the last step.
         """
-        from .hooks.stepping import add_steps, remove_steps
+        from .hooks.stepping import Stepping
 
         driver = self.driver
-        stepping = add_steps(driver)
+        stepping = driver.add_extension(Stepping)
         task = asyncio.create_task(self.run(text, deps=deps, **options))
         try:
             async for step in stepping.iterate(task):
                 yield step
             yield await task
         finally:
-            remove_steps(driver, stepping)
+            driver.remove_extension(stepping)
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -393,15 +405,7 @@ class Session(Generic[OutputT]):
         Raises:
             ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
         """
-        if deps is UNSET and (self._has_deps or self.deps_type is None):
-            return
-        if deps is UNSET and self._make_deps is not None:
-            # For this run alone: the next one gets its own.
-            self.driver.deps = make_deps(self._make_deps, self.identity, self.deps_type)
-            return
-        check_deps(deps, self.deps_type)
-        self._has_deps = True
-        self.driver.deps = None if deps is UNSET else deps
+        self.driver.deps.give(deps, self.identity)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -434,7 +438,7 @@ class Session(Generic[OutputT]):
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
-        dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
+        dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode, "flags")))
 
     @property
     def permission_rules(self) -> tuple[PermissionRule, ...]:
@@ -445,9 +449,7 @@ class Session(Generic[OutputT]):
 
     def set_approver(self, approver: Approver) -> None:
         """Ask this approver from now on. Subscribers still see what is asked."""
-        from .event_bus.attachment import change_approver
-
-        change_approver(self.driver, approver)
+        self.driver.change_approver(approver)
 
     def expect_output(self, request: OutputRequest | None) -> None:
         """Have the next runs end with this output; None for text.
@@ -455,11 +457,11 @@ class Session(Generic[OutputT]):
         It is checked by the agent's `output_type`, or by the schema if the agent has none.
         """
         if request is None:
-            self.driver.output = None
+            self.driver.expect_output(None)
         elif self.driver.output is None:
             from .output.output_check import OutputCheck
 
-            self.driver.output = OutputCheck.of_request(request)
+            self.driver.expect_output(OutputCheck.of_request(request))
 
     def reset_model(self) -> None:
         """Start a new conversation with the agent's current model, with the whole history."""
@@ -559,10 +561,7 @@ class Session(Generic[OutputT]):
 
         For programs that make direct calls for days: the session keeps both in memory.
         """
-        slot = self.driver.machine.find_slot(call_id)
-        if slot is not None and slot.result is not None:
-            slot.call = ToolCall(slot.call.id, slot.call.tool)
-            slot.result = replace(slot.result, data=None, notes=())
+        self.driver.machine.forget_call(call_id)
 
     def read_media(self, one: MediaReference) -> bytes:
         """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
@@ -696,35 +695,10 @@ class Session(Generic[OutputT]):
         copies, point, workspace, scope = self._rewind_point(runs)
         return list(diff_files(point, workspace, copies.store, scope)), point.uncovered
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run_in_new_loop(self.close)
-
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`), then release the lease.
 
-        `async with session:` and `with session:` do it.
-
-
-        The journal keeps everything.
+        `async with session:` and `with session:` do it. The journal keeps everything.
         """
         try:
             await self.driver.cleanup.run()
@@ -801,10 +775,6 @@ class Session(Generic[OutputT]):
 
         return OutputStream(check)
 
-    def _make_budgets(self, limits: Limits) -> Budgets:
-        driver = self.driver
-        return Budgets(driver.machine, limits, self.model, driver.log.notice, driver.other_models)
-
     def _with_options(self, started: RunStarted, options: RunOptions) -> RunStarted:
         join, require = parse_run_options(options, started.join, started.require)
         for name in chain.from_iterable(entry.split(ALTERNATIVE_SEPARATOR) for entry in require):
@@ -856,83 +826,3 @@ class Session(Generic[OutputT]):
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
             raise kind(finish.detail, code=finish.code, hint=finish.hint)
-
-
-def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run for a caller without an event loop; inside one, in a thread of its own.
-
-    What interrupts the caller stops the work, and reaches the caller once that has ended.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    return _RunInThread(work).wait()
-
-
-_POLL_SECONDS = 0.05
-"""Seconds between two looks at whether the caller of a run in another thread was cancelled."""
-
-
-class _RunInThread(Generic[T]):
-    """Work on an event loop in a thread of its own, with the caller's context variables."""
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._work = work
-        self._outcome: list[T | BaseException] = []
-        self._is_interrupted = False
-        self._ended = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[T] | None = None
-        context = contextvars.copy_context()
-        # A daemon: a second interrupt ends the program also if the work does not end.
-        self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="ferrule-run-sync", daemon=True
-        )
-
-    def wait(self) -> T:
-        """Return what the work returns. Raises what it raises, and what interrupts the caller."""
-        caller = asyncio.current_task()
-        cancels = 0 if caller is None else caller.cancelling()
-        try:
-            self._thread.start()  # it waits for the thread, so it can be interrupted as well
-            # Not `join`: an interrupted one takes the thread for ended (Python 3.11).
-            while not self._ended.wait(_POLL_SECONDS):
-                # `asyncio.run` makes of Ctrl-C a cancellation, which cannot reach a blocked task.
-                if caller is not None and caller.cancelling() > cancels:
-                    self._interrupt()
-        except BaseException:  # Ctrl-C, or what a handler of another signal raises
-            self._interrupt()
-            if self._thread.is_alive():  # otherwise the work has not begun, and never will
-                self._ended.wait()
-            raise
-        finally:
-            if self._ended.is_set():
-                self._thread.join()
-        outcome = self._outcome[0]
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-
-    def _run(self) -> None:
-        try:
-            self._outcome.append(asyncio.run(self._begin()))
-        except BaseException as error:  # noqa: BLE001  carried to the caller's thread, where it is raised
-            self._outcome.append(error)
-        finally:
-            self._ended.set()
-
-    async def _begin(self) -> T:
-        self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-        if self._is_interrupted:
-            raise asyncio.CancelledError
-        return await self._work()
-
-    def _interrupt(self) -> None:
-        if self._is_interrupted:
-            return
-        self._is_interrupted = True
-        if self._loop is not None and self._task is not None:
-            with suppress(RuntimeError):  # it has ended meanwhile
-                self._loop.call_soon_threadsafe(self._task.cancel)

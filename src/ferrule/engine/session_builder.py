@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,35 +12,37 @@ from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.media import MediaOptions
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange, ModelClient, ModelOptions, ToolSpec
-from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
+from ferrule.models.client import Offer, Open
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
-from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
 
-from . import delegation, hooks, registration, tool_search
+from . import delegation, event_bus, hooks, registration, tool_search
 from . import output as typed_output
-from .artifacts.large_results import ArtifactIntake, guard_exchange
-from .budgets import is_share_used
+from .artifacts.large_results import ArtifactIntake
 from .cleanup import Cleanup
 from .clock import Clock
 from .context.options import ContextOptions, WindowSurroundings, measure_window
-from .dispatcher import Dispatcher, ModelCalls
-from .driver import Driver, DriverExtension, SessionHost
+from .dispatcher import CallSurroundings, Dispatcher
+from .driver import Driver, DriverExtension, SessionParts, SessionState
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
+from .model_layers import Layer, ModelSession, stack_layers
 from .plugins.lifetimes import StartPlugins
 from .plugins.plugin_set import PluginSet
+from .run_inputs import Dependencies
 from .session import RunDefaults, Session
 from .session_log import SessionLog
 from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
+    from .output.output_check import OutputCheck
+    from .registration.session_catalog import SessionCatalog
+    from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
 
@@ -70,8 +73,7 @@ class SessionSource(Protocol):
     hides_errors: bool
     stop_seconds: float
     unclosed: set[Cleanup]
-    write_batch: WriteBatch | None
-    indexes: tool_search.Indexes | None
+    bus: event_bus.Bus | None
 
     @property
     def model(self) -> str: ...
@@ -83,7 +85,16 @@ class SessionSource(Protocol):
     def gate(self) -> PermissionGate: ...
 
     @property
+    def session_gate(self) -> PermissionGate | None: ...
+
+    @property
     def journal(self) -> Journal: ...
+
+    def find_address(self, model: str) -> str: ...
+
+    def share_writes(self) -> WriteBatch: ...
+
+    def find_indexes(self) -> tool_search.Indexes: ...
 
     def find_media_store(self) -> ArtifactStore: ...
 
@@ -91,7 +102,12 @@ class SessionSource(Protocol):
 
 
 def build_session(
-    agent: SessionSource, session_id: str, system: str, machine: Machine | None = None
+    agent: SessionSource,
+    session_id: str,
+    system: str,
+    *,
+    earlier: Driver | None = None,
+    recorded: int = 0,
 ) -> Session[Any]:
     """Build a session that is not opened yet.
 
@@ -99,66 +115,129 @@ def build_session(
         agent: The agent.
         session_id: Its id.
         system: Its system text.
-        machine: Its state, if it has one already.
+        earlier: The driver that drove the session until now, if there was one.
+        recorded: Number of its events that are in the journal.
     """
-    machine = machine or Machine()
+    machine = Machine() if earlier is None else earlier.machine
+    gate = agent.gate.for_session() if agent.session_gate is None else agent.session_gate
+    state, announce = _gather_state(agent, session_id, earlier, recorded)
     search = agent.visible_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
+    growing = None
     discovery = None
     if agent.registration is not None or search is not None:
         from .registration.session_catalog import SessionCatalog
 
-        catalog = SessionCatalog(catalog)
+        catalog = growing = SessionCatalog(catalog)
         if search is not None:
-            discovery = _discover_tools(agent, search, catalog, session_id)
+            from .tool_search.discovery import ToolDiscovery
+
+            discovery = ToolDiscovery(
+                search,
+                growing,
+                agent.find_indexes(),
+                session_id,
+                usable=partial(gate.is_usable, scopes=agent.visible_tools.scopes),
+                record=state.log.add,
+                max_found=agent.visible_tools.count_free_places(),
+            )
             resources[type(discovery)] = discovery
-    extensions, call_hooks = _extensions(agent)
-    if agent.plugins.lifetimes:
-        extensions = (StartPlugins(agent.plugins.lifetimes), *extensions)
-    dispatcher = Dispatcher(
-        catalog,
-        agent.gate.for_session(),
-        hooks=call_hooks,
-        scopes=agent.visible_tools.scopes,
-        cap=agent.limits.max_output_bytes,
-        clock=agent.clock,
-        artifact_intake=_artifact_intake(agent),
-        model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
-    )
-    dispatcher.parallel = agent.parallel
-    dispatcher.hides_errors = agent.hides_errors
-    identity = Identity(agent.tenant, agent.user, session_id, "none")
-    open_media = cache(partial(_open_media, agent, identity))
-    dispatcher.open_media = open_media
+    open_media = cache(partial(_open_media, agent, state.log.identity))
     if MediaOptions in agent.resources:
         media = open_media()
         resources[type(media)] = media
-    if agent.artifacts is not None and agent.workspace is not None:
-        from .rewind.file_copies import FileCopies
-
-        dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
-    if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
-        agent.write_batch = WriteBatch.of(agent.journal)
-    driver = Driver(
-        machine,
-        dispatcher,
-        SessionLog(agent.journal, identity, agent.write_batch),
-        _AgentModel(agent, system, machine, agent.context),
-        SessionHost(
-            agent.approver, resources, agent.interruptible, agent.unclosed, agent.stop_seconds
-        ),
-        extensions,
+    surroundings = CallSurroundings(
+        is_by_model=partial(_is_call_of_model, machine),
+        tool_discovery=discovery,
+        artifact_intake=_artifact_intake(agent),
+        file_copies=_keep_file_copies(agent),
+        open_media=open_media,
+        enter_scope=None if agent.bus is None else agent.bus.enter_scope,
+        parallel=agent.parallel,
+        hides_errors=agent.hides_errors,
+        stop_seconds=agent.stop_seconds,
     )
-    driver.other_models = tuple(other.name for other in agent.connection.others)
-    if agent.output is not None:
-        from .output.output_check import OutputCheck
 
-        driver.output = OutputCheck(agent.output.type, agent.output.request)
-    if discovery is not None:
-        discovery.usable = dispatcher.is_usable
-        discovery.record = driver.log.add
-    return Session(session_id, driver, agent.model, agent.limits, agent.run_defaults, system)
+    def make_dispatcher(call_hooks: tuple[Hook, ...]) -> Dispatcher:
+        return Dispatcher(
+            catalog,
+            gate,
+            hooks=call_hooks,
+            scopes=agent.visible_tools.scopes,
+            cap=agent.limits.max_output_bytes,
+            clock=agent.clock,
+            surroundings=surroundings,
+        )
+
+    driver = Driver(
+        SessionParts(
+            machine=machine,
+            state=state,
+            model=_AgentModel(agent, system, machine, state.log, agent.context, growing),
+            make_dispatcher=make_dispatcher,
+            extend=partial(_extend, agent),
+            announce=announce,
+            resources=resources,
+            interruptible=agent.interruptible,
+            other_models=tuple(other.name for other in agent.connection.others),
+            output=_make_output_check(agent),
+        )
+    )
+    defaults = replace(agent.run_defaults, model=agent.model, limits=agent.limits)
+    return Session(session_id, driver, defaults, system)
+
+
+def _gather_state(
+    agent: SessionSource, session_id: str, earlier: Driver | None, recorded: int
+) -> tuple[SessionState, Callable[[Approver], Approver]]:
+    """Return what the session begins with, and what announces its questions to subscribers."""
+    deps_type, make_deps = agent.run_defaults.deps_type, agent.run_defaults.make_deps
+    if earlier is not None:
+        state = replace(earlier.state, deps=Dependencies(deps_type, make_deps, earlier.deps))
+        return state, earlier.announce
+    identity = Identity(agent.tenant, agent.user, session_id, "none")
+    connect = None
+    make_announcing = None
+    if agent.bus is not None:
+        from .event_bus.attachment import announce_questions, open_feed
+
+        connect = partial(open_feed, agent.bus, recorded, agent.find_address)
+        make_announcing = announce_questions
+    log = SessionLog(
+        agent.journal, identity, agent.share_writes(), connect=connect, recorded=recorded > 0
+    )
+    announce = _announce_to_nobody if make_announcing is None else partial(make_announcing, log)
+    state = SessionState(
+        log,
+        {},
+        Cleanup(log, agent.unclosed),
+        Dependencies(deps_type, make_deps),
+        announce(agent.approver),
+    )
+    return state, announce
+
+
+def _announce_to_nobody(approver: Approver) -> Approver:
+    return approver
+
+
+def _make_output_check(agent: SessionSource) -> OutputCheck | None:
+    if agent.output is None:
+        return None
+    # Imported here: most sessions have no output type.
+    from .output.output_check import OutputCheck
+
+    return OutputCheck(agent.output.type, agent.output.request)
+
+
+def _keep_file_copies(agent: SessionSource) -> FileCopies | None:
+    """Return what keeps copies of files that calls change; None without a store for them."""
+    if agent.artifacts is None or agent.workspace is None:
+        return None
+    from .rewind.file_copies import FileCopies
+
+    return FileCopies(agent.artifacts.store, agent.workspace)
 
 
 @frozen
@@ -168,7 +247,9 @@ class _AgentModel:
     agent: SessionSource
     system: str
     machine: Machine
+    log: SessionLog
     context: ContextOptions
+    growing: SessionCatalog | None
 
     @property
     def system_text(self) -> str:
@@ -182,117 +263,25 @@ class _AgentModel:
             model.client, model.options, self.system_text, self.agent.visible_tools.specs()
         )
 
-    async def open(self, driver: Driver) -> Exchange:
-        """Open the exchange with the session's tools, including those that were added to it."""
-        catalog = driver.dispatcher.catalog
-        if catalog is self.agent.catalog:
-            return await self._open(driver, (), "")
-        from .registration.growing_exchange import RegistrationExchange
-        from .registration.session_catalog import SessionCatalog
-
-        assert isinstance(catalog, SessionCatalog)
-
-        async def open(added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
-            return await self._open(driver, added, tool_mode)
-
-        dispatcher = driver.dispatcher
-        exchange = RegistrationExchange(
-            open, catalog, lambda: catalog.specs(dispatcher.is_usable), dispatcher.tool_discovery
+    def make_offer(self) -> Offer:
+        """Return what a conversation with the agent's model is opened with."""
+        connection = self.agent.connection
+        return Offer(
+            connection.client, self.system_text, (), connection.options, connection.tool_mode
         )
-        await exchange.open()
-        return exchange
 
-    async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
-        """Open the exchange with `added` tools behind the agent's, perhaps in another tool mode."""
-        model = self.agent.connection
-        if model.fallbacks is None:
-            return await self._open_model(model, driver, added, tool_mode)
-        from .model_fallbacks import FallbackModel, ModelFallbackExchange
-
-        models = [
-            FallbackModel(one.name, partial(self._open_model, one, driver, added, tool_mode))
-            for one in (model, *model.others)
-        ]
-        is_reached = partial(is_share_used, driver.machine, model.fallbacks.at_budget)
-        return ModelFallbackExchange(models, model.fallbacks.on, is_reached)
-
-    async def _open_model(
-        self, model: ModelConnection, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str
-    ) -> Exchange:
-        """Open the exchange with one of the agent's models."""
-        agent = self.agent
-        tool_mode = tool_mode or model.tool_mode
-        options = model.options
-        discovery = driver.dispatcher.tool_discovery
-        if discovery is None:
-            specs = agent.visible_tools.specs()
-            if added:
-                specs = (*specs, *added)
-        else:
-            mode = await discovery.choose_mode(model.client, tool_mode)
-            specs, options = discovery.offer(agent.visible_tools.specs(mode), added, options)
-        if tool_mode == "auto" and not agent.fallback and specs:
-            tool_mode = choose_tool_mode(await model.client.capabilities())
-        if agent.output is None:
-            exchange = await self._open_plain(
-                model.client, driver, tool_mode, self.system_text, specs, options
-            )
-        else:
-            exchange = await self._open_for_output(
-                model.client, driver, tool_mode, specs, options, agent.output
-            )
-        intake = driver.dispatcher.artifact_intake
-        if intake is None:
-            return exchange
-        return guard_exchange(exchange, intake, agent.catalog, driver.log.notice)
-
-    async def _open_plain(
-        self,
-        client: ModelClient,
-        driver: Driver,
-        tool_mode: str,
-        system: str,
-        specs: Sequence[ToolSpec],
-        options: ModelOptions,
-    ) -> Exchange:
-        """Open an exchange in a tool mode."""
-        exchange, _ = await open_exchange(
-            client,
-            tool_mode,
-            system,
-            specs,
-            options,
-            driver.log.notice,
-            native_fallback="allow" if self.agent.fallback else "reject",
+    def stack(self, dispatcher: Dispatcher, layers: Iterable[Layer]) -> Open:
+        """Return what opens a conversation, with the session's layers and these around it."""
+        session = ModelSession(
+            self.agent,
+            self.machine,
+            self.growing,
+            dispatcher.is_usable,
+            dispatcher.tool_discovery,
+            dispatcher.artifact_intake,
+            self.log.notice,
         )
-        return exchange
-
-    async def _open_for_output(
-        self,
-        client: ModelClient,
-        driver: Driver,
-        tool_mode: str,
-        specs: Sequence[ToolSpec],
-        options: ModelOptions,
-        output: typed_output.AgentOutput,
-    ) -> Exchange:
-        """Open an exchange whose answers are held to the output type."""
-        from ferrule.models.output_modes import OutputExchange, list_output_modes
-
-        modes = [output.mode]
-        native = tool_mode in ("auto", "native")
-        if output.mode == "auto":
-            capabilities = await client.capabilities()
-            native = native and capabilities.tools is not False
-            modes = list_output_modes(capabilities, has_tools=bool(specs), native=native)
-
-        async def open(section: str, added: tuple[ToolSpec, ...]) -> Exchange:
-            system = "\n\n".join(part for part in (self.system_text, section) if part)
-            return await self._open_plain(
-                client, driver, tool_mode, system, (*specs, *added), options
-            )
-
-        return OutputExchange(open, output.format, modes, specs, native=native)
+        return stack_layers(session, layers)
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:
@@ -320,37 +309,45 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
     return ArtifactIntake(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
 
 
-def _discover_tools(
-    agent: SessionSource, option: tool_ranking.ToolSearch, catalog: Catalog, session_id: str
-) -> tool_search.ToolDiscovery:
-    from .registration.session_catalog import SessionCatalog
-    from .tool_search.discovery import ToolDiscovery
-
-    assert isinstance(catalog, SessionCatalog)
-    if agent.indexes is None:
-        agent.indexes = tool_search.Indexes()
-    discovery = ToolDiscovery(option, catalog, agent.indexes, session_id)
-    discovery.max_found = agent.visible_tools.count_free_places()
-    return discovery
+def _extend(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
+    """Return what is added to a session, plugins first."""
+    extensions = _extend_by_parts(agent, driver)
+    if not agent.plugins.lifetimes:
+        return extensions
+    return (StartPlugins(driver, agent.plugins.lifetimes), *extensions)
 
 
-def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
-    """Return the extensions of a session, and the hooks around its calls."""
+def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
+    """Return what hooks, delegation and registration add to a session."""
     if not agent.hooks and agent.sub_agents is None:
-        return (), ()
-    from .hooks.session_hooks import SessionHooks, split_hooks
+        return ()
+    from .hooks.chain import HookPlace
+    from .hooks.session_hooks import SessionHooks
 
-    workspace = str(agent.workspace.root) if agent.workspace else ""
-    hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=agent.gate.mode)
-    session_hooks = SessionHooks(hooks)
+    log = driver.log
+    place = HookPlace(
+        notice=log.notice,
+        identity=lambda: log.identity,
+        workspace=str(agent.workspace.root) if agent.workspace else "",
+        mode=agent.gate.mode,
+    )
     if agent.sub_agents is None:
-        return (session_hooks,), call_hooks
-    from .delegation.session_delegation import SessionDelegation
+        return (SessionHooks(driver, agent.hooks, place),)
+    from .delegation.session_delegation import SessionDelegation, delegate_for_hook
 
-    delegation = SessionDelegation(agent, agent.sub_agents, agent.lineage, hooks)
+    lineage = agent.lineage
+    place = replace(
+        place,
+        delegate=partial(delegate_for_hook, driver),
+        agent="" if lineage is None else lineage.agent,
+    )
+    session_hooks = SessionHooks(driver, agent.hooks, place)
+    delegation = SessionDelegation(driver, agent, agent.sub_agents, lineage, session_hooks.hooks)
     if agent.registration is None:
-        return (session_hooks, delegation), call_hooks
+        return (session_hooks, delegation)
     from .registration.session_registration import SessionRegistration
 
-    registration = SessionRegistration(agent.registration, session_hooks, delegation.delegation)
-    return (session_hooks, delegation, registration), call_hooks
+    registration = SessionRegistration(
+        driver, agent.registration, session_hooks, delegation.delegation
+    )
+    return (session_hooks, delegation, registration)

@@ -42,19 +42,33 @@ class Outlet(Protocol):
 
 
 class SessionLog:
-    """The log of one session. Implements `models.client.Sink`."""
+    """The log of one session. Implements `models.client.Sink`.
+
+    Args:
+        journal: Where its events are written.
+        identity: The session's owner; `begin_run` names the run.
+        together: Shares its writes with those of other sessions.
+        connect: Makes what else its events are published to; None for nothing.
+        recorded: Whether the session is in the journal.
+    """
 
     def __init__(
-        self, journal: Journal, identity: Identity, together: WriteBatch | None = None
+        self,
+        journal: Journal,
+        identity: Identity,
+        together: WriteBatch | None = None,
+        *,
+        connect: Callable[[SessionLog], Outlet] | None = None,
+        recorded: bool = False,
     ) -> None:
         self.journal = journal
         self.identity = identity
         self.write_batch = together or WriteBatch.of(journal)
-        self.outlet: Outlet | None = None
+        self.outlet = None if connect is None else connect(self)
         self._observers: tuple[Observer, ...] = ()
         self._outlet_watched = False
         self.history_digest = HistoryDigest()
-        self.is_recorded = False
+        self.is_recorded = recorded
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
         """Events that the journal does not have yet."""
@@ -63,6 +77,17 @@ class SessionLog:
     def is_watched(self) -> bool:
         """Whether anyone wants the model's text as it arrives."""
         return bool(self._observers) or self._outlet_watched
+
+    def begin_run(self, run: str) -> None:
+        """Write what follows as the events of this run."""
+        who = self.identity
+        self.identity = Identity(who.tenant, who.user, who.session, run)
+
+    def mark_written(self, count: int) -> None:
+        """Take note that the first events that were unwritten are in the journal now."""
+        # In place: another thread may add to the list meanwhile.
+        del self.unwritten[:count]
+        self.is_recorded = True
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Show everything that happens from now on to `observer` too.
@@ -123,7 +148,7 @@ class SessionLog:
             self._on_flush()
             return
         try:
-            if self.write_batch.active_runs > 1:
+            if len(self.write_batch.active_runs) > 1:
                 await self.write_batch.write(self)
         finally:
             self.flush()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -98,10 +97,7 @@ class SessionMedia:
             data = await client.download(part.url, MAX_BYTES, FETCH_SECONDS)
         except ToolFailed as error:
             raise MediaInvalid(f"{_label(part)} cannot be fetched: {error.message}") from error
-        found = copy(part)
-        found.url = ""
-        found.data = data
-        return found
+        return part.with_data(data)
 
     def _take_message(self, content: Sequence[Any]) -> tuple[str, tuple[MediaReference, ...]]:
         text = ""

@@ -75,6 +75,10 @@ class Stop:
         for part in list(self._parts):
             part.request(Cancelled(_STOPPED_ABOVE))
 
+    def mark_left(self) -> None:
+        """Take note that the work did not end in time."""
+        self.was_left = True
+
     def clear(self) -> None:
         """Let the work go on: what ended it was dealt with."""
         self.event = None

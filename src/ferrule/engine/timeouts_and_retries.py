@@ -122,7 +122,7 @@ async def _run_attempt(
     """
     run = get_stop()
     stop = Stop()
-    context.is_stopped = lambda: stop.is_requested
+    context.begin_attempt(lambda: stop.is_requested)
     token = stop.enter()
     try:
         work = _start(attempt)
@@ -137,7 +137,8 @@ async def _run_attempt(
         if isinstance(work, asyncio.Task) or run is None or not run.is_requested:
             work.cancel()
         if not await end_within(work, stop_seconds):
-            stop.was_left = context.was_left = True
+            stop.mark_left()
+            context.mark_left()
             if isinstance(work, asyncio.Task):
                 leave_behind(work)
             else:

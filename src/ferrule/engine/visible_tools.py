@@ -73,11 +73,7 @@ class VisibleTools:
 
     def is_usable(self, tool: Tool) -> bool:
         """Whether sessions may call the tool."""
-        return (
-            tool.loading is not Loading.INTERNAL
-            and tool.scopes <= self.scopes
-            and not self.gate.is_hidden(tool)
-        )
+        return self.gate.is_usable(tool, self.scopes)
 
     def specs(self, mode: str = "client") -> tuple[ToolSpec, ...]:
         """Return the tools as a model gets them: sorted, hidden ones left out.

@@ -49,7 +49,10 @@ class Writer(Protocol):
 
     identity: Identity
     unwritten: list[Event]
-    is_recorded: bool
+
+    def mark_written(self, count: int) -> None:
+        """Take note that the first events that were unwritten are in the journal now."""
+        ...
 
 
 class WriteBatch(threading.local):
@@ -61,7 +64,7 @@ class WriteBatch(threading.local):
         lock: Held by whoever writes to a journal on a server, from looking at what is unwritten
             until that is marked as written.
         is_remote: Whether threads do the writing.
-        active_runs: Number of runs and direct calls under way in this thread.
+        active_runs: The logs of the runs and direct calls that are under way in this thread.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class WriteBatch(threading.local):
         self.journal = journal
         self.lock = lock or make_rlock()
         self.is_remote = isinstance(journal, RemoteJournal)
-        self.active_runs = 0
+        self.active_runs: list[Writer] = []
         self._shared: BatchJournal | None = journal if isinstance(journal, BatchJournal) else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Writer, None] = {}
@@ -125,13 +128,13 @@ class WriteBatch(threading.local):
         self._waiting = {}
         for at in range(0, len(waiting), MAX_SESSIONS):
             logs = waiting[at : at + MAX_SESSIONS]
+            batches = [(log.identity, list(log.unwritten)) for log in logs]
             try:
-                journal.append_batches([(log.identity, log.unwritten) for log in logs])
+                journal.append_batches(batches)
             except FerruleError:
                 continue
-            for log in logs:
-                log.unwritten = []
-                log.is_recorded = True
+            for log, (_, events) in zip(logs, batches, strict=True):
+                log.mark_written(len(events))
 
 
 _LOCK = make_lock()
@@ -219,7 +222,7 @@ class _RemoteWrites:
         except FerruleError as error:
             return self._write_each(taken, error)
         for log, _, events in taken:
-            _mark_written(log, events)
+            log.mark_written(len(events))
         return {}
 
     def _write_each(self, taken: list[_Taken], error: FerruleError) -> dict[Writer, BaseException]:
@@ -234,18 +237,12 @@ class _RemoteWrites:
                 if unreachable is not None:
                     raise _not_tried_error(identity.session, unreachable, error)
                 self._journal.append(identity.session, identity.run, events, identity=identity)
-                _mark_written(log, events)
+                log.mark_written(len(events))
             except FerruleError as refused:
                 errors[log] = refused
                 if refused.code in ("journal_unreachable", "journal_unsure"):
                     unreachable = unreachable or refused
         return errors
-
-
-def _mark_written(log: Writer, events: list[Event]) -> None:
-    # In place: the event loop may add to the list meanwhile.
-    del log.unwritten[: len(events)]
-    log.is_recorded = True
 
 
 def _not_tried_error(session: str, unreachable: FerruleError, first: FerruleError) -> JournalError:

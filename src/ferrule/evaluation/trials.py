@@ -195,7 +195,7 @@ async def _run_messages(
 ) -> tuple[str, Mapping[str, ToolFacts], FerruleError | None]:
     """Work the messages. Return the session's id ("" if nothing was recorded), and an error."""
     session = agent.session()
-    session.limits = replace(session.limits, **case.limits)
+    session.change(limits=replace(session.limits, **case.limits))
     error = None
     try:
         for message in case.messages:

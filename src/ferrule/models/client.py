@@ -19,7 +19,7 @@ The contract, tested by `ferrule.testing.model_client_conformance`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -231,6 +231,31 @@ class ModelClient(Protocol):
     async def close(self) -> None:
         """Release the connections (or the local server). Safe to call twice."""
         ...
+
+
+@frozen
+class Offer:
+    """What a conversation with a model is opened with. Layers pass it on, perhaps changed.
+
+    Attributes:
+        client: The client of the model that is asked.
+        system: The system text.
+        tools: The tools that are offered.
+        options: How the model is asked.
+        tool_mode: How it calls tools; `auto` chooses.
+        gained: Tools that the session has gained, which are offered behind all others.
+    """
+
+    client: ModelClient
+    system: str
+    tools: tuple[ToolSpec, ...]
+    options: ModelOptions
+    tool_mode: str = "auto"
+    gained: tuple[ToolSpec, ...] = ()
+
+
+Open = Callable[[Offer], Awaitable[Exchange]]
+"""Opens a conversation with a model."""
 
 
 class ToolModeOpener(Protocol):

@@ -47,7 +47,7 @@ from ferrule.core.vocabulary import (
     Refuser,
     RuleLayer,
 )
-from ferrule.tools.definition import Risk, SideEffect, Tool
+from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
 
 from .approvals import digest_arguments
 from .call_analysis import (
@@ -287,6 +287,11 @@ class PermissionGate:
             steps.append(f"the gate failed: {error}")
         decision = self.decide(tool, values)
         return [*steps, *describe_decision(decision)]
+
+    def is_usable(self, tool: Tool, scopes: frozenset[str]) -> bool:
+        """Return whether a run with these scopes may use the tool and know that it exists."""
+        shown = tool.loading is not Loading.INTERNAL
+        return shown and tool.scopes <= scopes and not self.is_hidden(tool)
 
     def is_hidden(self, tool: Tool | str) -> bool:
         """Return whether a deny rule covers every use of the tool, so that models do not see it."""

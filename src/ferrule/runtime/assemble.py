@@ -156,8 +156,7 @@ class Assembly:
         finally:
             self.agent.change_model(client, options=options, tool_mode=_tool_mode(for_model))
             session.reset_model()
-            session.limits = for_model.limits
-            session.model = name
+            session.change(limits=for_model.limits, model=name)
 
     async def close_session(self, session: Session, *, strict: bool = True) -> None:
         """Close one session, and sign it if the settings ask for it. The assembly stays open.

@@ -12,8 +12,8 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.plugins.plugin_set import PluginSet, set_up_plugins, setup_for_program
 from ferrule.engine.plugins.protocol import Plugin, Setup
 from ferrule.models.registry import create_model_client
-from ferrule.storage.plugins.installed import installed_manifests, is_within
-from ferrule.storage.plugins.manifests import Manifest, shipped_manifests
+from ferrule.storage.plugins.installed import find_installed_manifests, is_within
+from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.merge import LAYER_ORDER
 from ferrule.storage.settings.settings import Settings
@@ -53,7 +53,7 @@ def set_up_chosen(settings: Settings, setup: Setup) -> PluginSet:
 
 def _refuse_shipped_names(added: PluginSet) -> None:
     """Raise ConfigError for an installed plugin with a tool that Ferrule has, perhaps elsewhere."""
-    manifests = shipped_manifests()
+    manifests = read_shipped_manifests()
     own = {name for one in manifests.values() for name in one.tools}
     own.update(names_added_by_runs())
     for tool, plugin in added.sources.items():
@@ -71,10 +71,10 @@ def list_manifests(settings: Settings) -> list[Manifest]:
 
     Plugins in folders that commands can write are left out: they run outside the sandbox.
     """
-    shipped = [*shipped_manifests().values()]
+    shipped = [*read_shipped_manifests().values()]
     if not settings["plugins.installed"]:
         return shipped
-    installed = installed_manifests().values()
+    installed = find_installed_manifests().values()
     return [*shipped, *(one for one in installed if not is_within(one, _list_writable(settings)))]
 
 
@@ -86,7 +86,7 @@ def list_withheld(settings: Settings) -> list[str]:
         f"the plugin `{one.name}` of `{one.distribution}` is not used: it is installed in a folder "
         f"that commands can write ({', '.join(one.places)}); install Ferrule and it somewhere "
         "else: `uv tool install ferrule --with PACKAGE`"
-        for one in installed_manifests().values()
+        for one in find_installed_manifests().values()
         if is_within(one, _list_writable(settings))
     ]
 
@@ -113,7 +113,7 @@ def load_shipped_tools(**fields: Mapping[str, Any]) -> tuple[Tool, ...]:
     Args:
         fields: The fields of plugins, by the plugin's name.
     """
-    chosen = [one for one in shipped_manifests().values() if one.default or one.name in fields]
+    chosen = [one for one in read_shipped_manifests().values() if one.default or one.name in fields]
     plugins = [load_class(one)(**fields.get(one.name, {})) for one in chosen]
     return set_up_plugins(plugins, setup_for_program("", None, create_model_client)).tools
 

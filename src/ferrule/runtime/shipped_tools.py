@@ -15,8 +15,8 @@ from ferrule.core.value_class import frozen
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.extensions.skills.tool import NAME
 from ferrule.storage import paths
-from ferrule.storage.plugins.installed import installed_manifests
-from ferrule.storage.plugins.manifests import shipped_manifests
+from ferrule.storage.plugins.installed import find_installed_manifests
+from ferrule.storage.plugins.manifests import read_shipped_manifests
 from ferrule.tools.definition import Loading, Tool
 
 from .deferred_tools import FINDERS
@@ -24,19 +24,19 @@ from .deferred_tools import FINDERS
 
 def list_coding_tools() -> frozenset[str]:
     """Return the tools of the profile `coding`: one per job."""
-    manifests = shipped_manifests().values()
+    manifests = read_shipped_manifests().values()
     return frozenset(chain.from_iterable(one.coding for one in manifests))
 
 
 def list_default_names() -> tuple[str, ...]:
     """Return the names of the tools of plugins that are on by default."""
-    manifests = shipped_manifests().values()
+    manifests = read_shipped_manifests().values()
     return tuple(chain.from_iterable((*one.coding, *one.all) for one in manifests))
 
 
 def list_known_names() -> tuple[str, ...]:
     """Return the names of tools that a run may have, whatever this one has."""
-    manifests = (*shipped_manifests().values(), *installed_manifests().values())
+    manifests = (*read_shipped_manifests().values(), *find_installed_manifests().values())
     return (*chain.from_iterable(one.tools for one in manifests), *names_added_by_runs())
 
 
@@ -66,7 +66,7 @@ def apply_profile(
     """
     if profile == "all":
         return list(tools)
-    manifests = shipped_manifests().values()
+    manifests = read_shipped_manifests().values()
     beyond = set(chain.from_iterable(one.all for one in manifests)).difference(named)
     outside = {id(tool) for tool in shipped if tool.full_name in beyond}
     return [

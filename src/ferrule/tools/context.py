@@ -92,6 +92,18 @@ class Context(Generic[DepsT]):
     was_left: bool = False
     deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
+    def begin_attempt(self, is_stopped: Callable[[], bool]) -> None:
+        """Begin an attempt, which `is_stopped` tells when to end."""
+        self.is_stopped = is_stopped
+
+    def mark_launched(self) -> None:
+        """Take note that the call was answered and its work goes on as a task."""
+        self.launched = True
+
+    def mark_left(self) -> None:
+        """Take note that the handler did not end when it was stopped."""
+        self.was_left = True
+
     def resource(self, kind: type[T]) -> T:
         """Return the run's resource of a type, such as `context.resource(Workspace)`.
 

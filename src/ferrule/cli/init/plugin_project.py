@@ -6,7 +6,7 @@ import re
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.plugins.installed import RESERVED
-from ferrule.storage.plugins.manifests import shipped_manifests
+from ferrule.storage.plugins.manifests import read_shipped_manifests
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
@@ -116,7 +116,7 @@ def plugin_files(name: str) -> dict[str, str]:
     Raises:
         ConfigError: The name cannot be that of a plugin.
     """
-    if not _NAME.fullmatch(name) or name in (*RESERVED, *shipped_manifests()):
+    if not _NAME.fullmatch(name) or name in (*RESERVED, *read_shipped_manifests()):
         raise ConfigError(
             f"`{name}` cannot be the name of a plugin",
             hint="use small letters, digits and `_`, and no name that `ferrule plugins` lists",

@@ -80,6 +80,10 @@ class ArtifactIntake:
         """Number of messages of a resumed session that were checked when they were new."""
         self._marks: dict[str, str] = {}
 
+    def trust_messages(self, count: int) -> None:
+        """Do not check so many messages of the history again: they were, or are ours."""
+        self.checked_messages = count
+
     def is_large(self, tool: Tool, size: int, notes: Sequence[str]) -> bool:
         """Whether a result is kept, by its size with its notes and by its tool."""
         if tool.inline:

@@ -223,7 +223,7 @@ class Compactor:
         # hooks.
         driver.reset_exchange()
         if driver.dispatcher.artifact_intake is not None:
-            driver.dispatcher.artifact_intake.checked_messages = planned.cut
+            driver.dispatcher.artifact_intake.trust_messages(planned.cut)
         exchange = await self._open()
         check_stop()
         words = max(60, room // 2)

@@ -274,7 +274,7 @@ class ContextWindow:
         count = len(driver.machine.history)
         if driver.dispatcher.artifact_intake is not None:
             # Its messages were checked when they were new, or are ours.
-            driver.dispatcher.artifact_intake.checked_messages = count
+            driver.dispatcher.artifact_intake.trust_messages(count)
         driver.reset_exchange()
         self._set_counted(tokens, count if tokens else 0)
 

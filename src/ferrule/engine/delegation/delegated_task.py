@@ -216,7 +216,7 @@ class DelegatedTask:
             # What a check prints is data like any tool's; as the message itself it would be an
             # instruction.
             session.tell(verdict.report or "(it said nothing)", "check")
-            session.limits = self._limits()
+            session.change(limits=self._limits())
             result = await self._ask(session, _NOT_PASSED)
 
     async def _ask(self, session: Session, text: str) -> RunResult:

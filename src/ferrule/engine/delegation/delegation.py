@@ -24,8 +24,6 @@ Rules of this file, each a promise with a test:
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any, cast
@@ -221,15 +219,6 @@ class Delegation:
                 ),
             )
 
-    @contextmanager
-    def _count_working(self, name: str) -> Generator[None]:
-        self._check_room(name)
-        self._lineage.tree.working += 1
-        try:
-            yield
-        finally:
-            self._lineage.tree.working -= 1
-
     def _refuse_failed(self, work: DelegatedTask) -> None:
         run = work.context.identity.run
         if run != self._run:
@@ -245,7 +234,8 @@ class Delegation:
             )
 
     async def _count_failure(self, work: DelegatedTask) -> dict[str, Any]:
-        with self._count_working(work.name):
+        self._check_room(work.name)
+        with self._lineage.tree.count_working():
             try:
                 done = await work.run()
             except ToolFailed as error:

@@ -33,6 +33,7 @@ class SessionDelegation(DriverExtension):
     """Delegates for a session of `home`. Fulfils `work.DelegatingSession`.
 
     Args:
+        driver: Its driver.
         home: The agent whose session it is.
         roster: The sub-agents it may delegate to.
         lineage: Where the session stands in its tree; None if nobody delegated to it.
@@ -40,19 +41,17 @@ class SessionDelegation(DriverExtension):
     """
 
     def __init__(
-        self, home: DelegatingAgent, roster: SubAgentRegistry, lineage: Lineage | None, hooks: Hooks
+        self,
+        driver: Driver,
+        home: DelegatingAgent,
+        roster: SubAgentRegistry,
+        lineage: Lineage | None,
+        hooks: Hooks,
     ) -> None:
+        super().__init__(driver)
         self.hooks = hooks
-        self._is_sub_agent = lineage is not None
         self.lineage = lineage or Lineage.root(home.limits)
         self.delegation = Delegation(home, self, roster)
-        hooks.delegate_through = self._delegate_for_hook
-
-    def attach(self, driver: Driver) -> None:
-        super().attach(driver)
-        if self._is_sub_agent:
-            self.hooks.agent_type = self.lineage.agent
-            self.hooks.agent_id = driver.log.identity.session
 
     def resources(self) -> Mapping[type, object]:
         return {Delegation: self.delegation}
@@ -132,6 +131,7 @@ class SessionDelegation(DriverExtension):
             await tasks.cancel_run_tasks()
             self.driver.log.flush()
 
-    async def _delegate_for_hook(self, request: Mapping[str, Any]) -> Any:
-        """Have an agent do a call's work for a hook: a delegation like any other."""
-        return unwrap_result(await self.driver.call(DELEGATE, dict(request), by="hook"))
+
+async def delegate_for_hook(driver: Driver, request: Mapping[str, Any]) -> Any:
+    """Have an agent do a call's work for a hook: a delegation like any other."""
+    return unwrap_result(await driver.call(DELEGATE, dict(request), by="hook"))

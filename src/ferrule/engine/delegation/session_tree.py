@@ -8,7 +8,8 @@ nothing left asks its model no more. So sub-agents that work side by side share 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -94,6 +95,15 @@ class Tree:
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
+
+    @contextmanager
+    def count_working(self) -> Generator[None]:
+        """Count a sub-agent while it works."""
+        self.working += 1
+        try:
+            yield
+        finally:
+            self.working -= 1
 
     def question_lock(self) -> asyncio.Lock:
         """Return the lock that is held while a person is asked.

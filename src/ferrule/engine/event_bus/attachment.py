@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.driver import Driver
 from ferrule.engine.hooks.events import NotJson, json_value
+from ferrule.engine.session_log import SessionLog
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 
 from .bus import Bus, Feed
@@ -37,30 +36,20 @@ class AnnouncingApprover:
         return await self.approver.ask(request)
 
 
-def change_approver(driver: Driver, approver: Approver) -> None:
-    """Replace the approver; subscribers still see the requests."""
-    known = driver.approver
-    if isinstance(known, AnnouncingApprover):
-        approver = replace(known, approver=approver)
-    driver.approver = approver
-
-
-def attach_session(
-    bus: Bus,
-    driver: Driver,
-    recorded: int = 0,
-    find_address: Callable[[str], str] | None = None,
-) -> None:
-    """Let subscribers see what happens in a session, which has `recorded` events so far.
+def open_feed(bus: Bus, recorded: int, find_address: Callable[[str], str], log: SessionLog) -> Feed:
+    """Return what publishes a session, which has `recorded` events so far, to subscribers.
 
     `find_address` returns the URL at which the session reaches a model, by the model's name.
     """
-    log = driver.log
-    feed = bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
-    feed.find_address = find_address
-    log.outlet = feed
-    driver.dispatcher.enter_scope = bus.enter_scope
-    driver.approver = AnnouncingApprover(driver.approver, feed)
+    return bus.feed(
+        lambda: log.identity, journal=log.journal, recorded=recorded, find_address=find_address
+    )
+
+
+def announce_questions(log: SessionLog, approver: Approver) -> AnnouncingApprover:
+    """Return an approver whose questions the subscribers of a session see."""
+    assert isinstance(log.outlet, Feed)
+    return AnnouncingApprover(approver, log.outlet)
 
 
 def _describe(request: ApprovalRequest) -> ApprovalRequested:

@@ -110,6 +110,7 @@ class Bus:
         *,
         journal: Journal | None = None,
         recorded: int = 0,
+        find_address: Callable[[str], str] | None = None,
     ) -> Feed:
         """Return the publisher of a session, which has `recorded` events in its journal.
 
@@ -118,7 +119,8 @@ class Bus:
         who = identity if callable(identity) else lambda: identity
         with self._lock:
             self._journal = journal if self._journal is None else self._journal
-            return Feed(self, who, self._journal if journal is None else journal, recorded)
+            kept_in = self._journal if journal is None else journal
+            return Feed(self, who, kept_in, recorded, find_address)
 
     def find_address(self, session: SessionKey, model: str) -> str:
         """Return the URL at which a session reaches a model; "" if it does not say."""
@@ -132,13 +134,12 @@ class Bus:
         waiting: list[tuple[AbstractEventLoop, Subscription]] = []
         with self._lock:
             # Under the same lock as the delivery: a new reader has either seen it, or gets it.
-            before, feed.place = feed.place, place
+            before = feed.move(place)
             if self._closed:
                 return
-            if not feed.is_registered:
+            if feed.register():
                 # Not before: opening a session that another agent drives fails, and must not
                 # replace that one's feed here.
-                feed.is_registered = True
                 self._feeds[session] = feed
                 # Events of an earlier feed of the session may never have been written.
                 self._ring.forget(session)

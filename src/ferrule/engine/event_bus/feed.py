@@ -65,13 +65,18 @@ class Feed:
     """
 
     def __init__(
-        self, bus: Hub, identity: Callable[[], Identity], journal: Journal | None, recorded: int
+        self,
+        bus: Hub,
+        identity: Callable[[], Identity],
+        journal: Journal | None,
+        recorded: int,
+        find_address: Callable[[str], str] | None = None,
     ) -> None:
         self.journal = journal
         self.place = Place(recorded)
         self.is_registered = False
         """Whether the bus knows the feed: from the first event that it publishes."""
-        self.find_address: Callable[[str], str] | None = None
+        self.find_address = find_address
         """Returns the URL at which the session reaches a model; None if nobody knows."""
         self.epoch = token_hex(4)
         self._bus = bus
@@ -81,6 +86,17 @@ class Feed:
         self._text = {kind: PieceRedactor(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
         self._arguments: dict[int, ArgumentsRedactor] = {}
         """Of the calls that the model is writing, by their numbers in the answer."""
+
+    def move(self, place: Place) -> Place:
+        """Move to the place behind the event that is delivered, and return the place before it."""
+        before, self.place = self.place, place
+        return before
+
+    def register(self) -> bool:
+        """Take note that the bus knows it, and return whether that is new."""
+        is_new = not self.is_registered
+        self.is_registered = True
+        return is_new
 
     def publish(self, item: Item) -> None:
         """Publish an item. Never raises for what readers do, and never waits for them."""

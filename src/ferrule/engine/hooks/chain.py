@@ -79,12 +79,37 @@ class HookContext:
     broken: bool = False
 
 
+@frozen
+class HookPlace:
+    """The session that hooks are asked in.
+
+    Attributes:
+        notice: Tells a person something: a topic and a text.
+        identity: Returns the session's current identity.
+        workspace: The folder of its workspace.
+        mode: The permission mode that it began with.
+        delegate: The session's own way to delegate, which asks the hooks itself
+            (`engine.delegation.delegation`); None if it has no agents. Raises ToolFailed.
+        agent: The name of the sub-agent whose session it is; "" for no sub-agent's.
+    """
+
+    notice: Callable[[str, str], None] = lambda topic, text: None
+    identity: Callable[[], Identity] = lambda: NOBODY
+    workspace: str = ""
+    mode: PermissionMode = "default"
+    delegate: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
+    agent: str = ""
+
+
+NOWHERE = HookPlace()
+
+
 class Hooks:
     """The hooks of one session.
 
     Given to an Agent, it passes its hooks and its `delegate` on to each session's own. `delegate`
-    does the work of calls that a hook delegates; without it such a call is refused. `notice(topic,
-    text)` tells a person; `identity()` is the session's current identity.
+    does the work of calls that a hook delegates; without it such a call is refused. `place` is the
+    session that they are asked in.
     """
 
     def __init__(
@@ -92,29 +117,23 @@ class Hooks:
         hooks: Iterable[EventHook],
         *,
         delegate: Delegate | None = None,
-        workspace: str = "",
-        mode: PermissionMode = "default",
+        place: HookPlace = NOWHERE,
     ) -> None:
         self.hooks = tuple(sorted(hooks, key=lambda hook: hook.priority))
         self.added: tuple[EventHook, ...] = ()
         """Hooks that were added while the session ran (`engine.registration.registration`)."""
-        self.notice: Callable[[str, str], None] = lambda topic, text: None
-        self.identity: Callable[[], Identity] = lambda: NOBODY
+        self.place = place
+        self.notice = place.notice
         self.stop = ""
         """Why the model must not be asked again in this run; emptied with the next one."""
         self.arguments: dict[str, Mapping[str, Any]] = {}
         """The arguments of running calls, by call id, as JSON values."""
         self.delegate = delegate
-        self.delegate_through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
-        """The session's own way to delegate, which asks the hooks itself. Raises ToolFailed.
-
-        See `engine.delegation.delegation`.
-        """
-        self.agent_type = self.agent_id = ""
-        """Of the sub-agent whose session this is."""
-        self._workspace = workspace
-        self._mode: PermissionMode = mode
         self._by_event: dict[str, tuple[EventHook, ...]] = {}
+
+    def begin_run(self) -> None:
+        """Let the model be asked again, whatever a hook said in an earlier run."""
+        self.stop = ""
 
     def for_event(self, event: str) -> tuple[EventHook, ...]:
         """Return the hooks on an event, in order."""
@@ -150,9 +169,11 @@ class Hooks:
 
     def build_occasion(self, payload: Payload) -> Occasion:
         """Return this event with its circumstances."""
-        if self.agent_type:
-            payload = replace(payload, agent_type=self.agent_type, agent_id=self.agent_id)
-        return Occasion(payload, self.identity(), self._workspace, self._mode)
+        place = self.place
+        who = place.identity()
+        if place.agent:
+            payload = replace(payload, agent_type=place.agent, agent_id=who.session)
+        return Occasion(payload, who, place.workspace, place.mode)
 
     async def ask(self, hook: EventHook, occasion: Occasion) -> HookContext:
         """Ask one hook. A broken one answers as its `on_error` says."""
@@ -195,8 +216,8 @@ class Hooks:
 
         Raises ToolFailed for a refusal, or if there is no other agent.
         """
-        if self.delegate is None and self.delegate_through is not None:
-            return await self.delegate_through(request)
+        if self.delegate is None and self.place.delegate is not None:
+            return await self.place.delegate(request)
         agent = str(request.get("agent", ""))
         before = await self.fire(DelegationPre(agent, request))
         if before.blocked:
@@ -210,7 +231,7 @@ class Hooks:
             )
         assert isinstance(before.payload, DelegationPre)
         request = before.payload.request
-        answer = await self.delegate(request, self.identity())
+        answer = await self.delegate(request, self.place.identity())
         after = await self.fire(DelegationPost(agent, request, answer))
         if after.blocked:
             raise ToolFailed(

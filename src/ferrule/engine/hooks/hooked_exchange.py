@@ -42,8 +42,8 @@ class _HoldingSink:
 class HookedExchange:
     """The exchange of one session.
 
-    `refused` says why the calls of the last answer must not run, "" if they may. `tell(text, hook,
-    at_once)` gives the model the text of a hook, before this request or before the next.
+    `turn` says which turn of the run it is; `tell(text, hook, at_once)` gives the model the text of
+    a hook, before this request or before the next.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class HookedExchange:
         again: Callable[[], Awaitable[Exchange]],
         hooks: Hooks,
         tell: Callable[[str, str, bool], None],
+        turn: Callable[[], int],
     ) -> None:
         self._inner = opened
         self._tell = tell
@@ -60,9 +61,15 @@ class HookedExchange:
         self._sent: list[Message] = []
         self._own = False
         """Whether the exchange now has something else than the session's history."""
-        self.turn = 0
-        self.refused = ""
+        self._turn = turn
+        self._refused = ""
         self.notices = opened.notices
+
+    def take_refusal(self) -> str:
+        """Return why the calls of the last answer must not run, once; "" if they may."""
+        reason = self._refused
+        self._refused = ""
+        return reason
 
     async def _prepare(self, history: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return what will be asked: the history itself if nothing was changed.
@@ -70,7 +77,7 @@ class HookedExchange:
         Raises ProviderError.
         """
         before = list(history)
-        payload = CompletionPre(self.turn, messages_to_objects(before), tools)
+        payload = CompletionPre(self._turn(), messages_to_objects(before), tools)
         outcome = await self._hooks.fire(payload)
         if outcome.blocked:
             raise refusal_error("the question to the model was blocked", outcome)
@@ -100,7 +107,7 @@ class HookedExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        self.refused = ""
+        self._refused = ""
         asked = (
             await self._prepare(history, tools)
             if self._hooks.for_event("completion.pre")
@@ -129,7 +136,7 @@ class HookedExchange:
         calls = tuple({"id": c.id, "name": c.tool, "arguments": c.arguments} for c in answer.calls)
         used = answer.usage
         payload = CompletionPost(
-            self.turn, answer.text, calls, answer.stop, used.input, used.output
+            self._turn(), answer.text, calls, answer.stop, used.input, used.output
         )
         outcome = await self._hooks.fire(payload)
         for name, text in outcome.context:
@@ -141,7 +148,7 @@ class HookedExchange:
                     "hook", f"the withheld answer took {used.input} + {used.output} tokens"
                 )
                 raise refusal_error("the answer of the model was withheld", outcome)
-            self.refused = outcome.blocked
+            self._refused = outcome.blocked
             withheld = f"[withheld: {outcome.blocked}]" if answer.text else ""
             return replace(answer, text=withheld, reasoning="", raw=None)
         changed = outcome.payload

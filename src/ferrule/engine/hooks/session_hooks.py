@@ -6,20 +6,22 @@ Hooks on calls are not here: they sit in the dispatcher, where every call passes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json, parse_json
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
-from ferrule.core.vocabulary import PermissionMode, SideEffect
+from ferrule.core.vocabulary import SideEffect
 from ferrule.engine.driver import CheckAgain, Driver, DriverExtension
-from ferrule.models.client import Exchange
+from ferrule.engine.model_layers import Layer
+from ferrule.models.client import Exchange, Offer, Open
 
 from .call_adapter import order_call_hooks
 from .call_hooks import Hook, HookBlocked
-from .chain import Hooks, Outcome
+from .chain import HookPlace, Hooks, Outcome
 from .events import (
     EventHook,
     Failed,
@@ -32,25 +34,34 @@ from .events import (
 )
 from .hooked_exchange import HookedExchange
 
+GivenHooks = Iterable[Hook | EventHook | Hooks]
+"""The hooks of an agent."""
+
 
 class SessionHooks(DriverExtension):
     """Asks one session's hooks. Tools find `hooks` with `Context.resource(Hooks)`."""
 
-    def __init__(self, hooks: Hooks) -> None:
-        self.hooks = hooks
+    def __init__(self, driver: Driver, given: GivenHooks, place: HookPlace) -> None:
+        """Take the hooks of a session.
+
+        Args:
+            driver: Its driver.
+            given: The hooks.
+            place: The session, as hooks are told of it.
+        """
+        super().__init__(driver)
+        self.hooks, self._call_hooks = split_hooks(given, place)
         self._exchange: HookedExchange | None = None
         self._source: Literal["startup", "resume"] = "startup"
         self._started = False
         self._starting = asyncio.Lock()
         self._model = ""
 
-    def attach(self, driver: Driver) -> None:
-        super().attach(driver)
-        self.hooks.notice = driver.log.notice
-        self.hooks.identity = lambda: driver.log.identity
-
     def resources(self) -> Mapping[type, object]:
         return {Hooks: self.hooks}
+
+    def call_hooks(self) -> tuple[Hook, ...]:
+        return self._call_hooks
 
     # ---- the session
 
@@ -81,7 +92,6 @@ class SessionHooks(DriverExtension):
 
     def take_over(self, previous: Driver) -> None:
         log = self.driver.log
-        self.hooks.notice = log.notice
         before = [one for one in previous.extensions if isinstance(one, SessionHooks)]
         self._started = before[0]._started if before else log.is_recorded
         self._source = "resume" if log.is_recorded else "startup"
@@ -113,7 +123,7 @@ class SessionHooks(DriverExtension):
 
     def before_run(self, started: events.RunStarted) -> None:
         self._model = started.model
-        self.hooks.stop = ""
+        self.hooks.begin_run()
 
     async def before_turns(self, started: events.RunStarted) -> events.RunStarted:
         outcome = await self.hooks.fire(TurnStart(started.text))
@@ -143,12 +153,26 @@ class SessionHooks(DriverExtension):
 
     # ---- questions and answers
 
-    async def open_exchange(self, open: Callable[[], Awaitable[Exchange]]) -> Exchange:
-        # Nothing was run yet where a person has the context compacted.
-        await self.start()
-        self._exchange = HookedExchange(await open(), open, self.hooks, self._add_notice)
-        self._exchange.turn = self.driver.machine.turn
-        return self._exchange
+    def layers(self) -> tuple[Layer, ...]:
+        return (Layer("conversation", self._wrap),)
+
+    def _wrap(self, open: Open) -> Open:
+        """Ask the hooks around each question and each answer of a conversation."""
+        machine = self.driver.machine
+
+        async def open_hooked(offer: Offer) -> Exchange:
+            # Nothing was run yet where a person has the context compacted.
+            await self.start()
+            self._exchange = HookedExchange(
+                await open(offer),
+                partial(open, offer),
+                self.hooks,
+                self._add_notice,
+                lambda: machine.turn,
+            )
+            return self._exchange
+
+        return open_hooked
 
     def reset_exchange(self) -> None:
         self._exchange = None
@@ -156,16 +180,13 @@ class SessionHooks(DriverExtension):
     async def before_request(self, turn: int) -> list[Command] | None:
         if self.hooks.stop:
             return self.driver.feed(events.ModelFailed("hook_stopped", self.hooks.stop))
-        if self._exchange is not None:
-            self._exchange.turn = turn
         return None
 
     async def after_request(self, commands: list[Command]) -> list[Command]:
         """Refuse the calls of an answer that a hook withheld."""
-        if self._exchange is None or not self._exchange.refused:
+        reason = "" if self._exchange is None else self._exchange.take_refusal()
+        if not reason:
             return commands
-        reason = self._exchange.refused
-        self._exchange.refused = ""
         calls = [each.call for each in commands if isinstance(each, EvaluateCall)]
         rest: list[Command] = [each for each in commands if not isinstance(each, EvaluateCall)]
         for call in calls:
@@ -216,9 +237,7 @@ def _refusal(call: ToolCall, why: str) -> events.CallEvaluated:
     return events.CallEvaluated(call.id, "refuse", message, effect=SideEffect.NONE, result=result)
 
 
-def split_hooks(
-    given: Iterable[Hook | EventHook | Hooks], *, workspace: str, mode: PermissionMode
-) -> tuple[Hooks, tuple[Hook, ...]]:
+def split_hooks(given: GivenHooks, place: HookPlace) -> tuple[Hooks, tuple[Hook, ...]]:
     """Return the hooks of a new session, and those of them that sit around its calls."""
     flat: list[Hook | EventHook] = []
     delegate = None
@@ -231,7 +250,6 @@ def split_hooks(
     hooks = Hooks(
         [hook for hook in flat if isinstance(hook, EventHook)],
         delegate=delegate,
-        workspace=workspace,
-        mode=mode,
+        place=place,
     )
     return hooks, order_call_hooks(flat, hooks)

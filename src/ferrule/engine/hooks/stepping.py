@@ -27,7 +27,7 @@ from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-from .call_hooks import Answer, Block, Change
+from .call_hooks import Answer, Block, Change, Hook
 
 
 class ModelStep:
@@ -84,8 +84,12 @@ Step = ModelStep | CallStep
 class Stepping(DriverExtension):
     """Hands the steps of one run to a caller, one at a time, and waits for each."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
         self._waiting: asyncio.Queue[tuple[Step, asyncio.Event]] = asyncio.Queue()
+
+    def call_hooks(self) -> tuple[Hook, ...]:
+        return (self,)
 
     # ---- within the run
 
@@ -129,18 +133,3 @@ class Stepping(DriverExtension):
             step, resumed = next_step.result()
             yield step
             resumed.set()
-
-
-def add_steps(driver: Driver) -> Stepping:
-    """Have a session's driver pause at each step until `remove_steps`."""
-    stepping = Stepping()
-    stepping.attach(driver)
-    driver.extensions = (*driver.extensions, stepping)
-    driver.dispatcher.hooks = (*driver.dispatcher.hooks, stepping)
-    return stepping
-
-
-def remove_steps(driver: Driver, stepping: Stepping) -> None:
-    """Let the driver run on without pauses."""
-    driver.extensions = tuple(one for one in driver.extensions if one is not stepping)
-    driver.dispatcher.hooks = tuple(one for one in driver.dispatcher.hooks if one is not stepping)

@@ -13,6 +13,7 @@ from ferrule.models.client import OutputModeOption
 from ferrule.models.output_modes import OutputFormat, check_output_mode
 from ferrule.tools.context import Context
 
+from .json_answer import find_json
 from .output_type import OutputType, SchemaType, parse_output_type
 
 
@@ -68,6 +69,18 @@ class OutputCheck:
         """Return the check of a run whose type is not here: by the schema that was recorded."""
         schema = cast("dict[str, Any]", parse_json(request.schema))
         return cls(SchemaType(schema), request)
+
+    def restore(self, text: str, context: Context[Any]) -> None:
+        """Take the value of a run that has ended from its text; no function runs again."""
+        if self.output.has_effects:
+            self.value = parse_json(text)
+            return
+        found = find_json(text, lists=self.output.is_wrapped)
+        if found.is_text:
+            checked = self.output.read_text(found.text, found.problem, context)
+        else:
+            checked = self.output.read(found, context)
+        self.value = checked.value
 
     async def run(self, answer: str, context: Context[Any]) -> OutputChecked:
         """Check an answer. The value is kept in `value`."""

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.engine.driver import DriverExtension
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.tools.forking import make_lock
 
 LifetimeMaker = Callable[[], AbstractAsyncContextManager[object]]
@@ -148,7 +148,8 @@ class _Lifetime:
 class StartPlugins(DriverExtension):
     """Enters the plugins' lifetimes before anything is done in a session."""
 
-    def __init__(self, lifetimes: PluginLifetimes) -> None:
+    def __init__(self, driver: Driver, lifetimes: PluginLifetimes) -> None:
+        super().__init__(driver)
         self._lifetimes = lifetimes
 
     async def start(self) -> None:

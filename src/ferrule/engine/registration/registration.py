@@ -140,7 +140,7 @@ class Registration:
         if hook.handles("session.end") and not hooks.for_event("session.end"):
             self._driver.fire_session_end()
         hooks.add(blind)
-        dispatcher.hooks = insert_call_hook(dispatcher.hooks, hooks, blind)
+        dispatcher.change_hooks(insert_call_hook(dispatcher.hooks, hooks, blind))
         return left
 
     def add_agent(self, agent: SubAgent) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ferrule.core.events import DirectCall, Event
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.engine.driver import DriverExtension
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.session_hooks import SessionHooks
 
@@ -24,8 +24,13 @@ class SessionRegistration(DriverExtension):
     """
 
     def __init__(
-        self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation
+        self,
+        driver: Driver,
+        limits: RegistrationLimits,
+        hooks: SessionHooks,
+        delegation: Delegation,
     ) -> None:
+        super().__init__(driver)
         self.delegation = delegation
         self.callers: dict[str, str] = {}
         self._hooks = hooks

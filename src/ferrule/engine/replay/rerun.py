@@ -154,11 +154,13 @@ async def rerun(
             if message.limits is None:
                 session.add_context(message.text)
                 continue
-            session.limits = message.limits
-            session.join = message.join
-            session.require = _select_existing(message.require, agent.catalog)
+            session.change(
+                limits=message.limits,
+                join=message.join,
+                require=_select_existing(message.require, agent.catalog),
+                recorded_instructions=message.instructions,
+            )
             session.expect_output(message.output_request)
-            session.recorded_instructions = message.instructions
             seen.clear()
             try:
                 await session.run(_to_content(message, read))

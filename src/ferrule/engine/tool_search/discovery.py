@@ -56,20 +56,27 @@ _MAX_SNIPPET = 160
 class ToolDiscovery:
     """The tool search of one session. `context.resource(ToolDiscovery)` finds it.
 
-    `usable` says whether the run may use a tool, `record` adds an event to its journal; the creator
-    of the session sets both.
+    `usable` says whether the run may use a tool, `record` adds an event to its journal.
     """
 
     def __init__(
-        self, option: ToolSearch, catalog: SessionCatalog, indexes: Indexes, session: str
+        self,
+        option: ToolSearch,
+        catalog: SessionCatalog,
+        indexes: Indexes,
+        session: str,
+        *,
+        usable: Callable[[Tool], bool],
+        record: Callable[[Event], None],
+        max_found: int | None = None,
     ) -> None:
         self.option = option
         self.catalog = catalog
         self.mode = ""
         """Who searches; "" until the model was asked what it can do."""
-        self.usable: Callable[[Tool], bool] = lambda tool: False
-        self.record: Callable[[Event], None] = lambda event: None
-        self.max_found: int | None = None
+        self.usable = usable
+        self.record = record
+        self.max_found = max_found
         """The most discovered tools that fit into a request of the provider; None: not known."""
         self._indexes = indexes
         self._session = session

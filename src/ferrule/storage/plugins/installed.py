@@ -20,7 +20,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .manifests import Manifest, read_manifest, shipped_manifests
+from .manifests import Manifest, read_manifest, read_shipped_manifests
 
 GROUP = "ferrule.plugins"
 FILE_NAME = "ferrule-plugin.toml"
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @cache
-def installed_manifests() -> Mapping[str, Manifest]:
+def find_installed_manifests() -> Mapping[str, Manifest]:
     """Return the manifests of installed plugins by name, sorted.
 
     Raises:
@@ -42,7 +42,7 @@ def installed_manifests() -> Mapping[str, Manifest]:
     """
     found: dict[str, Manifest] = {}
     for manifest in _find_manifests(tuple(dict.fromkeys(sys.path))):
-        earlier = found.get(manifest.name) or shipped_manifests().get(manifest.name)
+        earlier = found.get(manifest.name) or read_shipped_manifests().get(manifest.name)
         if earlier is None:
             found[manifest.name] = manifest
         elif earlier.distribution != manifest.distribution:

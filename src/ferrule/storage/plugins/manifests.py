@@ -55,7 +55,7 @@ class Manifest:
 
 
 @cache
-def shipped_manifests() -> Mapping[str, Manifest]:
+def read_shipped_manifests() -> Mapping[str, Manifest]:
     """Return the manifests of the plugins that ship, by name, in the order of set-up."""
     with _SHIPPED.open("rb") as file:
         tables = tomllib.load(file)

@@ -22,8 +22,8 @@ from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
 from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
 from ferrule.storage.artifacts.store import MIN_THRESHOLD, THRESHOLD
-from ferrule.storage.plugins.installed import installed_manifests
-from ferrule.storage.plugins.manifests import Manifest, shipped_manifests
+from ferrule.storage.plugins.installed import find_installed_manifests
+from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
 
 from .restrictions import restricts
 
@@ -989,7 +989,7 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--no-plugins",
         short="Whether plugins of other distributions are used.",
     ),
-    *_list_plugin_settings(shipped_manifests()),
+    *_list_plugin_settings(read_shipped_manifests()),
 )
 
 MODEL_SETTINGS: tuple[Setting, ...] = (
@@ -1200,7 +1200,7 @@ def list_installed() -> Mapping[str, Setting]:
 
     Raises ConfigError for plugins that cannot be told apart.
     """
-    return {setting.key: setting for setting in _list_plugin_settings(installed_manifests())}
+    return {setting.key: setting for setting in _list_plugin_settings(find_installed_manifests())}
 
 
 def find_row(key: str) -> Setting | None:

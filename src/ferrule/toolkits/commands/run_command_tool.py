@@ -148,8 +148,8 @@ def runs_beside_others(values: Mapping[str, Any]) -> bool:
     if changes_shell or not isinstance(command, (str, list)) or split_background(command):
         return False
     # Of `commands`, each is a line of its own.
-    given: object = command if "commands" in values else [command]
-    analyses = [analyse_command(text) for text in cast("list[str | list[str]]", given)]
+    texts = cast("list[str | list[str]]", command if "commands" in values else [command])
+    analyses = [analyse_command(text) for text in texts]
     return all(
         only_reads(analysis) and all(part.program != "cd" for part in analysis.parts)
         for analysis in analyses
