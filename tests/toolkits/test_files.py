@@ -690,10 +690,10 @@ def test_a_preview_makes_hidden_and_direction_changing_characters_visible(contex
 
 
 def test_a_preview_of_a_changed_line_end_shows_it(context: Context, root: Path) -> None:
-    (root / "f").write_bytes(b"a\r\nb\r\n")
-    shown = previewed("write_file", context, path="f", content="a\nb\n")
-    assert "-a\\r" in shown
-    assert "+a" in shown
+    (root / "f").write_bytes(b"a\nb\n")
+    shown = previewed("write_file", context, path="f", content="a\r\nb\r\n")
+    assert "-a" in shown
+    assert "+a\\r" in shown
 
 
 def test_a_preview_of_binary_content_says_that_it_is_replaced(context: Context, root: Path) -> None:

@@ -53,5 +53,5 @@ def test_the_note_names_the_variable_that_the_command_asked_for(
     monkeypatch.setenv("SHOP_API_KEY", "x")
     note = "[not passed on from the environment: SHOP_BASE_URL; a person can allow them by name]"
     assert note in run(tmp_path, 'test -n "$SHOP_BASE_URL"')
-    assert note in run(tmp_path, 'test -n "$SHOP_BASE_URL" | cat')
+    assert note in run(tmp_path, 'sh -c "exit 3" "$SHOP_BASE_URL" | cat')
     assert "not passed on" not in run(tmp_path, "exit 3")

@@ -457,11 +457,7 @@ def test_the_preview_shows_the_exact_command_line(folder: Path) -> None:
 
 
 def test_it_declares_what_it_is() -> None:
-    assert (run_command.side_effect, run_command.risk, run_command.parallel) == (
-        "execute",
-        "high",
-        False,
-    )
+    assert (run_command.side_effect, run_command.risk) == ("execute", "high")
     assert run_command.touches["command"].kind == "command"
     assert run_command.touches["cwd"].kind == "read"
     assert run_command.reliability.total_attempts(repeatable=run_command.is_repeatable) == 1

@@ -36,7 +36,7 @@ from .record import format_output, list_notices, make_result_facts
 from .request import CommandRequest
 from .runner import ReadyCommand, ask_person, plan_request, preview_command, run_ready_command
 from .session_commands import MEMORY_KEY, CommandHandle, SessionCommands, ShellState, owner_key
-from .start import get_sandbox
+from .start import decide_shell, get_sandbox
 
 _PROGRESS_MS = 3_600_000
 """Only the end of a command in the background is told; `wait` returns what it has written."""
@@ -210,7 +210,7 @@ async def run_command(
         commands = SessionCommands.from_context(context)
         return await run_job_command(job, commands, owner_key(context.identity), timeout)
     before_ampersand = split_background(command)
-    if before_ampersand is not None:
+    if before_ampersand is not None and decide_shell(context).shell_allowed:
         command = before_ampersand
         background = True
     values = {

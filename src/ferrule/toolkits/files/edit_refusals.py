@@ -229,14 +229,11 @@ def _show_closest(text: str, edit: Edit, name: EditName) -> str:
     differences = list(_list_differences(rows[first:last], wanted, first))
     more = len(differences) - _MAX_DIFFERENCES
     rest = f"\n- and {more} more" if more > 0 else ""
-    if len(wanted) == 1 and len(differences) == 1:
-        # What differs shows the line whole.
-        return f". The most similar line:\n{differences[0]}\nCall `edit_file` with it as it is"
     return (
-        f". The most similar lines as they are now:\n"
+        f". The most similar lines:\n"
         f"{_number_rows(rows, first + 1, shown_to)}{cut}\n"
         f"What differs:\n{chr(10).join(differences[:_MAX_DIFFERENCES])}{rest}\n"
-        "Call `edit_file` again with `old_string` as these lines are, without the numbers"
+        "Call `edit_file` again with them, without the numbers"
     )
 
 
