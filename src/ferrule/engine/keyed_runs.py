@@ -26,6 +26,7 @@ from .run_inputs import UNSET
 from .session import RunOptions, RunResult, Session
 
 OutputT = TypeVar("OutputT")
+OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 MAX_ATTEMPTS = 100
 """Attempts of one key that are looked for in the journal."""
@@ -37,7 +38,7 @@ _at_work: set[tuple[int, str]] = set()
 _lock = make_lock()
 
 
-class KeyedAgent(Protocol[OutputT]):
+class KeyedAgent(Protocol[OutputT_co]):
     """What runs by a key need of an agent (`engine.agent.Agent`, which says what each is)."""
 
     tenant: str
@@ -48,9 +49,9 @@ class KeyedAgent(Protocol[OutputT]):
 
     def session(
         self, *, id: str = "", deps: Any = UNSET, history: History = ()
-    ) -> Session[OutputT]: ...
+    ) -> Session[OutputT_co]: ...
 
-    def resume(self, session_id: str, *, deps: Any = UNSET) -> Session[OutputT]: ...
+    def resume(self, session_id: str, *, deps: Any = UNSET) -> Session[OutputT_co]: ...
 
 
 def make_session_id(agent: KeyedAgent[Any], key: str, attempt: int = 1) -> str:
