@@ -226,11 +226,12 @@ async def test_bytes_that_are_not_utf8_are_shown_as_such_and_survive_an_edit_els
 
 
 @pytest.mark.proves("bad-input.files")
-async def test_a_file_of_50_mb_is_refused_whole_and_read_in_parts(folder: Path) -> None:
+async def test_a_file_of_50_mb_is_read_in_parts(folder: Path) -> None:
     (folder / "large.log").write_bytes(b"0123456789abcde\n" * (50 * 65_536))
     session = agent(folder).session()
     whole = await session.call("read_file", path="large.log")
-    assert whole.error_type is ErrorType.LIMIT and "line_start" in (whole.error_message or "")
+    assert whole.success and len(whole.data) < 20_000
+    assert whole.data.endswith("of 3276800; go on at line 883]")
     part = await session.call(
         "read_file", path="large.log", line_start=3_000_000, line_end=3_000_001
     )

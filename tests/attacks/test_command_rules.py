@@ -395,6 +395,7 @@ ALIKE = {
     "cli.distributed": "workers take what `assemble` made",
     "evaluation.model_judge": "a model without tools",
     "runtime.trial_agents": "trials take what `assemble` made, in a folder of their own",
+    "testing.plugins": "a test of one plugin, without files or commands",
     "web": "mounted applications take what `assemble` made, as the servers do",
     "extensions.checks.tool_cases": "runs the person's own checks with a model, in a folder made for it",
 }

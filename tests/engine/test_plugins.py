@@ -252,6 +252,7 @@ def lasting(name: str, log: list[str], *, breaks: str = "") -> Parts:
 
 @pytest.mark.proves("plugins.lifetimes")
 async def test_lifetimes_are_entered_before_the_first_session_and_left_in_reverse() -> None:
+    assert lifetimes.MOST_SECONDS == 10
     log: list[str] = []
     plugins = [Plain(lasting("a", log)), Other(lasting("b", log))]
     agent = Agent(Scripted([says("one"), says("two")]), plugins=plugins)

@@ -147,7 +147,8 @@ def test_the_options_are_those_of_the_table_of_settings() -> None:
             continue
         name = setting.key.replace(".", "__")
         assert name in SETTING_OPTIONS, setting.key
-        assert setting.flag in options[name].opts, setting.flag
+        option = options[name]
+        assert setting.flag in (*option.opts, *option.secondary_opts), setting.flag
         if setting.choices:
             kind = options[name].type
             assert isinstance(kind, click.Choice) and tuple(kind.choices) == setting.choices
@@ -523,6 +524,7 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
     assert ferrule("sessions", "verify", kept).code == 0
 
 
+@pytest.mark.usefixtures("rust_runtimes")
 @pytest.mark.proves("cli.plugins")
 def test_plugins_are_switched_on_by_settings_and_by_an_option(
     ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -166,4 +166,5 @@ def test_comments_of_a_json_file_are_skipped_and_places_stay() -> None:
 
 
 def test_slashes_in_yaml_are_text() -> None:
-    assert plain(parse_yaml(b"a: 5 // five\n", "settings.yaml")) == {"a": "5 // five"}
+    for name in ("settings.yaml", "settings.json"):
+        assert plain(parse_yaml(b"a: http://b\n", name)) == {"a": "http://b"}

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ferrule.core.limits import GO_ON
+from ferrule.core.vocabulary import Refuser
 from ferrule.permissions.approval_text import list_unshown_arguments
 
 from .call_cards import (
@@ -28,6 +29,20 @@ from .call_cards import (
 )
 from .invisible_marks import mark_invisible, mark_invisible_exactly
 from .markdown import render_markdown
+
+REFUSERS: dict[Refuser, str] = {
+    "rule": "a rule",
+    "gate": "the gate itself",
+    "person": "a person",
+    "hook": "a hook",
+    "tool": "the tool's own check",
+    "sandbox": "the sandbox",
+    "mode": "the mode",
+    "nobody": "nobody: no one was available to ask",
+    "error": "an error while asking",
+    "limit": "a limit of the run",
+}
+"""Who refused a call, in words for the reader, behind `by`."""
 
 
 @cache
@@ -56,6 +71,7 @@ def template_environment() -> Environment:
         "change": change_lines,
         "markdown": render_markdown,
         "value": format_value,
+        "refuser": REFUSERS.__getitem__,
         "unshown_arguments": list_unshown_arguments,
     }
     cast("dict[str, Any]", made.globals).update(PREVIEW=MAX_PREVIEW, GO_ON=GO_ON)

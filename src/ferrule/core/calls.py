@@ -183,15 +183,14 @@ def decode_arguments(text: str) -> tuple[object, bool]:
     Nothing at all, and null, are no arguments. Text that is cut off or broken is never completed.
 
     Raises:
-        ValueError: It is not JSON.
-        RecursionError: It is nested too deeply to be read.
+        ValueError: It is not JSON, or nested too deeply to be read.
     """
     if not text.strip():
         return {}, False
-    value: object = json.loads(text)
+    value: object = parse_json(text)
     is_nested = isinstance(value, str)
     if isinstance(value, str):
-        value = json.loads(value)
+        value = parse_json(value)
     return ({} if value is None else value), is_nested
 
 

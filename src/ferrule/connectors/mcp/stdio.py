@@ -277,9 +277,9 @@ async def _run(
     pending = PendingRequests()
     incoming = Incoming(MAX_WAITING)
     outgoing = Outgoing(pending)
+    directory = _open_folder(server, root)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    directory = _open_folder(server, root)
     try:
         if isinstance(program, TrustedProgram):
             _check_program(server, program)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ferrule.console.charts import Series, days_up_to, draw_columns
-from ferrule.console.html import format_count
+from ferrule.console.html import REFUSERS, format_count
 from ferrule.console.schema_form import Field, build_fields, read_values
 from ferrule.console.state import Console
 from ferrule.console.statistics import query_statistics, statistics_owner
@@ -35,19 +35,6 @@ from ferrule.tools.definition import Tool
 
 DAYS = 30
 DAY = 86_400_000
-DENIED_BY: dict[Refuser, str] = {
-    "rule": "a rule",
-    "gate": "the gate itself",
-    "person": "a person",
-    "hook": "a hook",
-    "tool": "the tool's own check",
-    "sandbox": "the sandbox",
-    "mode": "the mode",
-    "nobody": "nobody was there to ask",
-    "error": "asking failed",
-    "limit": "a limit of the run",
-}
-"""Who denied a call, in words for the reader."""
 _COLOURS = 6
 """Colours of charts in the style sheet."""
 
@@ -130,7 +117,7 @@ def draw_denied_calls(stopped: dict[str, Any]) -> Markup:
     counts = {who: [stopped[day][who] if day in stopped else 0 for day in days] for who in STOPPERS}
     shown: list[Refuser] = [who for who in STOPPERS if any(counts[who])]
     series = [
-        Series(DENIED_BY[who], f"pic-{at % _COLOURS + 1}", counts[who])
+        Series(REFUSERS[who], f"pic-{at % _COLOURS + 1}", counts[who])
         for at, who in enumerate(shown or STOPPERS[:1])
     ]
     return draw_columns(

@@ -90,7 +90,7 @@ def parse_yaml(data: bytes, file: str) -> Node:
 
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the limit is {MAX_BYTES}")
-    if file.endswith(".json"):
+    if file.endswith(".json") and data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b"/"):
         data = _blank_json_comments(data)
     try:
         text = data.decode("utf-8-sig")
