@@ -151,7 +151,6 @@ async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleName
         "no one was available" in answer.note
         and "it writes" in answer.note
         and "Edit(//w/a)" in answer.note
-        and "permissions=Permissions(approver=...)" in answer.note
     )
     assert "person" in (await DenyingApprover().ask(request(tools.write))).note
     # What a question of critical risk offers is no rule that could be written down.

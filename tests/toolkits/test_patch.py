@@ -117,7 +117,7 @@ async def test_each_file_of_a_patch_is_a_call_of_its_own(folder: Path) -> None:
     ("second", "said"),
     [
         ("*** Update File: old.txt\n-absent\n+y", "the hunk's old text"),
-        ("*** Update File: a.py\n-    one = 12345\n+y", "Send the patch again with the hunk's old"),
+        ("*** Update File: a.py\n-    one = 12345\n+y", "Send the patch again with them"),
         ("*** Update File: .env\n-KEY=secret\n+KEY=mine", "secret"),
         ("*** Update File: ../x\n-1\n+2", "outside"),
         ("*** Add File: old.txt\n+x", "exists already"),

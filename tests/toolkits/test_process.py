@@ -125,7 +125,6 @@ def test_hidden_grandchild_is_gone_before_a_cancellation_goes_on() -> None:
     poll = select.poll()
     poll.register(watch.handle, select.POLLIN)
     assert poll.poll(0), "it was still alive when the cancelled call returned"
-    os.close(watch.handle)
 
 
 @pytest.mark.linux_only("what lost its parent is found through a subreaper")

@@ -1,7 +1,8 @@
 """Rankings that must stay as they are: frozen tools, frozen requests, and who was found for them.
 
 `search_golden.json` holds tools of Ferrule's own as they were on one day, requests that people make
-of them, and the best three for each by strategy. `bm25` and `hybrid` are fixed by their formulas.
+of them, and the best three for each by strategy. `bm25` and `hybrid` are fixed by their formulas,
+behind tools whose name, summary or description is exactly what was asked.
 `default` may change, but not by accident: to change it, run `python
 tests/tools/test_search_golden.py`, look at the difference, and at `benchmarks/search.py` for what
 it is worth.

@@ -95,7 +95,9 @@ class LeakCheckedExchange:
         if size >= self.limit:
             return f"a message contains a data URL of {size} bytes"
         if isinstance(message, ToolMessage):
-            limit = 2 * OUTPUT_CAP if message.tool in self.inline_tools else self.limit
+            # An error is text of its own, which no artifact keeps.
+            is_inline = message.tool in self.inline_tools or not message.success
+            limit = 2 * OUTPUT_CAP if is_inline else self.limit
             size = _raw_size(message.text, limit)
             if size < limit:
                 return ""

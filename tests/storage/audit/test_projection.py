@@ -96,7 +96,7 @@ def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
     noted = sha256_hex("noted milk \x1b[2J ä 😀")
     assert call.result_sha256 == (noted if outcome == "success" else "")
     said = "\n".join(explain(call))
-    assert ("by the rule `note`" if rule else "by the gate") in said
+    assert ("by the rule `note`" if rule else f"by the {by}") in said
     assert ("the person's own settings" if rule else "the gate's own order") in said
 
 

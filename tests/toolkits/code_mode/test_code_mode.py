@@ -21,6 +21,8 @@ from ferrule.tools.decorator import tool
 
 QUICK = CodeLimits(seconds=0.5, calls=5, memory=16 * 1024 * 1024, printed=100, nodes=1000)
 
+pytestmark = pytest.mark.usefixtures("rust_runtimes")
+
 
 @pytest.mark.proves("code-mode.calls")
 def test_a_script_calls_tools_and_its_last_expression_is_the_value(world: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-from pathlib import Path
 
 from ferrule.permissions.call_analysis import Confinement
 from ferrule.sandbox.backends.probes import probe
@@ -53,7 +51,4 @@ def find_confinement(policy: CommandPolicy) -> Confinement | None:
     system = (*_SYSTEM_FOLDERS, *_SYSTEM_FACTS)
     if backend.name not in ("namespaces", "bubblewrap"):
         return Confinement(system)
-    home = os.path.realpath(Path.home())
-    is_own = home not in ("", "/", os.path.realpath(policy.confine.root))
-    own = (*_OWN_FOLDERS, home) if is_own else _OWN_FOLDERS
-    return Confinement(system, own, shared=_SHARED_FOLDERS)
+    return Confinement(system, _OWN_FOLDERS, shared=_SHARED_FOLDERS)
