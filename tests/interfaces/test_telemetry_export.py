@@ -174,15 +174,18 @@ def test_nothing_is_sent_where_it_is_not_wanted(
 @pytest.mark.proves("telemetry.export")
 def test_a_collector_that_is_not_there_ends_no_run(tmp_path: Path) -> None:
     # What else runs in the process, as a person's tools do, may have asked for all logs.
-    (tmp_path / "sitecustomize.py").write_text("import logging\nlogging.basicConfig()\n")
+    work, startup = tmp_path / "work", tmp_path / "startup"
+    work.mkdir()
+    startup.mkdir()
+    (startup / "sitecustomize.py").write_text("import logging\nlogging.basicConfig()\n")
     with serve_model(is_lenient=True) as (model, _):
         done = run_ferrule(
-            tmp_path,
+            work,
             tmp_path,
             {
                 **model,
                 "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
-                "PYTHONPATH": str(tmp_path),
+                "PYTHONPATH": str(startup),
             },
             *("run", "How many bolts?", "-m", "openai:gpt-test", "-q"),
         )

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ToolFailed
@@ -47,9 +47,6 @@ from .result_bounds import Bounded, bound_text
 from .stopping import STOP_SECONDS, check_stop, get_stop
 from .threads import run_blocking
 
-if TYPE_CHECKING:
-    from .session_media import SessionMedia
-
 _LOGGER = logging.getLogger("ferrule.tools")
 _CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
 
@@ -70,6 +67,12 @@ class PreparedCall:
     """The folder, relative to the workspace, in which the gate took its command to start."""
     changes: int = 0
     """How often what a person was shown had changed when the approved call was about to run."""
+
+
+class ResultMedia(Protocol):
+    """Keeps pictures and the like that tools return (`engine.session_media`)."""
+
+    async def take_result(self, value: object) -> tuple[object, tuple[MediaReference, ...]]: ...
 
 
 @frozen
@@ -94,7 +97,7 @@ class CallSurroundings:
     tool_discovery: tool_search.ToolDiscovery | None = None
     artifact_intake: ArtifactIntake | None = None
     file_copies: rewind.FileCopies | None = None
-    open_media: Callable[[], SessionMedia] | None = None
+    open_media: Callable[[], ResultMedia] | None = None
     enter_scope: Callable[[Identity, str], Callable[[], None]] | None = None
     parallel: bool = True
     hides_errors: bool = False

@@ -306,7 +306,9 @@ async def test_the_persons_settings_switch_it_on(
     settings = tmp_path / "config"
     monkeypatch.setenv("FERRULE_CONFIG", str(settings))
     settings.mkdir()
-    text = "diagnostics: {servers: {x: {command: y, extensionToLanguage: {.py: python}}}}\n"
+    text = (
+        "plugins: {diagnostics: {servers: {x: {command: y, extensionToLanguage: {.py: python}}}}}\n"
+    )
     (settings / "ferrule.yaml").write_text(text)
     (tmp_path / "project").mkdir()
     options = {"workspace": str(tmp_path / "project"), "model": "scripted:x"}
