@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy, run_command
 from ferrule.toolkits.commands.confinement import find_confinement
+from ferrule.toolkits.commands.output_files import OutputFile
 from ferrule.toolkits.files import tools
 from ferrule.toolkits.search.search_files import search_files
 from ferrule.tools.context import Context
@@ -76,3 +78,27 @@ def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -
     assert free.decide(tools.read_file, {"path": "/tmp/out/1.txt"}).verdict == "deny"
     for path in ("/etc/passwd", "/tmp/../etc/passwd", "/var/tmp/x"):
         assert held.decide(tools.read_file, {"path": path}).verdict == "deny"
+
+
+@pytest.mark.proves("command.one-tmp")
+def test_a_link_in_place_of_the_folder_of_outputs_is_not_followed(tmp_path: Path) -> None:
+    above, outside = tmp_path / "above", tmp_path / "outside"
+    above.mkdir()
+    outside.mkdir()
+    (outside / "1.txt").write_text("the person's own")
+    (above / "out").symlink_to(outside)
+    kept = OutputFile(above, "1.txt", "/tmp/out/1.txt")
+    assert not kept.prepare()
+    assert kept.open() is None
+    kept.remove()
+    for name in ("1.txt", "2.txt"):
+        with pytest.raises(OSError):
+            OutputFile(above, name, "").create()
+    assert [one.name for one in outside.iterdir()] == ["1.txt"]
+    (above / "out").unlink()
+    os.close(kept.create())
+    (above / "out/1.txt").unlink()
+    (above / "out/1.txt").symlink_to(outside / "1.txt")
+    assert kept.open() is None
+    kept.remove()
+    assert (outside / "1.txt").read_text() == "the person's own"

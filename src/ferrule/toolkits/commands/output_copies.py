@@ -101,11 +101,16 @@ def open_own_file(found: Path) -> int | None:
         descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+    if is_own_file(descriptor):
         return descriptor
     os.close(descriptor)
     return None
+
+
+def is_own_file(descriptor: int) -> bool:
+    """Whether this is a regular file with one name, so none of another folder."""
+    status = os.fstat(descriptor)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _copy(source: int, folder: OutputFolder, name: str) -> os.stat_result:

@@ -40,7 +40,7 @@ from ferrule.permissions.command_analysis.program_facts import program_name, wor
 from ferrule.sandbox.sandbox import Sandbox
 
 from .output_copies import find_writable_folder, open_own_file
-from .output_files import make_output_file
+from .output_files import OutputFile, plan_output_file
 from .plan import CommandPlan, make_printable
 from .record import get_exit_code
 from .session_commands import CommandHandle, SessionCommands
@@ -231,13 +231,12 @@ _MAX_NAMED = 5
 class PipeStatus:
     """A command whose pipelines answer for their producers, and where it leaves what they hid.
 
-    `notes` and `copy` are paths for this process; `seen` is the copy's path for commands.
+    `notes` is a path for this process.
     """
 
     honest: HonestText
     notes: Path
-    copy: Path
-    seen: str
+    copy: OutputFile
 
     def collect(self, handle: CommandHandle) -> None:
         """Note which producers failed, and where their output is if a filter hid some of it."""
@@ -251,10 +250,12 @@ class PipeStatus:
             return
         size, lines = _measure(self.copy)
         if lines <= handle.outputs.combined.line_count and size <= handle.outputs.combined.size:
-            self.copy.unlink(missing_ok=True)
+            self.copy.remove()
             return
         filters = " and ".join(dict.fromkeys(self.honest.filters))
-        handle.hints.append(f"all {lines} lines before `{make_printable(filters)}`: {self.seen}")
+        handle.hints.append(
+            f"all {lines} lines before `{make_printable(filters)}`: {self.copy.seen}"
+        )
 
     def _read_notes(self) -> list[tuple[int, int]]:
         descriptor = open_own_file(self.notes)
@@ -277,21 +278,21 @@ def plan_pipe_status(
     if not planned.uses_shell or "|" not in planned.text:
         return None
     place = find_writable_folder(sandbox, commands.folder)
-    file = make_output_file(sandbox, commands)
+    file = plan_output_file(sandbox, commands)
     if place is None or file is None:
         return None
     found, seen = place
     name = uuid4().hex
-    honest = make_honest(planned.text, f"{seen}/{name}", file[1])
+    honest = make_honest(planned.text, f"{seen}/{name}", file.seen)
     if honest is None:
         return None
     found.mkdir(mode=0o700, exist_ok=True)
-    return PipeStatus(honest, found / name, *file)
+    return PipeStatus(honest, found / name, file)
 
 
-def _measure(file: Path) -> tuple[int, int]:
+def _measure(file: OutputFile) -> tuple[int, int]:
     """Return the size and the number of lines of a file that a command has written."""
-    descriptor = open_own_file(file)
+    descriptor = file.open()
     if descriptor is None:
         return 0, 0
     size = 0
