@@ -75,7 +75,8 @@ async def run_keyed(
     Args:
         agent: The agent. Keys belong to its user, in its journal.
         key: What tells the run from all others, such as the number of an order.
-        text: The message. A key that was used for another one is an error.
+        text: The message. A key that was used for another text is an error; messages of several
+            parts are not compared.
         deps: Dependencies, as in `Agent.run`.
         history: Messages before it, as in `Agent.run`.
         **options: As in `Agent.run`.
