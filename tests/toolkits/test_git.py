@@ -75,6 +75,8 @@ def confinement(request: pytest.FixtureRequest) -> None:
     """With a sandbox, and where commands are confined by nothing."""
     if request.param == "unconfined":
         RESOURCES.update(git_calls.UNCONFINED)
+    else:
+        request.getfixturevalue("commands_are_held")
 
 
 def refusal(root: Path, subcommand: str, *arguments: str) -> ToolFailed:
@@ -188,6 +190,7 @@ def test_a_folder_without_a_repository_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("git.not-above-workspace")
+@pytest.mark.usefixtures("commands_are_held")
 def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
     for name in ("sub/inner.txt", "beside.txt"):
         (root / name).parent.mkdir(exist_ok=True)
@@ -202,7 +205,11 @@ def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
     assert "b/inner.txt" in shown and "+changed" in shown and "beside" not in shown
     assert call(root / "sub", "show", "HEAD:inner.txt") == "committed"
     assert refusal(root / "sub", "show", "HEAD:../beside.txt").error_type is not None
-    git_calls.close_sessions()
+
+
+@pytest.mark.proves("git.not-above-workspace")
+def test_without_a_sandbox_a_subfolder_of_a_repository_shows_nothing(root: Path) -> None:
+    (root / "sub").mkdir()
     RESOURCES.update(git_calls.UNCONFINED)
     assert "have a sandbox" in refusal(root / "sub", "log").message
 
