@@ -37,3 +37,19 @@ def test_two_calls_that_only_share_an_id_or_have_none_are_two() -> None:
         ("call_3_1", "{}"),
     ]
     assert ids(LOOK, ToolCall("b", "look")) == [("a", "{}"), ("b", "{}")]
+
+
+def test_an_id_that_comes_with_every_answer_is_not_looked_for_number_by_number() -> None:
+    class Counted(set[str]):
+        looks = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.looks += 1
+            return super().__contains__(name)
+
+    taken = Counted()
+    for turn in range(500):
+        answer = assign_call_ids(ModelAnswered("", (LOOK,)), taken, turn)
+        taken.add(answer.calls[0].id)
+    assert len(taken) == 500
+    assert taken.looks < 500 * 4

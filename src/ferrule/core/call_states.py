@@ -219,7 +219,9 @@ def assign_call_ids(answer: ModelAnswered, taken: Set[str], turn: int) -> ModelA
         sent.add(key)
         base = call.id or f"call_{turn}_{index}"
         call_id = base
-        count = 1
+        # Some servers number the calls of each answer from one: a search for the first number that
+        # is free would take longer with each turn of the session.
+        count = max(1, len(taken))
         while call_id in taken or call_id in new_ids:
             count += 1
             call_id = f"{base}_{count}"

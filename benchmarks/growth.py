@@ -1,0 +1,598 @@
+"""What things cost as the work grows: five sizes of each axis, the slope, and a plot.
+
+    python benchmarks/growth.py [AXIS ...] [--sizes N] [--write]
+
+Each size is measured in a process of its own: seconds of processor time of this process and of what
+it started and waited for (so that a busy machine moves them little), its largest memory, and bytes
+where something is kept. The slope is that of a straight line through the logarithms, with the
+interval of 95 % (Student's t, n - 2 degrees of freedom): 1 is linear, 0 is flat. A row says what it
+should be: `linear` is missed by a slope over 1.05, `flat` by one over 0.1, each judged by the lower
+end of its interval. With `--write` the figures go to `docs/growth.json` and the plots, drawn by
+matplotlib, to `docs/growth.svg`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import inspect
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import many_sessions
+
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs" / "growth.json"
+PLOTS = ROOT / "docs" / "growth.svg"
+LIMITS = {"linear": 1.05, "flat": 0.1}
+T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57}
+"""Student's t for an interval of 95 %, by degrees of freedom."""
+FLOOR = 2e-5
+"""Seconds that count as nothing: a slope through less is noise of the clock."""
+
+Figures = dict[str, float]
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Something that grows.
+
+    Attributes:
+        grows: What its sizes count.
+        sizes: From small to large.
+        measure: Gives the figures of one size, in seconds or bytes by the end of their names.
+        expected: For each figure, the word of `LIMITS` that it is held to.
+    """
+
+    grows: str
+    sizes: tuple[int, ...]
+    measure: Callable[[int, Path], Awaitable[Figures]]
+    expected: dict[str, str]
+
+
+def spent() -> float:
+    """Return the seconds of processor time of this process and of those it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+async def cost(work: Work, repeats: int = 5) -> float:
+    """Return the median of the seconds of a few times, after one that does not count."""
+    times: list[float] = []
+    for _ in range(repeats + 1):
+        begun = spent()
+        done = work()
+        if inspect.isawaitable(done):
+            await done
+        times.append(spent() - begun)
+    return statistics.median(times[1:])
+
+
+# --------------------------------------------------------------------------------------------- axes
+
+
+def answers(step: Callable[[Any], Any], window: int | None = None) -> Any:
+    """Return a model that answers by a function of the history, and keeps nothing.
+
+    Args:
+        step: The function. Where no tools are offered, a summary is asked for and given.
+        window: Tokens that fit into its context.
+    """
+    from ferrule.models.client import Capabilities
+    from ferrule.models.scripted import Scripted, says
+
+    class Answers(Scripted):
+        async def next_step(self, ask: Any) -> Any:
+            return step(ask.history) if ask.tools else says("They said words, and heard them.")
+
+    return Answers([], capabilities=Capabilities(True, True, window, False, "script"))
+
+
+async def turns(size: int, folder: Path, *, compact: bool = False) -> Figures:
+    """Runs of one session; each is a message, a call, its result and an answer."""
+    from ferrule import Agent, Permissions, Storage
+    from ferrule.core.messages import ToolMessage
+    from ferrule.models.scripted import calls, says
+    from ferrule.tools.decorator import tool
+
+    def echo(text: str) -> str:
+        """Say it again."""
+        return f"{text} " * 20
+
+    last = 20
+
+    def step(history: Any) -> Any:
+        return (
+            says("said")
+            if isinstance(history[-1], ToolMessage)
+            else calls(("echo", {"text": "word"}))
+        )
+
+    agent = Agent(
+        answers(step, 8_000 if compact else None),
+        [tool(side_effect="read")(echo)],
+        permissions=Permissions(allow=["echo"]),
+        storage=Storage(journal=folder / "turns.db", user="bench"),
+        context=None if compact else "off",
+    )
+    session = agent.session()
+    for n in range(size):
+        await session.run(f"say word {n}")
+    begun = spent()
+    for n in range(last):
+        await session.run(f"and word {n}")
+    turn = (spent() - begun) / last
+    await session.close()
+    journal = agent.journal
+
+    async def resume() -> None:
+        await agent.resume(session.id).close()
+
+    found = {
+        "a turn, s": turn,
+        "list, s": await cost(journal.sessions),
+        "resume, s": await cost(resume),
+        "verify, s": await cost(lambda: journal.verify(session.id)),
+        "journal, bytes": float(sum(file.stat().st_size for file in folder.glob("turns.db*"))),
+    }
+    await agent.close()
+    journal.close()
+    return found
+
+
+async def compacted_turns(size: int, folder: Path) -> Figures:
+    """The same with a window of 8,000 tokens: the history is compacted again and again."""
+    return await turns(size, folder, compact=True)
+
+
+async def sessions(size: int, folder: Path) -> Figures:
+    """Sessions of a journal."""
+    from ferrule.storage.journal.sqlite import SqliteJournal
+
+    file = folder / "journal.db"
+    many_sessions.fill(file, size)
+    with SqliteJournal(file) as journal:
+        name = f"{size // 2:032x}"[::-1]
+
+        def resume() -> None:
+            found = journal.find(name[:12])
+            journal.lease(found.session)
+            list(journal.records(found.session))
+            journal.release(found.session)
+
+        return {
+            "first page, s": await cost(lambda: journal.sessions(limit=50)),
+            "of one owner, s": await cost(
+                lambda: journal.sessions(tenant="local", user="u3", limit=50)
+            ),
+            "resume, s": await cost(resume),
+            "verify one, s": await cost(lambda: journal.verify(name)),
+            "journal, bytes": float(file.stat().st_size),
+        }
+
+
+async def catalog(size: int, folder: Path) -> Figures:
+    """Tools of an agent: all offered, or found by search."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import says
+    from ferrule.tools.decorator import tool_from_function
+    from ferrule.tools.definition import Loading
+    from ferrule.tools.search.index import ToolIndex
+
+    def make(number: int) -> Callable[..., str]:
+        def work(name: str, count: int = 1) -> str:
+            return name * count
+
+        noun = ("invoice", "parcel", "ticket", "meter", "ledger", "route", "badge")[number % 7]
+        work.__name__ = work.__qualname__ = f"{noun}_{number}"
+        work.__doc__ = f"Look up {noun} number {number} in register {number % 97}."
+        return work
+
+    tools = [tool_from_function(make(n), side_effect="read") for n in range(size)]
+
+    async def run(loading: Loading) -> float:
+        from dataclasses import replace
+
+        agent = Agent(
+            answers(lambda _: says("done")),
+            [replace(one, loading=loading) for one in tools[1:]] + tools[:1],
+            storage=Storage(journal=":memory:"),
+        )
+        session = agent.session()
+        try:
+            return await cost(lambda: session.run("go"))
+        finally:
+            await session.close()
+            await agent.close()
+
+    index = ToolIndex(tools)
+    return {
+        "a run, deferred, s": await run(Loading.DEFERRED),
+        "a run, offered, s": await run(Loading.ALWAYS),
+        "index, s": await cost(lambda: ToolIndex(tools)),
+        "search, s": await cost(lambda: index.search("parcel in register 12")),
+    }
+
+
+def make_files(root: Path, count: int) -> None:
+    """Write so many files of 40 lines, a hundred in a folder; one holds the word `needle`."""
+    line = "value = compute(previous, 42)  # a line of source\n"
+    for number in range(count):
+        folder = root / f"part{number // 100}"
+        if number % 100 == 0:
+            folder.mkdir(parents=True)
+        text = line * 40 + ("needle\n" if number == count // 2 else "")
+        folder.joinpath(f"module{number}.py").write_text(text)
+
+
+@asynccontextmanager
+async def open_session(root: Path, folder: Path, tools: list[Any]) -> AsyncIterator[Any]:
+    """Yield a session that reads a folder and runs commands there."""
+    from ferrule import Agent, Permissions, Storage
+
+    agent = Agent(
+        "scripted:none",
+        tools,
+        workspace=root,
+        permissions=Permissions(allow=["Read(**)", "Bash"]),
+        storage=Storage(journal=folder / "journal.db"),
+    )
+    session = agent.session()
+    try:
+        yield session
+    finally:
+        await session.close()
+        await agent.close()
+
+
+async def call(session: Any, tool: str, **arguments: Any) -> None:
+    """Make a call that must succeed."""
+    result = await session.call(tool, **arguments)
+    if not result.success:
+        raise SystemExit(f"{tool} {arguments}: {result.error_message}")
+
+
+async def files(size: int, folder: Path) -> Figures:
+    """Files of a workspace."""
+    from ferrule.toolkits.commands.run_command_tool import run_command
+    from ferrule.toolkits.files.browse import file_tree, list_files
+    from ferrule.toolkits.files.tools import read_file
+    from ferrule.toolkits.search.search_files import search_files
+
+    root = folder / "work"
+    root.mkdir()
+    make_files(root, size)
+    tools = [file_tree, list_files, read_file, search_files, run_command]
+    async with open_session(root, folder, tools) as session:
+        begun = spent()
+        await call(session, "run_command", command="true")
+        first = spent() - begun
+        return {
+            "search, s": await cost(lambda: call(session, "search_files", pattern="needle"), 3),
+            "tree, s": await cost(lambda: call(session, "file_tree", path="."), 3),
+            "list a folder, s": await cost(lambda: call(session, "list_files", path="part0")),
+            "read a file, s": await cost(
+                lambda: call(session, "read_file", path="part0/module0.py")
+            ),
+            "first command, s": first,
+        }
+
+
+async def output(size: int, folder: Path) -> Figures:
+    """Bytes that a command writes."""
+    from ferrule.toolkits.commands.run_command_tool import run_command
+
+    root = folder / "work"
+    root.mkdir()
+    async with open_session(root, folder, [run_command]) as session:
+        command = f"yes 'a line of forty characters, or nearly so' | head -c {size}"
+        result = await session.call("run_command", command=command)
+        return {
+            "a command, s": await cost(lambda: session.call("run_command", command=command), 3),
+            "inline, bytes": float(len(str(result.data))),
+        }
+
+
+async def concurrent(size: int, folder: Path) -> Figures:
+    """Runs at once, of one agent; the figure is for one of them."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import calls, says
+    from ferrule.tools.decorator import tool
+
+    @tool(side_effect="read")
+    async def peek(n: int) -> str:
+        """Look."""
+        await asyncio.sleep(0.01)
+        return str(n)
+
+    def step(history: Any) -> Any:
+        return says("done") if len(history) > 1 else calls(("peek", {"n": 1}))
+
+    agent = Agent(answers(step), [peek], storage=Storage(journal=folder / "journal.db"))
+
+    async def run() -> None:
+        await asyncio.gather(*(agent.run("go") for _ in range(size)))
+
+    found = await cost(run, 3) / size
+    await agent.close()
+    agent.journal.close()
+    return {"a run, s": found}
+
+
+async def rules(size: int, folder: Path) -> Figures:
+    """Rules and grants."""
+    from ferrule.permissions.rule_evaluation import PermissionGate
+    from ferrule.permissions.rules import RuleSet
+
+    allow = [f"Read(folder{n}/**)" for n in range(size // 2)]
+    allow += [f"Bash(program{n}:*)" for n in range(size - size // 2)]
+    gate = PermissionGate(RuleSet.parse(allow=allow, deny=["Read(secret/**)"]), root=str(folder))
+    return {
+        "read the rules, s": await cost(lambda: RuleSet.parse(allow=allow)),
+        "judge a path, s": await cost(lambda: gate.find_refusal("other/file.py", write=False)),
+    }
+
+
+async def artifacts(size: int, folder: Path) -> Figures:
+    """Artifacts of a session, of 20 KB each."""
+    from ferrule.storage.artifacts.files import FileArtifactStore
+    from ferrule.storage.artifacts.store import Scope
+
+    store = FileArtifactStore(folder / "kept")
+    scope = Scope("t", "u", "s")
+    kept = [store.put(scope, [f"{number}\n".encode() * 4_000]) for number in range(size)]
+    found = {
+        "keep one, s": await cost(lambda: store.put(scope, [os.urandom(20_000)])),
+        "read one, s": await cost(lambda: store.read(scope, kept[-1].reference, 0, 4_000)),
+        "list, s": await cost(lambda: store.list(scope)),
+    }
+    store.close()
+    return found
+
+
+async def streamed(size: int, folder: Path) -> Figures:
+    """Bytes of one answer, streamed as Markdown to a terminal, 20 at a time."""
+    from ferrule.cli.chat.markdown import RowRenderer
+    from ferrule.cli.chat.markdown_stream import MarkdownStream
+
+    paragraph = "A sentence with `code` and **weight**, then a list.\n\n- one\n- two\n\n"
+    text = (paragraph * (size // len(paragraph) + 1))[:size]
+
+    def paint() -> None:
+        stream = MarkdownStream(RowRenderer(100, colour=True))
+        for at in range(0, len(text), 20):
+            stream.add(text[at : at + 20])
+            stream.take_finished()
+        stream.render_rest()
+
+    return {"paint all, s": await cost(paint, 2)}
+
+
+AXES = {
+    "turns": Axis(
+        "turns of a session",
+        (10, 50, 250, 1_000, 4_000),
+        turns,
+        {
+            "a turn, s": "flat",
+            "list, s": "linear",
+            "resume, s": "linear",
+            "verify, s": "linear",
+            "journal, bytes": "linear",
+        },
+    ),
+    "compacted": Axis(
+        "turns of a session that is compacted",
+        (10, 50, 250, 1_000, 4_000),
+        compacted_turns,
+        {"a turn, s": "flat", "resume, s": "linear"},
+    ),
+    "sessions": Axis(
+        "sessions of a journal",
+        (100, 1_000, 10_000, 50_000, 200_000),
+        sessions,
+        {
+            "first page, s": "flat",
+            "of one owner, s": "flat",
+            "resume, s": "flat",
+            "verify one, s": "flat",
+            "journal, bytes": "linear",
+        },
+    ),
+    "catalog": Axis(
+        "tools of a catalog",
+        (10, 100, 500, 2_000, 10_000),
+        catalog,
+        {
+            "a run, deferred, s": "flat",
+            "a run, offered, s": "linear",
+            "index, s": "linear",
+            "search, s": "linear",
+        },
+    ),
+    "files": Axis(
+        "files of a workspace",
+        (1_000, 4_000, 16_000, 64_000, 256_000),
+        files,
+        {
+            "search, s": "linear",
+            "tree, s": "linear",
+            "list a folder, s": "flat",
+            "read a file, s": "flat",
+            "first command, s": "flat",
+        },
+    ),
+    "output": Axis(
+        "bytes of a command's output",
+        (1_000, 30_000, 1_000_000, 30_000_000, 300_000_000),
+        output,
+        {"a command, s": "linear", "inline, bytes": "linear"},
+    ),
+    "concurrent": Axis("runs at once", (1, 10, 50, 250, 1_000), concurrent, {"a run, s": "flat"}),
+    "rules": Axis(
+        "rules and grants",
+        (10, 100, 500, 2_000, 10_000),
+        rules,
+        {"read the rules, s": "linear", "judge a path, s": "linear"},
+    ),
+    "artifacts": Axis(
+        "artifacts of a session",
+        (10, 50, 250, 1_000, 4_000),
+        artifacts,
+        {"keep one, s": "flat", "read one, s": "flat", "list, s": "linear"},
+    ),
+    "streamed": Axis(
+        "bytes of a streamed answer",
+        (1_000, 5_000, 25_000, 100_000, 400_000),
+        streamed,
+        {"paint all, s": "linear"},
+    ),
+}
+
+
+# ------------------------------------------------------------------------------------------- slopes
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The exponent by which something grows, and half of its interval of 95 %."""
+
+    value: float
+    half: float
+
+    def misses(self, expected: str) -> bool:
+        """Whether even the lower end is over what is expected."""
+        return self.value - self.half > LIMITS[expected]
+
+
+def fit(sizes: list[int], values: list[float], floor: float = FLOOR) -> Slope:
+    """Fit a straight line through the logarithms.
+
+    Args:
+        sizes: At least three.
+        values: One for each size.
+        floor: Below it a value counts as this much.
+    """
+    xs = [math.log(size) for size in sizes]
+    ys = [math.log(max(value, floor)) for value in values]
+    slope, start = statistics.linear_regression(xs, ys)
+    middle = statistics.fmean(xs)
+    rest = sum((y - start - slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
+    freedom = len(xs) - 2
+    error = math.sqrt(rest / freedom / sum((x - middle) ** 2 for x in xs))
+    return Slope(slope, T_95[freedom] * error)
+
+
+def measure_apart(name: str, size: int) -> Figures:
+    """Measure one size in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="ferrule-growth-") as folder:
+        command = [sys.executable, __file__, "--one", name, str(size), folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name} {size}: exit {done.returncode}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure_here(name: str, size: int, folder: str) -> None:
+    """Print the figures of one size as JSON."""
+    os.environ["FERRULE_STATE"] = str(Path(folder, "state"))
+    work = Path(folder, "measured")
+    work.mkdir()
+    found = asyncio.run(AXES[name].measure(size, work))
+    found["memory, bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    print(json.dumps(found))
+
+
+def report(name: str, rows: dict[int, Figures]) -> Iterator[tuple[str, Slope | None, bool]]:
+    """Print a table of one axis, and yield each figure with its slope and whether it misses."""
+    axis = AXES[name]
+    sizes = sorted(rows)
+    print(f"\n{axis.grows}: {', '.join(f'{size:,}' for size in sizes)}")
+    for figure in rows[sizes[0]]:
+        values = [rows[size][figure] for size in sizes]
+        shown = "  ".join(
+            f"{value / 1e6:9.2f} MB" if figure.endswith("bytes") else f"{value * 1e3:9.2f} ms"
+            for value in values
+        )
+        slope = fit(sizes, values) if len(sizes) > 2 else None
+        expected = axis.expected.get(figure, "")
+        missed = bool(slope and expected and slope.misses(expected))
+        tail = f"{slope.value:5.2f} ± {slope.half:.2f}" if slope else ""
+        print(f"  {figure:22} {shown}   {tail} {expected}{' MISSED' if missed else ''}")
+        yield figure, slope, missed
+
+
+def draw(figures: dict[str, dict[int, Figures]]) -> None:
+    """Draw one small plot for each axis, both scales logarithmic."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "growth", "font.size": 8, "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    columns = 2
+    height = math.ceil(len(figures) / columns)
+    picture, places = pyplot.subplots(
+        height, columns, figsize=(9, 2.8 * height), squeeze=False, layout="constrained"
+    )
+    for place in places.flat[len(figures) :]:
+        place.remove()
+    for place, (name, rows) in zip(places.flat, figures.items(), strict=False):
+        sizes = sorted(rows)
+        for figure in rows[sizes[0]]:
+            if figure.endswith(", s"):
+                values = [max(rows[size][figure], FLOOR) * 1e3 for size in sizes]
+                place.loglog(sizes, values, marker="o", markersize=3, label=figure[:-3])
+        place.set_title(AXES[name].grows)
+        place.set_ylabel("ms of processor time")
+        place.grid(visible=True, alpha=0.3)
+        place.legend(fontsize=7)
+    picture.savefig(PLOTS, metadata={"Date": None})
+
+
+def main() -> int:
+    """Measure what was asked for; the exit status says whether a slope missed what it is held to."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    options.add_argument("axes", nargs="*", metavar="AXIS", help=f"of {', '.join(AXES)}")
+    options.add_argument("--sizes", type=int, default=5, help="only so many of the smallest sizes")
+    options.add_argument("--write", action="store_true", help="figures and plots into docs/")
+    options.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.one:
+        measure_here(chosen.one[0], int(chosen.one[1]), chosen.one[2])
+        return 0
+    unknown = [name for name in chosen.axes if name not in AXES]
+    if unknown:
+        options.error(f"no axis is called {unknown[0]!r}; there are {', '.join(AXES)}")
+    kept = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    measured: dict[str, dict[int, Figures]] = {
+        name: {int(size): row for size, row in rows.items()} for name, rows in kept.items()
+    }
+    missed: list[str] = []
+    for name in chosen.axes or AXES:
+        rows = {size: measure_apart(name, size) for size in AXES[name].sizes[: chosen.sizes]}
+        measured[name] = rows
+        missed += [f"{name}: {figure}" for figure, _, bad in report(name, rows) if bad]
+    if chosen.write:
+        ordered = {name: measured[name] for name in AXES if name in measured}
+        FIGURES.write_text(json.dumps(ordered, indent=1) + "\n")
+        draw(ordered)
+    print(f"\nmissed: {'; '.join(missed) or 'nothing'}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
