@@ -482,19 +482,21 @@ def test_the_check_of_walks_says_what_the_whole_check_says(
     inside=st.lists(COMPONENTS, max_size=6, unique=True),
     names=st.sampled_from(LISTS),
     others=st.sampled_from(LISTS),
+    write=st.booleans(),
 )
 def test_a_walk_skips_the_check_only_of_names_that_it_would_let_pass(
-    above: list[str], inside: list[str], names: ProtectedNames, others: ProtectedNames
+    above: list[str], inside: list[str], names: ProtectedNames, others: ProtectedNames, write: bool
 ) -> None:
     folder = "/".join(above)
     gate = PermissionGate(RuleSet.parse(), root="/work", home="/home/p", names=others)
     ruled = names.extend(rules=[OpenRefusals(gate.find_refusal, lists=gate.only_lists)])
-    if folder and ruled.check(folder, write=False):
+    if folder and ruled.check(folder, write=write):
         return  # a walk does not enter it
-    suspicious = ruled.select_suspicious(folder, inside)
-    for name in inside:
-        if name not in suspicious:
-            assert ruled.check("/".join([*above, name]), write=False) is None
+    for lists in (names, ruled):
+        suspicious = lists.select_suspicious(folder, inside, write=write)
+        for name in inside:
+            if name not in suspicious:
+                assert lists.check("/".join([*above, name]), write=write) is None
 
 
 PLAIN = tuple(f"file{number}.txt" for number in range(40))
@@ -506,12 +508,14 @@ PLAIN = tuple(f"file{number}.txt" for number in range(40))
     odd=st.lists(COMPONENTS, max_size=4),
     place=st.integers(0, len(PLAIN)),
     names=st.sampled_from(LISTS),
+    write=st.booleans(),
 )
 def test_names_that_are_judged_together_are_judged_as_one_by_one(
-    odd: list[str], place: int, names: ProtectedNames
+    odd: list[str], place: int, names: ProtectedNames, write: bool
 ) -> None:
     inside = [*PLAIN[:place], *odd, *PLAIN[place:]]
-    assert reserved._select_suspicious(names, inside) == _select_one_by_one(names, inside)
+    together = reserved._select_suspicious(names, inside, write)
+    assert together == _select_one_by_one(names, inside, write)
 
 
 @pytest.mark.parametrize("folder", ["", "src", "src/main"])
@@ -522,13 +526,15 @@ def test_a_walk_has_no_plain_name_checked(folder: str) -> None:
 @pytest.mark.proves("reserved.walks-agree")
 @pytest.mark.parametrize("names", LISTS)
 @pytest.mark.parametrize("odd", ODD_COMPONENTS)
-def test_no_odd_name_hides_among_plain_ones(odd: str, names: ProtectedNames) -> None:
+@pytest.mark.parametrize("write", [False, True])
+def test_no_odd_name_hides_among_plain_ones(odd: str, names: ProtectedNames, write: bool) -> None:
     inside = [odd, *PLAIN]
-    assert reserved._select_suspicious(names, inside) == _select_one_by_one(names, inside)
+    together = reserved._select_suspicious(names, inside, write)
+    assert together == _select_one_by_one(names, inside, write)
 
 
-def _select_one_by_one(names: ProtectedNames, inside: list[str]) -> list[str]:
-    return [part for part in inside if not reserved._is_plain_component(names, part, False)]
+def _select_one_by_one(names: ProtectedNames, inside: list[str], write: bool) -> list[str]:
+    return [part for part in inside if not reserved._is_plain_component(names, part, write)]
 
 
 @pytest.mark.proves("reserved.walks-agree")

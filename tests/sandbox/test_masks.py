@@ -532,9 +532,13 @@ def test_every_name_that_no_tool_may_read_is_covered_and_no_other_is_hidden(name
 def test_a_name_is_called_ordinary_only_if_nothing_is_to_be_laid_over_it(name: str) -> None:
     above = name.rpartition("/")[0]
     assume(not above or required_mask(above, FileType.FOLDER, DEFAULT_NAMES) is None)
+    last = name.rpartition("/")[2]
+    together = OrdinaryNames(DEFAULT_NAMES)
+    together.judge_together([last, *(f"plain{number}.txt" for number in range(20))])
     for what in (FileType.FILE, FileType.FOLDER):
-        if OrdinaryNames(DEFAULT_NAMES).is_ordinary(name, name.rpartition("/")[2]):
-            assert required_mask(name, what, DEFAULT_NAMES) is None
+        for ordinary in (OrdinaryNames(DEFAULT_NAMES), together):
+            if ordinary.is_ordinary(name, last):
+                assert required_mask(name, what, DEFAULT_NAMES) is None
 
 
 @pytest.mark.parametrize("name", ["a.py", "src/a.py", "src/a.py.txt", "src/ordinary name"])

@@ -371,7 +371,9 @@ class ProtectedNames:
         literal = tuple(p for p in patterns if p[0] not in "/*" and p[-1] != "*")
         return _any_matches(literal, _spellings_of(folder.strip("/")))
 
-    def select_suspicious(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+    def select_suspicious(
+        self, folder: str, names: Sequence[str], *, write: bool = False
+    ) -> Sequence[str]:
         """Return those of the names in a folder that may not be read, and perhaps a few more.
 
         For walks: what is not returned may be read; `check` decides about the others.
@@ -379,25 +381,27 @@ class ProtectedNames:
         Args:
             folder: A path relative to the workspace; empty for the workspace itself.
             names: Names in it, each a single component.
+            write: Those that may not be written, too. Where there are rules, all names are returned
+                then.
         """
-        if self.above:
+        if self.above or (write and self.rules):
             return names
-        suspicious = self._select_by_lists(folder, names)
+        suspicious = self._select_by_lists(folder, names, write)
         for rule in self.rules:
             others = rule.select_suspicious(folder, names)
             if others:
                 suspicious = list(dict.fromkeys((*suspicious, *others)))
         return suspicious
 
-    def _select_by_lists(self, folder: str, names: Sequence[str]) -> Sequence[str]:
-        known = _known_components(self.reserved, self.secret)
+    def _select_by_lists(self, folder: str, names: Sequence[str], write: bool) -> Sequence[str]:
+        known = _known_components(self.reserved, self.secret, self.protected, write)
         is_known = not folder or known.issuperset(folder.split("/"))
-        if not is_known and not _is_plain_folder(self, folder, False):
+        if not is_known and not _is_plain_folder(self, folder, write):
             return names
         if known.issuperset(names):
             return ()
         new = [name for name in names if name not in known]
-        suspicious = _select_suspicious(self, new)
+        suspicious = _select_suspicious(self, new, write)
         known.update(new)
         known.difference_update(suspicious)
         if len(known) > _MOST_KNOWN:
@@ -471,8 +475,10 @@ _MOST_KNOWN = 200_000
 
 
 @lru_cache(maxsize=8)
-def _known_components(reserved: tuple[str, ...], secret: tuple[str, ...]) -> set[str]:
-    """Return the components that are known to be plain for reading, as a set to add to."""
+def _known_components(
+    reserved: tuple[str, ...], secret: tuple[str, ...], protected: tuple[str, ...], write: bool
+) -> set[str]:
+    """Return the components that are known to be plain, as a set to add to."""
     return set()
 
 
@@ -499,22 +505,22 @@ _SMALL_GROUP = 8
 """Groups of this size are judged name by name."""
 
 
-def _select_suspicious(names: ProtectedNames, parts: Sequence[str]) -> list[str]:
-    """Return the components that `_is_plain_component` does not hold for, when read."""
+def _select_suspicious(names: ProtectedNames, parts: Sequence[str], write: bool) -> list[str]:
+    """Return the components that `_is_plain_component` does not hold for."""
     found: list[str] = []
     waiting = [parts[start : start + _GROUP] for start in range(0, len(parts), _GROUP)][::-1]
     while waiting:
         group = waiting.pop()
         if len(group) <= _SMALL_GROUP:
-            found += [part for part in group if not _is_plain_component(names, part, False)]
-        elif not _are_plain_components(names, group):
+            found += [part for part in group if not _is_plain_component(names, part, write)]
+        elif not _are_plain_components(names, group, write):
             middle = len(group) // 2
             waiting += (group[middle:], group[:middle])
     return found
 
 
-def _are_plain_components(names: ProtectedNames, parts: Sequence[str]) -> bool:
-    """Return whether all of many components are plain for reading; perhaps False if they are.
+def _are_plain_components(names: ProtectedNames, parts: Sequence[str], write: bool) -> bool:
+    """Return whether all of many components are plain; perhaps False if they are.
 
     It searches one text of them all for what makes a component suspicious, a tenth of the work of
     judging one after the other.
@@ -526,10 +532,10 @@ def _are_plain_components(names: ProtectedNames, parts: Sequence[str]) -> bool:
     if any(mark in folded for mark in _UNUSUAL_MARKS):
         return False
     components = folded.split("/")
-    for patterns in (RESERVED + names.reserved, SECRET + names.secret):
-        if _index_of(patterns).may_begin_with_any(folded, components):
-            return False
-    return True
+    lists = [RESERVED + names.reserved, SECRET + names.secret]
+    if write:
+        lists += [PROTECTED + names.protected, INSTALLED]
+    return not any(_index_of(one).may_begin_with_any(folded, components) for one in lists)
 
 
 @lru_cache(maxsize=16_384)

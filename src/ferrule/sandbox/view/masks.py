@@ -40,7 +40,7 @@ import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -323,6 +323,10 @@ class MaskScanner:
     def get_folder(self, name: str) -> _Folder | None:
         return self._folders.get(name)
 
+    def judge_together(self, names: Sequence[str]) -> None:
+        """Learn which of the names in a folder are ordinary, before `needs` is asked of each."""
+        self._ordinary.judge_together(names)
+
     def needs(
         self, name: str, judged: str, last: str, what: FileType, below: str
     ) -> MaskRequirement | None:
@@ -331,7 +335,11 @@ class MaskScanner:
             name = f"{self._prefix}/{name}"
             below = below and f"{self._prefix}/{below}"
         may_be_ordinary = not below and what is not FileType.SOCKET
-        if may_be_ordinary and all(self._ordinary.is_ordinary(one, last) for one in {name, judged}):
+        if (
+            may_be_ordinary
+            and self._ordinary.is_ordinary(name, last)
+            and (judged == name or self._ordinary.is_ordinary(judged, last))
+        ):
             return None
         return required_mask(
             name, what, self.names, below=below, judged=judged, git_hooks=self.git_hooks
@@ -411,9 +419,11 @@ class _Walk:
             found = _Folder(_folder_stamp(status), quiet, below, judged)
             with os.scandir(folder) as entries:
                 items = list(entries)
+                names = [item.name for item in items]
+                self.scanner.judge_together(names)
                 found.judged_content = judge_content(
                     judged,
-                    _MEANINGFUL_ENTRIES.intersection(item.name for item in items),
+                    _MEANINGFUL_ENTRIES.intersection(names),
                     in_workspace=self.scanner.is_workspace,
                 )
                 for item in items:

@@ -9,6 +9,7 @@ not certain.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, ProtectedNames
 
@@ -40,6 +41,14 @@ class OrdinaryNames:
         )
         self._ordinary_components: set[str] = set()
         self._last_folder = ("", True)
+
+    def judge_together(self, names: Sequence[str]) -> None:
+        """Remember those of many last components that are ordinary: one look at all of them."""
+        if not self._is_usable or self._ordinary_components.issuperset(names):
+            return
+        suspicious = self._names.select_suspicious("", names, write=True)
+        if len(self._ordinary_components) < _MAX_KNOWN:
+            self._ordinary_components.update(set(names).difference(suspicious))
 
     def is_ordinary(self, name: str, last: str) -> bool:
         """Return whether `name`, which ends in `last`, is surely neither refused nor protected.
