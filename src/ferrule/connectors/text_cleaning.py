@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, cast
@@ -10,6 +11,8 @@ from typing import Any, cast
 from ferrule.core.invisible_characters import escape_for_approval, escape_invisible
 
 _UNPRINTABLE_CATEGORIES = ("Cf", "Co", "Cn")
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+"""Whatever else ASCII text of lines does not have."""
 
 
 def clean_text(text: str) -> str:
@@ -18,7 +21,7 @@ def clean_text(text: str) -> str:
     These are the ones of `core.invisible_characters`, and format characters, private and
     unassigned ones.
     """
-    if text.isascii() and text.isprintable():
+    if _UNUSUAL.search(text) is None:
         return text
     shown = escape_invisible(text, escape=lambda character: "")
     return "".join(

@@ -161,6 +161,8 @@ def _check_size(root: Any, file: str) -> None:
             raise ConfigError(f"{file}: more than {MAX_DEPTH} levels or {MAX_NODES} values")
         nested: list[Any] = []
         for value in layer:
-            nested += mapping_or_empty(value).values()
-            nested += list_or_empty(value)
+            if isinstance(value, dict):
+                nested += cast("dict[str, Any]", value).values()
+            elif isinstance(value, list):
+                nested += cast("list[Any]", value)
         layer = nested
