@@ -44,6 +44,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.media import Content, MediaReference
 from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, Offer, Open
@@ -244,6 +245,34 @@ class SessionState:
     loop: asyncio.AbstractEventLoop | None = None
 
 
+class ConversationMedia(Protocol):
+    """The pictures and the like of a conversation (`engine.session_media`)."""
+
+    async def take_message(self, content: Content) -> tuple[str, tuple[MediaReference, ...]]:
+        """Keep what a message holds besides text."""
+        ...
+
+    async def read_pictures(
+        self,
+        history: Sequence[Message],
+        call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]],
+    ) -> None:
+        """Have the text read in pictures that the model cannot see, where that is wanted."""
+        ...
+
+    def load_history(self, history: Sequence[Message]) -> Sequence[Message]:
+        """Return the history with media whose bytes can be read."""
+        ...
+
+    def read(self, one: MediaReference) -> bytes:
+        """Return the bytes of a medium."""
+        ...
+
+    def copy_from(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
+        """Keep a medium of an earlier conversation."""
+        ...
+
+
 @frozen
 class SessionParts:
     """What a session is made of. Its driver is given all of it at once.
@@ -256,6 +285,7 @@ class SessionParts:
         extend: Returns what is added to the session, for its driver.
         announce: Returns an approver whose questions others see; called for each new one.
         resources: What tools find with `Context.resource`.
+        open_media: Opens what keeps pictures and the like.
         interruptible: Give each call its own task, so that `stop_call` works; without it a lone
             call runs in place, which is faster.
         other_models: Models that may be asked in place of the session's.
@@ -269,6 +299,7 @@ class SessionParts:
     extend: Callable[[Driver], Sequence[DriverExtension]]
     announce: Callable[[Approver], Approver]
     resources: Mapping[type, object]
+    open_media: Callable[[], ConversationMedia]
     interruptible: bool = False
     other_models: tuple[str, ...] = ()
     output: typed_output.OutputCheck | None = None
@@ -321,6 +352,7 @@ class Driver:
         """The error of the last question, if the model gave no answer."""
         self.is_running = False
         self.output = parts.output
+        self.open_media = parts.open_media
         self.run_check: typed_output.OutputCheck | None = None
         """Checks the output of the current run: another one if it began with another agent."""
         self.approver = state.approver
@@ -757,11 +789,9 @@ class Driver:
             self._exchange = await self._open_exchange()
         exchange = self._exchange
         history: Sequence[Message] = self.machine.history
-        open_media = self.dispatcher.open_media
-        if self.machine.has_media and open_media is not None:
-            media = open_media()
-            if media.options.ocr:
-                await media.read_pictures(history, partial(self.call, by="media"))
+        if self.machine.has_media:
+            media = self.open_media()
+            await media.read_pictures(history, partial(self.call, by="media"))
             history = media.load_history(history)
         sink = self.log if self.log.is_watched else None
         request = self.machine.output_request

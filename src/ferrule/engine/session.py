@@ -52,7 +52,7 @@ from .budgets import cost_in_dollars
 from .closed_by_with import ClosedByWith
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
-from .driver import Driver
+from .driver import ConversationMedia, Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
 from .run_inputs import UNSET, RunInstructions
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
 
     from .rewind.file_copies import FileCopies
-    from .session_media import SessionMedia
 
 
 @frozen
@@ -716,10 +715,8 @@ class Session(ClosedByWith, Generic[OutputT]):
     # ---- internals
 
     @property
-    def _media(self) -> SessionMedia:
-        open_media = self.driver.dispatcher.open_media
-        assert open_media is not None
-        return open_media()
+    def _media(self) -> ConversationMedia:
+        return self.driver.open_media()
 
     def _require_idle(self) -> None:
         """Refuse to begin a run while another one is under way."""

@@ -179,6 +179,7 @@ def build_session(
             extend=partial(_extend, agent),
             announce=announce,
             resources=resources,
+            open_media=open_media,
             interruptible=agent.interruptible,
             other_models=tuple(other.name for other in agent.connection.others),
             output=_make_output_check(agent),

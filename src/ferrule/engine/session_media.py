@@ -201,7 +201,9 @@ class SessionMedia:
         Raises:
             ProviderError: A picture cannot be read.
         """
-        if self._capabilities is None or (await self._capabilities()).vision is not False:
+        if not self.options.ocr or self._capabilities is None:
+            return
+        if (await self._capabilities()).vision is not False:
             return
         for message in history:
             if isinstance(message, AssistantMessage):
