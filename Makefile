@@ -107,6 +107,10 @@ soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 streams: $(READY) ## every model client: thousands of legal answers, cut anywhere, with anything behind their end
 	FERRULE_TEST_STREAMS=2000 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/models/test_answer_streams.py
 
+growth: $(READY) ## what things cost as sessions, files, tools, outputs and runs grow: slopes and curves (ARGS="turns files --write")
+	$(BIN)/python -m pip install --quiet --group lab
+	$(BIN)/python benchmarks/growth.py $(ARGS)
+
 many-agents: $(READY) ## 5,000 agents, a fifth of them cancelled: descriptors, threads, tasks and memory that are left
 	$(BIN)/python benchmarks/many_agents.py
 

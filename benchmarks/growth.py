@@ -7,8 +7,8 @@ it started and waited for (so that a busy machine moves them little), its larges
 where something is kept. The slope is that of a straight line through the logarithms, with the
 interval of 95 % (Student's t, n - 2 degrees of freedom): 1 is linear, 0 is flat. A row says what it
 should be: `linear` is missed by a slope over 1.05, `flat` by one over 0.1, each judged by the lower
-end of its interval. With `--write` the figures go to `docs/growth.json` and the plots, drawn by
-matplotlib, to `docs/growth.svg`.
+end of its interval. With `--write` the figures go to `docs/growth.json`, the table to
+`docs/speed.md` and the plots, drawn by matplotlib, to `docs/growth.svg`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import inspect
 import json
 import math
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -36,6 +37,8 @@ import many_sessions
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "growth.json"
 PLOTS = ROOT / "docs" / "growth.svg"
+PAGE = ROOT / "docs" / "speed.md"
+TABLE = re.compile(r"(?<=<!-- growth -->\n).*?(?=<!-- /growth -->)", re.DOTALL)
 LIMITS = {"linear": 1.05, "flat": 0.1}
 T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57}
 """Student's t for an interval of 95 %, by degrees of freedom."""
@@ -425,7 +428,7 @@ AXES = {
     ),
     "files": Axis(
         "files of a workspace",
-        (1_000, 4_000, 16_000, 64_000, 256_000),
+        (1_000, 4_000, 16_000, 64_000, 180_000),
         files,
         {
             "search, s": "linear",
@@ -516,6 +519,28 @@ def measure_here(name: str, size: int, folder: str) -> None:
     print(json.dumps(found))
 
 
+def write_table(figures: dict[str, dict[int, Figures]]) -> str:
+    """Return the table of the page: the ends of each row, and its slope."""
+    lines = ["| what grows | figure | smallest | largest | slope | |", "|---|---|--:|--:|--:|---|"]
+    for name, rows in figures.items():
+        sizes = sorted(rows)
+        grows = f"{AXES[name].grows}, {sizes[0]:,} to {sizes[-1]:,}"
+        for figure, expected in AXES[name].expected.items():
+            values = [rows[size][figure] for size in sizes]
+            slope = fit(sizes, values)
+            verdict = f"{expected}, missed" if slope.misses(expected) else expected
+            ends = " | ".join(show(figure, value) for value in (values[0], values[-1]))
+            shown = f"{slope.value:.2f} ± {slope.half:.2f}"
+            lines.append(f"| {grows} | {figure.partition(',')[0]} | {ends} | {shown} | {verdict} |")
+            grows = ""
+    return "\n".join(["", *lines, "", ""])
+
+
+def show(figure: str, value: float) -> str:
+    """Return a figure with its unit."""
+    return f"{value / 1e6:.2f} MB" if figure.endswith("bytes") else f"{value * 1e3:.2f} ms"
+
+
 def report(name: str, rows: dict[int, Figures]) -> Iterator[tuple[str, Slope | None, bool]]:
     """Print a table of one axis, and yield each figure with its slope and whether it misses."""
     axis = AXES[name]
@@ -523,16 +548,21 @@ def report(name: str, rows: dict[int, Figures]) -> Iterator[tuple[str, Slope | N
     print(f"\n{axis.grows}: {', '.join(f'{size:,}' for size in sizes)}")
     for figure in rows[sizes[0]]:
         values = [rows[size][figure] for size in sizes]
-        shown = "  ".join(
-            f"{value / 1e6:9.2f} MB" if figure.endswith("bytes") else f"{value * 1e3:9.2f} ms"
-            for value in values
-        )
+        shown = "  ".join(f"{show(figure, value):>12}" for value in values)
         slope = fit(sizes, values) if len(sizes) > 2 else None
         expected = axis.expected.get(figure, "")
         missed = bool(slope and expected and slope.misses(expected))
         tail = f"{slope.value:5.2f} ± {slope.half:.2f}" if slope else ""
         print(f"  {figure:22} {shown}   {tail} {expected}{' MISSED' if missed else ''}")
         yield figure, slope, missed
+
+
+def write(figures: dict[str, dict[int, Figures]]) -> None:
+    """Write what is known into the documentation."""
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    table = write_table(figures)
+    PAGE.write_text(TABLE.sub(lambda _: table, PAGE.read_text()))
+    draw(figures)
 
 
 def draw(figures: dict[str, dict[int, Figures]]) -> None:
@@ -586,10 +616,8 @@ def main() -> int:
         rows = {size: measure_apart(name, size) for size in AXES[name].sizes[: chosen.sizes]}
         measured[name] = rows
         missed += [f"{name}: {figure}" for figure, _, bad in report(name, rows) if bad]
-    if chosen.write:
-        ordered = {name: measured[name] for name in AXES if name in measured}
-        FIGURES.write_text(json.dumps(ordered, indent=1) + "\n")
-        draw(ordered)
+        if chosen.write:
+            write({name: measured[name] for name in AXES if name in measured})
     print(f"\nmissed: {'; '.join(missed) or 'nothing'}")
     return 1 if missed else 0
 
