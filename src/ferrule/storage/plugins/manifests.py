@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,12 @@ class Manifest:
         name: Its name in settings and messages.
         object: The class, as `module:name`.
         settings: Its fields, with the keys of a row of the table of settings.
-        when_setting: A setting whose value also switches it on, or "".
-        when_environment: Variables of which one that is set switches it on.
+        takes: Fields that other settings of the table set, and their keys.
+        when_settings: Settings of which one that has a value also switches it on.
+        when_environment: Variables of which one that is set does.
+        when_own: Names in the person's settings folder of which one that exists does.
+        when_repository: Files of a trusted repository's configuration, or folders that end in `/`,
+            of which one that exists does.
         environment: The variables that it may read.
         restricts: Whether it has hooks, so that a run without it would allow more.
         distribution: Where it comes from; "" for a plugin that ships.
@@ -40,8 +45,11 @@ class Manifest:
     all: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    when_setting: str = ""
+    takes: Mapping[str, str] = field(default_factory=dict[str, str])
+    when_settings: tuple[str, ...] = ()
     when_environment: tuple[str, ...] = ()
+    when_own: tuple[str, ...] = ()
+    when_repository: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     restricts: bool = False
     distribution: str = ""
@@ -62,6 +70,11 @@ def read_shipped_manifests() -> Mapping[str, Manifest]:
     return {name: read_manifest(name, table) for name, table in tables.items()}
 
 
+def list_coding_tools() -> frozenset[str]:
+    """Return the tools of the profile `coding`: one per job."""
+    return frozenset(chain.from_iterable(one.coding for one in read_shipped_manifests().values()))
+
+
 def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
     """Return the manifest of a plugin, as TOML has it."""
     when = table.get("when", {})
@@ -76,8 +89,11 @@ def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
         tuple(table.get("all", ())),
         tuple(table.get("optional", ())),
         table.get("settings", {}),
-        when.get("setting", ""),
+        table.get("takes", {}),
+        tuple(when.get("settings", ())),
         tuple(when.get("environment", ())),
+        tuple(when.get("own", ())),
+        tuple(when.get("repository", ())),
         tuple(needs.get("environment", ())),
         needs.get("restricts", False),
     )
