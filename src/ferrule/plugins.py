@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from .core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .console.plugin_pages import ConsolePage
     from .engine.plugins.protocol import Parts, Plugin, Setup
     from .engine.telemetry.plugin import OpenTelemetry
     from .extensions.diagnostics.plugin import Diagnostics
@@ -40,6 +41,7 @@ __all__ = [
     "CodeIndexing",
     "CodeMode",
     "Commands",
+    "ConsolePage",
     "Diagnostics",
     "FamilyTools",
     "Files",
@@ -61,6 +63,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
         "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),

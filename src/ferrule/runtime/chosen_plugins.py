@@ -138,6 +138,23 @@ def list_withheld(settings: Settings) -> list[str]:
     ]
 
 
+def require_command(name: str, settings: Settings) -> None:
+    """Raise ConfigError for a terminal command of a plugin that is not used here."""
+    if any(name in one.commands for one in list_used(settings)):
+        return
+    withheld = " ".join(list_withheld(settings))
+    raise ConfigError(
+        f"the plugin that brings the command `{name}` is not used here",
+        code="plugin_off",
+        hint=withheld or "`ferrule plugins` shows which are on, and `plugins` in the settings why",
+    )
+
+
+def list_used(settings: Settings) -> list[Manifest]:
+    """Return the manifests of the installed plugins that are on."""
+    return [one for one in list_manifests(settings) if one.distribution and is_on(one, settings)]
+
+
 def is_on(manifest: Manifest, settings: Settings, *, is_wanted: bool = False) -> bool:
     """Return whether a plugin is part of a run.
 

@@ -16,6 +16,14 @@ _SHIPPED = Path(__file__).with_name("shipped.toml")
 
 
 @frozen
+class ManifestEntry:
+    """A command or a page that a manifest names: its `module:object`, and one line for people."""
+
+    object: str
+    text: str
+
+
+@frozen
 class Manifest:
     """What a plugin is, as `shipped.toml` explains it.
 
@@ -31,6 +39,8 @@ class Manifest:
             of which one that exists does.
         environment: The variables that it may read.
         restricts: Whether it has hooks, so that a run without it would allow more.
+        commands: Its terminal commands by name.
+        pages: Its pages of the console by name.
         distribution: Where it comes from; "" for a plugin that ships.
         version: The distribution's version.
         places: The folders of its metadata and of its code.
@@ -52,6 +62,8 @@ class Manifest:
     when_repository: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     restricts: bool = False
+    commands: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
+    pages: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
     distribution: str = ""
     version: str = ""
     places: tuple[str, ...] = ()
@@ -96,4 +108,10 @@ def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
         tuple(when.get("repository", ())),
         tuple(needs.get("environment", ())),
         needs.get("restricts", False),
+        _read_entries(table.get("commands", {}), "help"),
+        _read_entries(table.get("pages", {}), "title"),
     )
+
+
+def _read_entries(table: Mapping[str, Mapping[str, str]], text: str) -> dict[str, ManifestEntry]:
+    return {name: ManifestEntry(row["object"], row[text]) for name, row in table.items()}
