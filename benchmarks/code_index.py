@@ -1,6 +1,6 @@
 """What the code index costs, and ten questions answered with it and with search alone.
 
-    make code-index                                  # installs the sources below build/code-index
+    make lab NAME=code-index                                  # installs the sources below build/code-index
     python benchmarks/code_index.py FOLDER --questions FOLDER/python/django --page
 
 The first part makes an index of a folder: files by language, files a second, memory, what turns of
@@ -54,7 +54,7 @@ from ferrule.toolkits.code_index.index import CodeIndex
 from ferrule.toolkits.code_index.tools import TOOLS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/code-index.md"
-MARK = "<!-- figures of `make code-index` -->"
+MARK = "<!-- figures of `make lab NAME=code-index` -->"
 PIP_PACKAGES = (
     "django==5.2.19",
     "sympy==1.14.0",

@@ -1,4 +1,4 @@
-"""`make bench`: what Ferrule itself costs, beside a bare loop over the same HTTP client in the same
+"""`make lab NAME=bench`: what Ferrule itself costs, beside a bare loop over the same HTTP client in the same
 run.
 
 Every figure is a median over repeats; the ratio is the one to quote, the milliseconds depend on the

@@ -1,4 +1,4 @@
-"""`make scale`: many workers, one PostgreSQL, and faults: nothing is lost and nothing is done
+"""`make lab NAME=scale`: many workers, one PostgreSQL, and faults: nothing is lost and nothing is done
 twice.
 
     python benchmarks/scale.py [runs] [workers] [faults]      # 500 runs of 5 calls with effects, 4 workers

@@ -4,7 +4,7 @@ replay.
     python benchmarks/sessions.py                    # sessions of 2,500, 5,000 and 10,000 events
     python benchmarks/sessions.py replays [200]      # so many runs of the real local model, recorded, then replayed offline
 
-The first form is part of `make bench`. A figure is the best of three; what counts is that twice the
+The first form is part of `make lab NAME=bench`. A figure is the best of three; what counts is that twice the
 events take twice the time, shown as the ratio of milliseconds per event between the longest and the
 shortest session.
 """
@@ -113,7 +113,7 @@ async def best(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 async def measured() -> list[tuple[str, str, str, str]]:
-    """Rows of `make bench`: figure, value, beside, aim."""
+    """Rows of `make lab NAME=bench`: figure, value, beside, aim."""
     with tempfile.TemporaryDirectory(prefix="ferrule-sessions-") as folder:
         os.environ.setdefault("FERRULE_STATE", f"{folder}/state")
         found = [await figures(Path(folder), size) for size in SIZES]

@@ -1,4 +1,4 @@
-"""`make soak`: many commands in one session, and what is left of them: nothing.
+"""`make lab NAME=soak`: many commands in one session, and what is left of them: nothing.
 
 1,000 commands, 100 at once in the background, each with a descendant in a session of its own that
 holds the pipes and ignores SIGTERM. A third ends by itself, a third is killed, a third runs out of

@@ -1,4 +1,4 @@
-"""Execute `examples/notebook.ipynb` and keep its outputs: `make notebook`.
+"""Execute `examples/notebook.ipynb` and keep its outputs: `make lab NAME=notebook`.
 
 Whoever opens the notebook is asked in the cell; here the questions are answered with yes.
 """

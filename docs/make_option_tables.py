@@ -1,7 +1,7 @@
 """Write `src/ferrule/permissions/command_analysis/option_tables.json`: the options of programs, from the
 programs' own help.
 
-`make options` runs it. A program that is not on the PATH keeps the row that is checked in; what no
+`make lab NAME=options` runs it. A program that is not on the PATH keeps the row that is checked in; what no
 help says is written down in `DOCUMENTED`, from the program's documentation. An option is written
 `-o,--output=FILE`: its spellings, then `=` and the name of the value it must have, or `?` and the
 one it may have.

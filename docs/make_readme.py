@@ -3,7 +3,7 @@
 
 Between `<!-- demo -->` and `<!-- /demo -->` of its page goes the output of `examples/demo.py`, and so
 on (`PROGRAMS`). `speed` are the three lines of the README, made of the table that
-`make bench-peers` has written into `docs/speed.md`. No figure is typed by hand. A program that fails
+`make lab NAME=bench-peers` has written into `docs/speed.md`. No figure is typed by hand. A program that fails
 leaves its block empty, is said on standard error, and makes the exit status 1.
 """
 

@@ -1,4 +1,4 @@
-"""Have the protocol's own client, from npm, talk to `ferrule serve ag-ui`: `make ag-ui-client`.
+"""Have the protocol's own client, from npm, talk to `ferrule serve ag-ui`: `make lab NAME=ag-ui-client`.
 
 The client is installed in an environment of its own, below `$FERRULE_BENCH_ENVS`, or
 `<tmp>/ferrule-bench-envs`. It asks a server whose model is scripted: a call that is allowed, one

@@ -1,7 +1,7 @@
 """Real checkers and language servers after real edits: only what is new is reported.
 
-    make checkers                      # installs what is missing below build/checkers, and tries all
-    make checkers ARGS="mypy cargo"
+    make lab NAME=checkers                      # installs what is missing below build/checkers, and tries all
+    make lab NAME=checkers ARGS="mypy cargo"
 
 Each checker gets a small project that has one fault already. One edit adds another fault, the next
 takes it back. It is right if the first result names the new fault and not the old one, and the

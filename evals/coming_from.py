@@ -1,4 +1,4 @@
-"""Run the programs for other libraries that the pages in `docs/from` show: `make coming-from`.
+"""Run the programs for other libraries that the pages in `docs/from` show: `make lab NAME=coming-from`.
 
 Each block `python theirs NAME==VERSION …` runs in an environment of its own with these versions,
 each `console theirs …` behind it in the same one, and asks a model server on this machine. What it

@@ -1,4 +1,4 @@
-"""Have axe look at every page of the console in Chromium: `make axe`.
+"""Have axe look at every page of the console in Chromium: `make lab NAME=axe`.
 
 A folder with a tool file, an MCP server that nobody approved and a few runs is made: Markdown, a
 table, code, a picture, a diff, a large output, a refused call, a failure and a call that waits for

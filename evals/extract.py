@@ -1,7 +1,7 @@
 """How well the embedded model fills flat schemas: 60 small texts, by grammar and by prompt.
 
-    make extract                     both modes, all texts
-    make extract ARGS="--count 10"   the first ten
+    make lab NAME=extract                     both modes, all texts
+    make lab NAME=extract ARGS="--count 10"   the first ten
 
 A field is right if it is the value that the text says; case and a plural `s` do not count. A text
 whose output could not be had has no right field.

@@ -1,4 +1,4 @@
-"""Real MCP servers from npm and PyPI, each from the block of its own README: `make mcp-servers`.
+"""Real MCP servers from npm and PyPI, each from the block of its own README: `make lab NAME=mcp-servers`.
 
 Every server is read as people have it, approved, started confined, listed, and called twice, once in
 each version of the protocol: the version is forced by the key `era` of the block. A server that does

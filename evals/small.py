@@ -1,5 +1,5 @@
 """What a very small model is worth with Ferrule's help, without it, and the help without the model
-(`make eval-small`).
+(`make lab NAME=eval-small`).
 
     python evals/small.py                                     # samples of the reported half, every row
     python evals/small.py --models local:smollm2 --sample 0   # everything (hours on two busy cores)

@@ -36,7 +36,7 @@ settings.load_profile("shared-machine")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs the embedded model where it is not, and what only Linux has where its calls
-    are switched off (`make portable`).
+    are switched off (`make lab NAME=portable`).
     """
     is_portable = os.environ.get("FERRULE_PORTABLE") == "1"
     has_model = model_path(find_model("smollm2")).exists()

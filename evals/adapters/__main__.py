@@ -1,4 +1,4 @@
-"""Make the environments and run in each what is for it: `make adapters`.
+"""Make the environments and run in each what is for it: `make lab NAME=adapters`.
 
 Names of environments as arguments run only these. Environments go to `$FERRULE_BENCH_ENVS`, or
 `<tmp>/ferrule-bench-envs`; they are made once, and have this checkout of Ferrule.

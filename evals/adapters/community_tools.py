@@ -1,4 +1,4 @@
-"""LangChain's community tools behind the gate: loaded, called, refused. Run by `make adapters`.
+"""LangChain's community tools behind the gate: loaded, called, refused. Run by `make lab NAME=adapters`.
 
 It runs in LangChain's environment. Each row is a tool from `langchain-community` as its users make
 it, a call that it can answer without the network (or from a server on this machine), and a part of

@@ -1,4 +1,4 @@
-"""Tools of plugins for `llm` behind the gate: loaded, called, refused. Run by `make adapters`.
+"""Tools of plugins for `llm` behind the gate: loaded, called, refused. Run by `make lab NAME=adapters`.
 
 It runs in the environment that has the plugins. Each row is a tool as its plugin registers it, a
 call, and a part of its answer. What is printed is the row, whether the call came out, and whether

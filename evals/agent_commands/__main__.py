@@ -1,7 +1,7 @@
 """Run 219 commands as agents write them, and compare with what a person expects.
 
-make commands                      # all; the table goes into docs/agent-commands.md
-make commands ARGS="--only xargs"  # those with this text, with what they said
+make lab NAME=commands                      # all; the table goes into docs/agent-commands.md
+make lab NAME=commands ARGS="--only xargs"  # those with this text, with what they said
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .gate import AgentCommand, load_commands
 from .trial import Outcome, run_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/agent-commands.md"
-MARK = "<!-- table: made by `make commands` -->"
+MARK = "<!-- table: made by `make lab NAME=commands` -->"
 WORDS = {"runs": "ran", "asks": "asked", "host": "asked for the host", "refused": "refused"}
 
 

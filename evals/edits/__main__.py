@@ -1,11 +1,11 @@
 """Sends real changes as edits and patches, with the mistakes of models, and prints what came of them.
 
-    make edits                              # 1,500 of the history, 1,500 of fifty packages
-    make edits ARGS="--each 2"              # with two mistakes for each change, by turns
-    make edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
-    make edits ARGS="--peers 100 --page"    # beside others' editors; into the page
-    make edits ARGS="--commit 1a2b3c4d --only none --only 'curly quotes' --page"   # only these rows
-    make edits ARGS="--source history --save tests/evals/edit_changes.jsonl"
+    make lab NAME=edits                              # 1,500 of the history, 1,500 of fifty packages
+    make lab NAME=edits ARGS="--each 2"              # with two mistakes for each change, by turns
+    make lab NAME=edits ARGS="--changes 50 --only 'curly quotes' --show wrong"
+    make lab NAME=edits ARGS="--peers 100 --page"    # beside others' editors; into the page
+    make lab NAME=edits ARGS="--commit 1a2b3c4d --only none --only 'curly quotes' --page"   # only these rows
+    make lab NAME=edits ARGS="--source history --save tests/evals/edit_changes.jsonl"
 
 For each form and mistake: how many landed right, were refused with the right place shown, were
 refused without, and landed wrong, which ends the program with 1.

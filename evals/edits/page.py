@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MARK = "<!-- tables: made by `make edits` -->"
+MARK = "<!-- tables: made by `make lab NAME=edits` -->"
 _TOTAL = "all"
 
 

@@ -1,6 +1,6 @@
 """Runs every framework against every kind of fault and prints the share of runs that finish.
 
-    make faults                                                # everything that is installed (some minutes)
+    make lab NAME=faults                                                # everything that is installed (some minutes)
     PYTHONPATH=evals python -m faults --peers ferrule,langchain --only near-name,cut-json --seeds 4
     PYTHONPATH=evals python -m faults --page                    # and writes the table into docs/faults.md
 

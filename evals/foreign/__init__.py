@@ -1,4 +1,4 @@
-"""What people already have for other programs, used as it is: `make foreign`.
+"""What people already have for other programs, used as it is: `make lab NAME=foreign`.
 
 Modules: `hooks`, `openapi`, `setups`, `skills`, `table`.
 """

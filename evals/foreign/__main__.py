@@ -1,4 +1,4 @@
-"""`make foreign ARGS="PART [NAME …] [-v]"`: all parts, one part, or some rows of one."""
+"""`make lab NAME=foreign ARGS="PART [NAME …] [-v]"`: all parts, one part, or some rows of one."""
 
 from __future__ import annotations
 

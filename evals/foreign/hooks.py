@@ -1,4 +1,4 @@
-"""Published hooks for Claude Code, run as their own READMEs set them up: `make foreign ARGS=hooks`.
+"""Published hooks for Claude Code, run as their own READMEs set them up: `make lab NAME=foreign ARGS=hooks`.
 
 Each package is installed into an environment of its own, its settings are put where its README puts
 them, and calls are made that it is known to let pass or to refuse. Nothing of it is edited.

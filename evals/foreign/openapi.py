@@ -1,4 +1,4 @@
-"""Published OpenAPI documents, imported as they are: `make foreign`.
+"""Published OpenAPI documents, imported as they are: `make lab NAME=foreign`.
 
 Each comes out of an npm package. Its operations become tools; how many, how long that takes and what
 was left out is the row. A document that names no host is given one, as a person has to.

@@ -1,4 +1,4 @@
-"""Published setups for Claude Code, imported and checked: `make foreign ARGS=setups`.
+"""Published setups for Claude Code, imported and checked: `make lab NAME=foreign ARGS=setups`.
 
 A folder with `.claude-plugin/plugin.json`, with `.claude`, or with a `settings.json` beside `agents` or
 `commands` (which an installer would copy to `.claude`) is a setup. Each is imported into a folder of

@@ -1,4 +1,4 @@
-"""Published skills, put where a person has theirs and read through a run: `make foreign`.
+"""Published skills, put where a person has theirs and read through a run: `make lab NAME=foreign`.
 
 Every folder with a `SKILL.md` in a package becomes `~/.agents/skills/NAME`, under the name of its
 folder in the package. A skill fits if it is loaded and the tool `skill` gives its whole text.

@@ -13,7 +13,7 @@ def write_table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]], n
     """Replace the table between the marks of its name; `note` is the sentence above it."""
     lines = [note, "", _row(head), _row(["---"] * len(head)), *map(_row, rows)]
     text = PAGE.read_text()
-    begin, end = f"<!-- {name}: made by `make foreign` -->\n", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: made by `make lab NAME=foreign` -->\n", f"<!-- end of {name} -->"
     before, mark, rest = text.partition(begin)
     _, end_mark, after = rest.partition(end)
     if not mark or not end_mark:

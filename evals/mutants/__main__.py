@@ -1,8 +1,8 @@
 """Breaks code that promises rest on and prints which breakages their tests did not notice.
 
-    make mutants                                                  # 400 breakages
-    make mutants ARGS="--count 40 --seed 7"
-    make mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
+    make lab NAME=mutants                                                  # 400 breakages
+    make lab NAME=mutants ARGS="--count 40 --seed 7"
+    make lab NAME=mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
 
 How the sample is drawn: promises in an order that the seed gives, with no regard to how long their
 tests take; of each, lines that its tests execute, the fewer promises execute one the likelier

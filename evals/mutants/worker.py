@@ -125,7 +125,7 @@ def main(root: Path, package: str, folder: Path) -> None:
     # What a test leaves behind is ended by a signal to every process this one can see.
     if os.getpid() != 1:
         raise SystemExit(
-            "this program runs in a PID namespace of its own: start it by `make mutants`"
+            "this program runs in a PID namespace of its own: start it by `make lab NAME=mutants`"
         )
     tasks = os.fdopen(os.dup(0))
     answers = os.fdopen(os.dup(1), "w")

@@ -1,4 +1,4 @@
-"""Ask the questions of the reported half through other frameworks: `make eval-small-peers`.
+"""Ask the questions of the reported half through other frameworks: `make lab NAME=eval-small-peers`.
 
     PYTHONPATH=evals python -m small_peers --sample 12
     PYTHONPATH=evals python -m small_peers --models local:smollm2 --choices auto --kinds simple

@@ -5,7 +5,9 @@
 
     agent = Agent("ollama:llama3.2", workspace=".", plugins=[Git(tools="read"), TypedTools()])
 
-`Plugin`, `Setup` and `Parts` are what a plugin consists of; `docs/plugins.md` shows one.
+`Plugin`, `Setup` and `Parts` are what a plugin consists of; `docs/plugins.md` shows one. Programs
+connect to servers with `connect_mcp`, `connect_a2a`, `http_tools` and `openapi_tools`: the plugins
+`mcp`, `a2a`, `http` and `extensions` read a person's settings and files.
 """
 
 from __future__ import annotations
@@ -15,15 +17,20 @@ from typing import TYPE_CHECKING
 from .core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .console.plugin_pages import ConsolePage
     from .engine.plugins.protocol import Parts, Plugin, Setup
     from .engine.telemetry.plugin import OpenTelemetry
     from .extensions.diagnostics.plugin import Diagnostics
+    from .extensions.instructions_plugin import InstructionFiles
+    from .extensions.skills.plugin import Skills
     from .toolkits.clock import Clock
     from .toolkits.code_index.plugin import CodeIndexing
     from .toolkits.code_mode.plugin import CodeMode
     from .toolkits.commands.plugin import Commands
     from .toolkits.files.plugin import Files
     from .toolkits.git.plugin import Git
+    from .toolkits.model_family_tools.memory_plugin import Memory
+    from .toolkits.model_family_tools.plugin import FamilyTools
     from .toolkits.pictures.plugin import Pictures
     from .toolkits.search.plugin import Search
     from .toolkits.stdlib.plugin import Ocr, TypedTools
@@ -34,9 +41,13 @@ __all__ = [
     "CodeIndexing",
     "CodeMode",
     "Commands",
+    "ConsolePage",
     "Diagnostics",
+    "FamilyTools",
     "Files",
     "Git",
+    "InstructionFiles",
+    "Memory",
     "Ocr",
     "OpenTelemetry",
     "Parts",
@@ -44,6 +55,7 @@ __all__ = [
     "Plugin",
     "Search",
     "Setup",
+    "Skills",
     "Tasks",
     "TypedTools",
 ]
@@ -51,15 +63,20 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
         "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),
+        "ferrule.extensions.instructions_plugin": ("InstructionFiles",),
+        "ferrule.extensions.skills.plugin": ("Skills",),
         "ferrule.toolkits.clock": ("Clock",),
         "ferrule.toolkits.code_index.plugin": ("CodeIndexing",),
         "ferrule.toolkits.code_mode.plugin": ("CodeMode",),
         "ferrule.toolkits.commands.plugin": ("Commands",),
         "ferrule.toolkits.files.plugin": ("Files",),
         "ferrule.toolkits.git.plugin": ("Git",),
+        "ferrule.toolkits.model_family_tools.memory_plugin": ("Memory",),
+        "ferrule.toolkits.model_family_tools.plugin": ("FamilyTools",),
         "ferrule.toolkits.pictures.plugin": ("Pictures",),
         "ferrule.toolkits.search.plugin": ("Search",),
         "ferrule.toolkits.stdlib.plugin": ("Ocr", "TypedTools"),

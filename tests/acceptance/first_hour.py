@@ -5,7 +5,7 @@
 A new home, a project with tests, an environment that is activated and lies outside the project, a
 gateway on this machine whose model follows a script, a real MCP server through `npx`, a terminal in
 tmux and a browser. What it prints: seconds to the first answer, what was asked before the first
-edit, and how many words were on the screen that were not about the task. `make first-hour` also
+edit, and how many words were on the screen that were not about the task. `make lab NAME=first-hour` also
 writes the terminal to `docs/first-hour.txt`.
 """
 

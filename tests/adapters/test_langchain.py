@@ -316,7 +316,9 @@ async def test_their_tools_run_behind_the_gate(tmp_path: Path) -> None:
 
 
 async def test_create_agent_of_langchain_takes_the_tools_as_they_are(place: Place) -> None:
-    agents = pytest.importorskip("langchain.agents", reason="`make adapters` has LangChain whole")
+    agents = pytest.importorskip(
+        "langchain.agents", reason="`make lab NAME=adapters` has LangChain whole"
+    )
     async with guard(place.agent(), session="s") as guarded:
         helper = agents.create_agent(
             scripted([READ, WRITE]), guarded.tools, checkpointer=InMemorySaver()

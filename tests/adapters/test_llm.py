@@ -1,4 +1,4 @@
-"""Tools of `llm` as ours. Plugins from PyPI are tried by `make adapters`."""
+"""Tools of `llm` as ours. Plugins from PyPI are tried by `make lab NAME=adapters`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("llm", reason="`llm` is not installed here: `make adapters` has it")
+pytest.importorskip("llm", reason="`llm` is not installed here: `make lab NAME=adapters` has it")
 
 import llm
 

@@ -1,7 +1,7 @@
 """What a real program did with an option is judged to do more than its name says: programs are
 asked, not manuals.
 
-A sample in every run; `FERRULE_TEST_ATTACKS=all` (`make options-oracle`) tries every spelling of
+A sample in every run; `FERRULE_TEST_ATTACKS=all` (`make lab NAME=options-oracle`) tries every spelling of
 every program here.
 """
 

@@ -3,7 +3,7 @@ what runs outside of the sandbox, or what the settings of a trusted repository r
 
 The rows are in `planted`. Each is tried on every backend of this machine: as a repository brings it
 (`first`), planted by a command before another one of the same session (`same`) and of the next one
-(`next`). `make attacks` tries all; otherwise each row is tried in one session on one backend.
+(`next`). `make lab NAME=attacks` tries all; otherwise each row is tried in one session on one backend.
 
 `first` is left out for Ferrule's own code: who starts an interpreter that a repository brought is
 not protected from it.

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 3
-"""One row of so many, some of each kind. `make attacks` takes all."""
+"""One row of so many, some of each kind. `make lab NAME=attacks` takes all."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The same attacks where the machine offers less: under bubblewrap, and under Landlock alone.
 
-A sample of the table, so that each kind is there; `make attacks` takes every row. A row that a backend
+A sample of the table, so that each kind is there; `make lab NAME=attacks` takes every row. A row that a backend
 does not hold is named with the reason, and shown to be not held: a reason that is no longer true
 fails.
 """

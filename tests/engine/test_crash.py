@@ -34,7 +34,7 @@ POINTS = [
     *(("effect", n) for n in range(1, ROUNDS + 1)),
 ]
 if "FERRULE_KILL_POINTS" not in os.environ:
-    # One of ten, some of each kind. `make crash` tries them all.
+    # One of ten, some of each kind. `make lab NAME=crash` tries them all.
     POINTS = POINTS[::10]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 BOUND = 120
 FORKS = int(os.environ.get("FERRULE_TEST_FORKS", "40"))
-"""Forks of the busy parent. `make forks` takes 200."""
+"""Forks of the busy parent. `make lab NAME=forks` takes 200."""
 
 COMMON = """
 import asyncio, os, signal, sys, threading, warnings

@@ -15,7 +15,7 @@ from ferrule.cli.exit_codes import run as ferrule
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.models.scripted import Scripted
 from ferrule.runtime.chosen_plugins import load_shipped_tools
-from ferrule.runtime.shipped_tools import list_known_names
+from ferrule.runtime.tool_profiles import list_known_names
 from grouped_options import grouped
 
 

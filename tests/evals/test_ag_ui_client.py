@@ -1,4 +1,4 @@
-"""The protocol's own client from npm, where `make ag-ui-client` has installed it."""
+"""The protocol's own client from npm, where `make lab NAME=ag-ui-client` has installed it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 
 @pytest.mark.skipif(
-    not ag_ui_client.is_installed(), reason="`make ag-ui-client` has not installed the client here"
+    not ag_ui_client.is_installed(),
+    reason="`make lab NAME=ag-ui-client` has not installed the client here",
 )
 @pytest.mark.proves("serve.ag-ui.client")
 def test_the_protocols_own_client_is_served_asked_and_goes_on(

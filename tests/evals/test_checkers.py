@@ -1,4 +1,4 @@
-"""Checkers that this machine has see what an edit spoils; `make checkers` tries all of them."""
+"""Checkers that this machine has see what an edit spoils; `make lab NAME=checkers` tries all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forty changes from the history of this repository, sent with every mistake of `make edits`."""
+"""Forty changes from the history of this repository, sent with every mistake of `make lab NAME=edits`."""
 
 from __future__ import annotations
 

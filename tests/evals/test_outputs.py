@@ -1,4 +1,4 @@
-"""A slice of the table of `make outputs`: every type in every manner, the modes in turn."""
+"""A slice of the table of `make lab NAME=outputs`: every type in every manner, the modes in turn."""
 
 from __future__ import annotations
 

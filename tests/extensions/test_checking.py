@@ -23,7 +23,7 @@ from ferrule.extensions.tool_files.loading import MAIN_FILES
 from ferrule.storage.trust import COVERED_NAMES, TrustStore
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
-"""How many texts a property is tried with. `make files` asks for 100,000."""
+"""How many texts a property is tried with. `make lab NAME=files` asks for 100,000."""
 
 LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -56,7 +56,7 @@ def agent_with(tools: tuple[Tool, ...], folder: Path, **options: object) -> Agen
 
 
 def extensions(folder: Path, pool: WorkerPool) -> Extensions:
-    return load_extensions(TrustStore().read(folder), shipped=SHIPPED, pool=pool)
+    return load_extensions(TrustStore().read(folder), pool=pool)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_h
     repository: Path, shared_workers: WorkerPool
 ) -> None:
     before = extensions(repository, shared_workers)
-    assert before.tools == SHIPPED
+    assert before.make_tools(SHIPPED) == SHIPPED
     assert before.hooks == ()
     assert before.notices == (
         "hooks of this folder have no effect until you trust it: .ferrule/hooks/guard.md",
@@ -128,8 +128,10 @@ async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_h
     TrustStore().trust(repository)
     brought = extensions(repository, shared_workers)
     assert [hook.name for hook in brought.hooks] == ["guard"]
-    assert any("run_command.md has the same name" in notice for notice in brought.notices)
-    agent = agent_with(brought.tools, repository, allow=["run_command"], hooks=brought.hooks)
+    assert any("run_command.md has the same" in said for said in brought.describe_hidden(SHIPPED))
+    agent = agent_with(
+        brought.make_tools(SHIPPED), repository, allow=["run_command"], hooks=brought.hooks
+    )
     session = agent.session()
     result = await session.call("run_command", text="hello")
     assert "no commands here" in str(result.error_message)

@@ -13,7 +13,7 @@ from ferrule.extensions.front_matter import parse_document, to_plain
 from ferrule.extensions.tool_files.tool_file import parse_tool
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
-"""How many files a property is tried with. `make files` asks for 100,000."""
+"""How many files a property is tried with. `make lab NAME=files` asks for 100,000."""
 
 LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

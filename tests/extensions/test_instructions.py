@@ -435,8 +435,7 @@ def test_claude_md_is_read_where_there_is_no_agents_file(
     monkeypatch.setenv("HOME", str(root.parent))
     options = {"workspace": str(root / "app")}
     assembly = assemble(options, notice=lambda text: None, needs_model=False)
-    system = assembly.agent.instructions
-    assert isinstance(system, str)
+    system = assembly.open_session(None).system
     assert "Of Claude's folder." in system
     assert "Of the app." in system
     assert "Answer in French." in system

@@ -67,13 +67,15 @@ def brought(folder: Path, **more: Any) -> Extensions:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(tool.full_name for tool in brought(folder).tools if tool.source.endswith(".py"))
+    return sorted(
+        tool.full_name for tool in brought(folder).make_tools() if tool.source.endswith(".py")
+    )
 
 
 async def called(folder: Path, name: str, **arguments: Any) -> Any:
     ours = Agent(
         Scripted([]),
-        Catalog(brought(folder).tools),
+        Catalog(brought(folder).make_tools()),
         workspace=folder,
         storage=Storage(journal=":memory:"),
     )
@@ -103,10 +105,14 @@ def test_what_is_run_is_what_was_trusted_and_a_change_asks_again(folder: Path) -
     assert seen.repository.files["lib/tools.py"] == ADD.encode()
     (folder / "lib/tools.py").write_text("raise SystemExit('changed')")
     # The bytes that trust has read, not those that are there now.
-    tools = load_extensions(seen.repository, python=PythonSources(seen["tools.python"])).tools
+    tools = load_extensions(
+        seen.repository, python=PythonSources(seen["tools.python"])
+    ).make_tools()
     assert [tool.name for tool in tools] == ["add"]
     assert TrustStore().state(folder) == "changed"
-    assert brought(folder).tools == () and load_settings(workspace=folder)["tools.python"] == ()
+    assert (
+        brought(folder).make_tools() == () and load_settings(workspace=folder)["tools.python"] == ()
+    )
     (change,) = TrustStore().diff(folder)
     assert change.name == "lib/tools.py" and "+raise SystemExit" in change.diff
 
@@ -132,7 +138,7 @@ def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
         "WORD\nimport helpers\n"
     )
     put(folder, "tools.py", "helpers.py", tools=using, helpers="WORD = 'found'\n")
-    (late,) = [tool for tool in brought(folder).tools if tool.name == "late"]
+    (late,) = [tool for tool in brought(folder).make_tools() if tool.name == "late"]
     assert late() == "found"
     assert "helpers" not in sys.modules
     put(folder, "tools.py", tools=using + "# again\n")
@@ -174,7 +180,7 @@ def test_a_person_names_their_own_files_and_none_that_a_tool_could_change(folder
     own.mkdir(parents=True, exist_ok=True)
     (own / "mine.py").write_text(ADD)
     (own / "ferrule.yaml").write_text("tools.python: [mine.py]\n")
-    assert [tool.name for tool in brought(folder, settings_folder=own).tools] == ["add"]
+    assert [tool.name for tool in brought(folder, settings_folder=own).make_tools()] == ["add"]
     (folder / "tools.py").write_text(ADD)
     (own / "ferrule.yaml").write_text(f"tools.python: ['{folder / 'tools.py'}']\n")
     with pytest.raises(ConfigError, match="lies in the workspace, where a tool could change it"):
@@ -192,7 +198,7 @@ def test_an_installed_module_may_be_named_and_one_of_the_folder_may_not(
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     put(folder, "acme_installed_tools")
-    assert [tool.name for tool in brought(folder).tools] == ["add"]
+    assert [tool.name for tool in brought(folder).make_tools()] == ["add"]
     put(folder, "acme_folder_tools")
     with pytest.raises(ConfigError, match="where commands can write, and trust does not cover it"):
         brought(folder)
@@ -295,7 +301,7 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
     (folder / ".ferrule/overrides/over.md").write_text(text)
     TrustStore().trust(folder)
     made = brought(folder)
-    assert [tool.source for tool in made.tools if tool.name == "add"] == [
+    assert [tool.source for tool in made.make_tools() if tool.name == "add"] == [
         "file .ferrule/overrides/over.md"
     ]
     assert any("`add` of tools.py:2 (harness) is not used" in one for one in made.notices)
@@ -304,12 +310,14 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
 @pytest.mark.proves("python.names")
 def test_a_tool_in_python_may_take_the_name_of_one_that_ships(folder: Path) -> None:
     put(folder, "tools.py", tools=ADD.replace("add", "read_file"))
-    made = brought(folder, shipped=shipped_files.TOOLS)
-    (ours,) = [tool for tool in made.tools if tool.full_name == "read_file"]
+    made = brought(folder)
+    (ours,) = [
+        tool for tool in made.make_tools(shipped_files.TOOLS) if tool.full_name == "read_file"
+    ]
     assert ours.source == "file tools.py"
     assert (
         "Ferrule's own tool `read_file` is hidden from the model: tools.py:2 has the same name"
-        in made.notices
+        in made.describe_hidden(shipped_files.TOOLS)
     )
 
 
@@ -374,7 +382,7 @@ def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(
     tool_file(folder, "weather", WEATHER)
     TrustStore().trust(folder)
     with pytest.raises(ConfigError, match=UNFIT[text]) as refused:
-        brought(folder)
+        brought(folder).make_tools()
     assert refused.value.detail.startswith(".ferrule/tools/weather.md: ")
     assert f"{folder / 'tools.py'}:2" in refused.value.detail
 
@@ -388,4 +396,4 @@ def test_two_handlers_for_one_file_are_an_error(folder: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"a\.py:1 and b\.py:1: both are a handler for the tool file `weather`"
     ):
-        brought(folder)
+        brought(folder).make_tools()

@@ -20,7 +20,7 @@ from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
-"""How many scripts and values a property is tried with. `make files` asks for 100,000."""
+"""How many scripts and values a property is tried with. `make lab NAME=files` asks for 100,000."""
 
 LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 HELLO = Script("def run(args):\n    return 'hello'\n", "h.md")

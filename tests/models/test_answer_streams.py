@@ -6,7 +6,7 @@ lines have none); what an answer says is known before it is spelled, so nothing 
 their own oracle. Bytes reach the real client in exactly the pieces that were drawn
 (`testing.byte_stream`).
 
-FERRULE_TEST_STREAMS is the number of answers per client and property (`make streams` takes many
+FERRULE_TEST_STREAMS is the number of answers per client and property (`make lab NAME=streams` takes many
 more than the default).
 """
 

@@ -4,7 +4,7 @@ told of.
 One property over the legal forms of all families (`dialect_forms`): values are made of the marks of
 every family, of whole calls, prose about marks, HTML, JSON, code, entities, white space at both
 ends and letters that nobody sees. `FERRULE_MARK_CASES` is the number of cases for each form and
-property (`make marks` sets it).
+property (`make lab NAME=marks` sets it).
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from ferrule.models.http.transport import Transport
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.openai.tool_types import read_typed_arguments
 from ferrule.runtime.chosen_plugins import load_shipped_tools
-from ferrule.runtime.shipped_tools import apply_profile, apply_shapes
 from ferrule.testing import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.toolkits.commands import CommandPolicy
@@ -110,9 +109,7 @@ async def run(
             model.partition(":")[2], base_url=f"{server.url}/v1", api_key="k", transport=transport
         )
         client.is_openai = official
-        shipped = load_shipped_tools()
-        offered = apply_profile(shipped, "coding", (), shipped)
-        tools = apply_shapes(offered, "gpt", shipped, model)
+        tools = load_shipped_tools(model, shapes={"shapes": "gpt"})
         agent = Agent(
             client,
             tools,

@@ -5,7 +5,7 @@ A model that it names of OpenAI or Anthropic is a server on this machine (`model
 what these programs print. ` ```console run ` runs its `$ ferrule …` lines. Either may say `model`: then it runs only
 where the embedded model is pulled. ` ```python static ` is only compiled, for a block that needs a server nobody has
 here; the test counts these. ` ```python theirs NAME==VERSION … ` is a program for another library, compiled here and run
-in an environment of its own by `make coming-from`; ` ```console theirs … ` the same for its command line.
+in an environment of its own by `make lab NAME=coming-from`; ` ```console theirs … ` the same for its command line.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
 
 @pytest.mark.proves("documents.both-sides")
 def test_a_program_for_another_library_names_its_versions_and_stands_beside_ours() -> None:
-    """What it prints is shown by `make coming-from`; here that the page says what it ran with."""
+    """What it prints is shown by `make lab NAME=coming-from`; here that the page says what it ran with."""
     sides: set[str] = set()
     for page in PAGES:
         theirs = [info for _, info, _ in page.blocks if info[:1] == ["python"] and "theirs" in info]

@@ -13,6 +13,7 @@ import inspect
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -39,7 +40,7 @@ INLINE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 COMMAND = re.compile(r"(?:^|^\$ |[|;&(] ?)ferrule (?=[a-z-])")
 OPTION = re.compile(r"--[a-z][a-z-]*")
 VARIABLE = re.compile(r"\bFERRULE_[A-Z_]+\b")
-MAKE = re.compile(r"\bmake ([a-z][a-z-]+)")
+MAKE = re.compile(r"\bmake (lab NAME=[a-z0-9-]+|[a-z][a-z-]+)")
 SLASH = re.compile(r"`/([a-z]+)(?: [^`]*)?`")
 CALL = re.compile(r"[A-Za-z_.]+\(.*\)", re.DOTALL)
 
@@ -147,7 +148,9 @@ def variables() -> frozenset[str]:
 @cache
 def targets() -> frozenset[str]:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return frozenset(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    rows = tomllib.loads((ROOT / "lab.toml").read_text(encoding="utf-8"))
+    made = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    return frozenset((*made, *(f"lab NAME={name}" for name in rows)))
 
 
 def check_call(code: str) -> Iterator[str]:
@@ -262,7 +265,7 @@ def check_block(info: list[str], body: str) -> Iterator[str]:
             for match in COMMAND.finditer(line):
                 yield from check_command(split(line[match.end() :]))
         if info[:1] in ([], ["sh"], ["console"]):
-            made = re.match(r"(?:\$ )?make ([a-z][a-z-]+)", line)
+            made = re.match(rf"(?:\$ )?{MAKE.pattern}", line)
             if made and made[1] not in targets():
                 yield f"`make {made[1]}`"
         yield from check_variables(line)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ferrule.cli.exit_codes import run
 from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
 from ferrule.core.errors import ConfigError
@@ -255,6 +256,70 @@ def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None
     assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
     manifest = tomllib.loads((tmp_path / "new/ferrule_pond_notes/ferrule-plugin.toml").read_text())
     assert manifest["optional"] == ["pond_notes_keep", "pond_notes_list"]
+
+
+COMMAND = """
+[commands.pond]
+object = "ferrule_pond.command:pond"
+help = "Show the pond."
+"""
+COMMAND_CODE = """
+import click
+@click.command()
+def pond():
+    click.echo("deep")
+"""
+
+
+@pytest.mark.proves("plugins.installed")
+def test_a_command_is_listed_without_an_import_and_called_unless_it_is_off(
+    install: Install,
+    make: Make,
+    site: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(code="raise OSError('imported')", manifest=MANIFEST + COMMAND)
+    monkeypatch.chdir(tmp_path / "work")
+
+    def call(*words: str) -> tuple[int, str]:
+        code = run([*words])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    code, said = call("--help")
+    assert code == 0 and "Commands of plugins" in said and "Show the pond." in said
+    assert "ferrule_pond" not in sys.modules
+    install(manifest=MANIFEST + COMMAND)
+    (site / "ferrule_pond/command.py").write_text(COMMAND_CODE)
+    assert call("pond") == (0, "deep\n")
+    (tmp_path / "config/ferrule.yaml").write_text("plugins: {pond: false}")
+    code, said = call("pond")
+    assert code == 2 and "is not used here" in said
+    (tmp_path / "config/ferrule.yaml").write_text("")
+    install(manifest=MANIFEST + COMMAND.replace("commands.pond", "commands.run"))
+    code, said = call("--help")
+    assert code == 2 and "brings a command `run`, and there is one" in said
+
+
+@pytest.mark.proves("plugins.not-from-workspace")
+def test_a_command_from_the_workspace_is_not_called(
+    install: Install,
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(
+        code="raise OSError('imported')",
+        manifest=MANIFEST + COMMAND,
+        at=tmp_path / "work/site",
+    )
+    monkeypatch.chdir(tmp_path / "work")
+    assert run(["pond"]) == 2
+    assert "commands can write" in capsys.readouterr().err
+    assert "ferrule_pond" not in sys.modules
 
 
 @pytest.mark.proves("plugins.init")

@@ -16,11 +16,26 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.chosen_plugins import load_class, load_shipped_tools
-from ferrule.runtime.shipped_tools import list_coding_tools, list_default_names
-from ferrule.storage.plugins.manifests import read_shipped_manifests
+from ferrule.runtime.tool_profiles import list_default_names
+from ferrule.storage.plugins.manifests import list_coding_tools, read_shipped_manifests
+from ferrule.storage.settings.table import BY_KEY
+from ferrule.storage.trust import TrustStore
 
 FIELDS: dict[str, list[dict[str, Any]]] = {"git": [{"tools": "write"}, {"tools": "toolbox"}]}
 """The fields of plugins with which they bring all their tools."""
+MODELS: dict[str, list[str]] = {
+    "shapes": [
+        "openai:gpt-5.2",
+        "openai-responses:gpt-5.2",
+        "openai-responses:codex-mini-latest",
+        "anthropic:claude-sonnet-5",
+        "google:gemini-3-pro",
+        "ollama:qwen3-coder",
+    ]
+}
+"""The models for which they do."""
+IN_A_FOLDER = ("memory", "skills")
+"""Plugins whose tools are there in a workspace alone."""
 
 
 @pytest.fixture
@@ -53,10 +68,22 @@ def test_a_manifest_says_what_the_plugin_is(name: str) -> None:
     found = {
         tool.full_name
         for given in FIELDS.get(name, [{}])
-        for tool in load_shipped_tools(**{name: given})
+        for model in MODELS.get(name, [""])
+        for tool in load_shipped_tools(model, **{name: given})
     }
+    if name in IN_A_FOLDER:
+        found.update(manifest.tools)
     assert found - base | (set(manifest.tools) & base) >= set(manifest.tools)
     assert found <= base | set(manifest.tools) | {"vision::ocr"}
+
+
+@pytest.mark.proves("plugins.manifests")
+@pytest.mark.parametrize("name", read_shipped_manifests())
+def test_what_a_plugin_takes_is_a_field_of_it_and_a_setting(name: str) -> None:
+    manifest = read_shipped_manifests()[name]
+    own = {one.name for one in fields(load_class(manifest)())}  # pyright: ignore[reportArgumentType]  a value class
+    assert set(manifest.takes) <= own
+    assert {*manifest.takes.values(), *manifest.when_settings} <= set(BY_KEY)
 
 
 @pytest.mark.proves("plugins.manifests")
@@ -76,6 +103,13 @@ def test_the_manifests_say_which_tools_a_run_has_by_default() -> None:
         ("plugins: {git: false}", {"plugins": ("git.tools=read",)}, ["git"], []),
         ("plugins: {diagnostics: {checkers: [ruff]}}", {}, ["diagnostics"], []),
         ("media: {ocr: true}", {}, ["ocr"], []),
+        ("", {}, ["extensions", "shapes", "skills", "instructions"], ["mcp", "a2a", "http"]),
+        ("mcp_servers: {a: {command: b}}", {}, ["mcp"], []),
+        ("mcp_servers: {a: {command: b}}", {"plugins": ("mcp=false",)}, [], ["mcp"]),
+        ("a2a_peers: {a: {url: 'https://a.example'}}", {}, ["a2a"], []),
+        ("tools: {http_manifests: [a.yaml]}", {}, ["http"], []),
+        ("skills: {enabled: false}", {}, [], ["skills"]),
+        ("tools: {memory: state}", {}, ["memory"], []),
     ],
 )
 def test_the_strongest_layer_that_names_a_plugin_decides(
@@ -109,6 +143,42 @@ def test_what_is_wrong_names_what_to_write(
     assert said in f"{caught.value.detail}; {caught.value.hint}"
 
 
+@pytest.mark.proves("cli.plugins")
+def test_files_switch_on_what_reads_them(
+    assembled: Callable[..., Assembly], tmp_path: Path
+) -> None:
+    (tmp_path / "config/mcp.json").write_text('{"mcpServers": {}}')
+    (tmp_path / "config/http").mkdir()
+    (tmp_path / "work/.ferrule/http").mkdir(parents=True)
+    assert {"mcp", "http"} <= set(assembled().agent.plugins.names)
+    (tmp_path / "config/mcp.json").unlink()
+    (tmp_path / "config/http").rmdir()
+    (tmp_path / "work/.ferrule/http/a.yaml").write_text("tools: []")
+    (tmp_path / "work/.mcp.json").write_text('{"mcpServers": {}}')
+    assert not {"mcp", "http"} & set(assembled().agent.plugins.names)  # the folder is not trusted
+    TrustStore().trust(tmp_path / "work")
+    assert {"mcp", "http"} <= set(assembled().agent.plugins.names)
+
+
+@pytest.mark.proves("plugins.conflicts")
+def test_a_file_takes_the_place_of_a_tool_and_of_nothing_that_came_later(
+    assembled: Callable[..., Assembly], tmp_path: Path
+) -> None:
+    folder = tmp_path / "work/.ferrule/tools"
+    folder.mkdir(parents=True)
+    for name in ("search_files", "memory"):
+        (folder / f"{name}.md").write_text(
+            "---\nscript: |\n  def run(args):\n    return 1\n---\nX.\n"
+        )
+    TrustStore().trust(tmp_path / "work")
+    agent = assembled().agent
+    assert agent.catalog.get("search_files").source == "file .ferrule/tools/search_files.md"
+    assert agent.plugins.sources["search_files"] == "extensions"
+    assert agent.plugins.sources["ferrule::search_files"] == "search"
+    with pytest.raises(ConfigError, match="two tools are named `memory`"):
+        assembled("tools: {memory: state}")
+
+
 @pytest.mark.proves("plugins.lazy")
 def test_nothing_of_a_plugin_that_is_off_is_imported(tmp_path: Path) -> None:
     work = tmp_path / "work"
@@ -129,6 +199,11 @@ def test_nothing_of_a_plugin_that_is_off_is_imported(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     loaded = set(json.loads(ran.stdout.splitlines()[-1]))
-    off = [one for one in read_shipped_manifests().values() if not one.default]
+    by_setting = ("skills", "instructions")
+    off = [
+        one
+        for one in read_shipped_manifests().values()
+        if not one.default and one.name not in by_setting
+    ]
     assert [one.name for one in off if one.object.partition(":")[0] in loaded] == []
     assert "ferrule.toolkits.git.tools" not in loaded

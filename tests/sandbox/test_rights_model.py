@@ -4,7 +4,7 @@ Each tree is a small machine drawn at random: a home with secrets and interprete
 planted links, environments and repositories, folders that the person opened, and variables that
 name some of them. A probe inside the sandbox tries every file and folder by its own path and
 through every link; the kernel's answers are compared with a model that knows nothing of views,
-masks or mounts. `FERRULE_RIGHTS_TREES` sets how many trees are tried (`make rights`: 20,000).
+masks or mounts. `FERRULE_RIGHTS_TREES` sets how many trees are tried (`make lab NAME=rights`: 20,000).
 """
 
 from __future__ import annotations

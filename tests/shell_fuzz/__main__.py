@@ -1,4 +1,4 @@
-"""Asks bash what programs do and compares it with what was said of them: `make fuzz`.
+"""Asks bash what programs do and compares it with what was said of them: `make lab NAME=fuzz`.
 
     python -m shell_fuzz --programs 200000 --seed 1 --workers 2 --seconds 3600 --state
     build/fuzz.json

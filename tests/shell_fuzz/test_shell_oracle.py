@@ -20,7 +20,7 @@ from shell_fuzz.judge import HOME, ROOT, judge
 from shell_fuzz.oracle import Bash, CannotRun, Event
 
 BLOCKS = int(os.environ.get("FERRULE_TEST_SHELL_BLOCKS", "2"))
-"""Of 200 programs each. `make fuzz` runs a thousand."""
+"""Of 200 programs each. `make lab NAME=fuzz` runs a thousand."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ferrule import Agent, ConfigError, Permissions, Scripted
 from ferrule.core.calls import ErrorType
 from ferrule.models.anthropic.client import _EncodedPrefix
 from ferrule.models.client import ModelOptions
-from ferrule.runtime.shipped_tools import load_memory_tool
+from ferrule.plugins import Memory
 from ferrule.toolkits.model_family_tools.memory import make_memory_tool
 
 
@@ -189,12 +189,16 @@ def test_the_setting_names_a_folder_outside_the_workspace(
     monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "state"))
     work = tmp_path / "work"
     work.mkdir()
-    assert load_memory_tool("", work) == ()
-    (tool,) = load_memory_tool("state", work)
-    assert tool.name == "memory" and len(list((tmp_path / "state/memory").iterdir())) == 1
-    load_memory_tool(str(tmp_path / "notes"), work)
+
+    def make(folder: str) -> tuple[str, ...]:
+        agent = Agent(Scripted([]), workspace=work, plugins=[Memory(folder)])
+        return tuple(agent.catalog.names())
+
+    assert make("") == make("no") == ()
+    assert make("state") == ("memory",) and len(list((tmp_path / "state/memory").iterdir())) == 1
+    make(str(tmp_path / "notes"))
     assert (tmp_path / "notes").is_dir()
     (tmp_path / "in").symlink_to(work)
     for wrong in ("notes", str(work / "notes"), str(tmp_path), str(tmp_path / "in")):
         with pytest.raises(ConfigError, match=r"tools\.memory"):
-            load_memory_tool(wrong, work)
+            make(wrong)

@@ -13,7 +13,6 @@ from ferrule import Agent, Permissions, Scripted
 from ferrule.core.calls import ErrorType
 from ferrule.permissions.approvals import ApprovalAnswer
 from ferrule.runtime.chosen_plugins import load_shipped_tools
-from ferrule.runtime.shipped_tools import apply_profile, apply_shapes
 from ferrule.testing import RecordingApprover, calls, says
 from ferrule.toolkits.commands import CommandPolicy
 
@@ -104,12 +103,8 @@ FAMILIES: dict[str, tuple[str, list[tuple[str, Mapping[str, Any]]]]] = {
 def make_agent(
     folder: Path, model: str, script: Sequence[Any] = (), **more: Any
 ) -> Agent[Any, Any]:
-    family = "gpt" if "gpt" in model or "codex" in model else None
-    from ferrule.runtime.shipped_tools import choose_shapes
-
-    shipped = load_shipped_tools()
-    offered = apply_profile(shipped, "coding", (), shipped)
-    tools = apply_shapes(offered, family or choose_shapes("auto", model), shipped, model)
+    family = "gpt" if "gpt" in model or "codex" in model else "auto"
+    tools = load_shipped_tools(model, shapes={"shapes": family})
     (folder / "tests").mkdir()
     (folder / "adder.py").write_text(WRONG)
     (folder / "tests/test_adder.py").write_text(TEST)

@@ -171,10 +171,10 @@ def _fetch_card(peer: A2aPeer) -> Card:
 
 
 def _load_peers(workspace: str | None) -> tuple[A2aPeer, ...]:
-    from ferrule.runtime.a2a_peers import load_configured_peers
+    from ferrule.connectors.a2a.configuration import load_peers
 
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
-    loaded = load_configured_peers(settings)
+    loaded = load_peers(settings.values.get("a2a_peers"))
     for problem in (*settings.notices, *loaded.problems):
         _print(f"! {problem}", err=True)
     return loaded.peers

@@ -64,7 +64,7 @@ _workspace = click.option(
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
     from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.runtime.mcp_servers import load_configured_servers
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
 
     loaded = load_configured_servers(_load_settings(workspace))
     approvals = ServerApprovals()
@@ -152,7 +152,7 @@ def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
 def _approve_all(settings: Settings, yes: bool) -> int:
     """Approve all servers that wait for it: one table, one question. Return the exit code."""
     from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.runtime.mcp_servers import load_configured_servers
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
 
     loaded = load_configured_servers(settings)
     _warn((*loaded.problems, *loaded.remarks))
@@ -227,7 +227,7 @@ def import_servers(
     of them. Without either, all their usual files are read.
     """
     from ferrule.connectors.mcp.configuration import read_server
-    from ferrule.runtime.mcp_servers import load_configured_servers
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
 
     settings = _load_settings(workspace)
     taken = {server.name for server in load_configured_servers(settings).servers}
@@ -494,7 +494,8 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
-    from ferrule.runtime.mcp_servers import list_server_tools
+    from ferrule.connectors.mcp.configured_servers import list_server_tools
+    from ferrule.runtime.sandbox_policy import make_sandbox_policy
 
     if server.command:
         click.echo(f"starting `{server.name}` …", err=True)
@@ -502,7 +503,8 @@ async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
     def show(name: str, line: str) -> None:
         _print(f"  │ {name}: {line[:_SHOWN_CHARACTERS]}", err=True)
 
-    manifest = await list_server_tools(settings, server, show)
+    confine = make_sandbox_policy(settings, names=settings.names)
+    manifest = await list_server_tools(settings, confine, server, show)
     _warn(manifest.left_out)
     return manifest
 
@@ -514,7 +516,7 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
-    from ferrule.runtime.mcp_servers import load_configured_servers
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
 
     servers = load_configured_servers(settings).servers
     for server in servers:

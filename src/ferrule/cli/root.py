@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from ferrule._version import __version__
-from ferrule.runtime.lazy_group import LazyGroup
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_group import CommandTable, LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
@@ -76,9 +77,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command name -> (`module:object`, one line of help). Listing the commands loads none of them."""
 
 
+def _find_plugin_commands() -> CommandTable:
+    """Return the commands of installed plugins. Nothing of a plugin is imported for it."""
+    from ferrule.storage.plugins.installed import find_installed_manifests
+
+    found: dict[str, tuple[str, str]] = {}
+    for manifest in find_installed_manifests().values():
+        for name, entry in manifest.commands.items():
+            if name in COMMANDS or name in found:
+                raise ConfigError(
+                    f"the plugin `{manifest.name}` of `{manifest.distribution}` brings a command "
+                    f"`{name}`, and there is one",
+                    code="plugin_conflict",
+                    hint=f"uninstall it (`pip uninstall {manifest.distribution}`), and tell its "
+                    "author",
+                )
+            found[name] = (entry.object, entry.text)
+    return found
+
+
+def _check_plugin_command(name: str) -> None:
+    """Raise ConfigError for the command of a plugin that is not used here."""
+    from ferrule.runtime.chosen_plugins import require_command
+    from ferrule.storage.settings.settings import load_settings
+
+    require_command(name, load_settings())
+
+
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    find_more=_find_plugin_commands,
+    check=_check_plugin_command,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="ferrule %(version)s")

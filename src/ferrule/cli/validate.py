@@ -34,10 +34,9 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
     from ferrule.extensions.checks.workspace import check_workspace
-    from ferrule.runtime.shipped_tools import list_default_names, names_added_by_runs
+    from ferrule.runtime.tool_profiles import list_known_names
 
-    names = [*list_default_names(), *names_added_by_runs()]
-    checked = asyncio.run(check_workspace(folder, shipped=names))
+    checked = asyncio.run(check_workspace(folder, shipped=list_known_names()))
     checked.problems += _check_http_manifests(folder)
     checked.problems += _check_mcp_servers(folder)
     checked.problems.sort(key=lambda one: (one.file, one.line, one.column))

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from ferrule.core.errors import FerruleError, SessionNotFound
 from ferrule.runtime.http.http_security import Application
 
-from . import stream
+from . import plugin_pages, stream
 from .html import template_environment
 from .pages import artifacts, audit, costs, events, playground, policy, run, runs, servers, tools
 from .state import Console, mount_path
@@ -38,6 +38,7 @@ PAGE_MODULES = (
     audit,
     costs,
     stream,
+    plugin_pages,
 )
 """The modules with pages: each has `routes(console)`."""
 

@@ -31,7 +31,7 @@ from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 from .html import template_environment
-from .navigation import AREAS
+from .navigation import list_areas
 from .open_sessions import OpenSessions
 from .timeline_cache import TimelineCache
 from .viewer import Viewer
@@ -149,18 +149,25 @@ class Console:
         Every template also gets `viewer`, `areas`, `waiting`, `root` (the path at which the console
         is mounted, without a `/` at its end), `path` (below it), `sign_in` and `signs_out`.
         """
+        text = self.html.get_template(name).render({**self._list_shared(request), **values})
+        # A text may hold half of a surrogate pair, which UTF-8 cannot encode. If `visible` did not
+        # spell it out, it becomes a question mark.
+        return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
+
+    def render_text(self, request: Request, template: str, /, **values: Any) -> str:
+        """Render a template that is given as text. It gets what `render_page` gives."""
+        made = self.html.from_string(template)
+        return made.render({**self._list_shared(request), **values})
+
+    def _list_shared(self, request: Request) -> dict[str, Any]:
         viewer = self.require_viewer(request)
         root = mount_path(request)
-        shared = {
+        return {
             "viewer": viewer,
-            "areas": AREAS,
+            "areas": list_areas(self.assembly.settings),
             "root": root,
             "path": route_path(request.scope),
             "sign_in": f"{root}{LOGIN}" if self.host_sign_in is None else self.host_sign_in,
             "signs_out": self.host_sign_in is None,
             "waiting": len(self.open_sessions.list_questions(viewer)),
         }
-        text = self.html.get_template(name).render({**shared, **values})
-        # A text may hold half of a surrogate pair, which UTF-8 cannot encode. If `visible` did not
-        # spell it out, it becomes a question mark.
-        return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)

@@ -236,7 +236,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
         gate, self.workspace = create_gate(permissions, workspace)
         self.resources: dict[type, object] = {type(item): item for item in resources}
-        setup = setup_for_program(self.model, self.workspace, host.connect)
+        setup = setup_for_program(self.model, self.workspace, host.connect, gate)
         self.plugins, catalog = add_plugins(plugins, setup, catalog, self.resources.values())
         self.resources |= {type(item): item for item in self.plugins.resources}
         check_tools(catalog, deps_type)
@@ -268,11 +268,11 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
         if self.workspace is not None:
             self.resources[filesystem.Workspace] = self.workspace
-        self.registration = registration
+        self.registration = registration or self.plugins.registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
-        if agents is not None or registration is not None or self.plugins.agents:
+        if agents is not None or self.registration is not None or self.plugins.agents:
             from .delegation.delegate_tool import add_delegate_tool
 
             self.sub_agents = delegation.SubAgentRegistry.parse(agents, self.plugins.agents)

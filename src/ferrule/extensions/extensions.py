@@ -7,7 +7,7 @@ trusted are the bytes that are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -51,12 +51,8 @@ class ExtensionAccess:
 
 @dataclass(slots=True)
 class Extensions:
-    """Everything that was loaded. Close it together with the agent.
+    """Everything that was loaded. Close it together with the agent."""
 
-    `tools` include the ones passed as `shipped`.
-    """
-
-    tools: tuple[Tool, ...]
     hooks: tuple[EventHook, ...] = ()
     agents: tuple[SubAgent, ...] = ()
     left_out: tuple[InvalidFile, ...] = ()
@@ -65,7 +61,34 @@ class Extensions:
     """For the person: what is shadowed, has no effect or looks like a mistake."""
     notices_once: tuple[str, ...] = ()
     """The same, to be said the first time only."""
+    _loaded: LoadedTools | None = field(default=None, repr=False)
     _loaded_hooks: LoadedHooks | None = field(default=None, repr=False)
+    _environment: ScriptEnvironment = field(default_factory=ScriptEnvironment, repr=False)
+    _pool: WorkerPool | None = None
+    _own_tools: tuple[Tool, ...] = ()
+
+    def make_tools(self, others: Iterable[Tool] = ()) -> tuple[Tool, ...]:
+        """Return the tools of files, and the others; one that a file replaces is for scripts only.
+
+        Raises:
+            ConfigError: A file cannot be a tool. The message names it.
+        """
+        others = (*others, *self._own_tools)
+        if self._loaded is None:
+            return others
+        return self._loaded.make_tools(self._environment, shipped=others, pool=self._pool)
+
+    def describe_hidden(self, others: Iterable[Tool]) -> Iterator[str]:
+        """Yield a sentence for each of the others that a file hides from the model."""
+        if self._loaded is None:
+            return
+        names = {tool.full_name for tool in (*others, *self._own_tools)}
+        for tool in (*self._loaded.tools, *self._loaded.python):
+            if tool.name in names:
+                yield (
+                    f"Ferrule's own tool `{tool.name}` is hidden from the model: {tool.file} has "
+                    "the same name"
+                )
 
     async def close(self) -> None:
         """Release the resources of hook commands."""
@@ -76,7 +99,6 @@ class Extensions:
 def load_extensions(
     snapshot: ConfigurationSnapshot,
     *,
-    shipped: Sequence[Tool] = (),
     settings_folder: Path | None = None,
     access: ExtensionAccess | None = None,
     environment: ScriptEnvironment | None = None,
@@ -90,7 +112,6 @@ def load_extensions(
 
     Args:
         snapshot: The workspace as `Trust.read` read it.
-        shipped: Tools that ship with Ferrule, to be combined with the loaded ones.
         settings_folder: The person's settings folder.
         access: Limits on what the loaded files may do.
         environment: What scripts may use beyond tools. Its `web` is replaced by one limited to
@@ -112,8 +133,6 @@ def load_extensions(
     trusted_files = snapshot.files if snapshot.state == "trusted" else {}
     loaded = replace(load_tools(trusted_files, python_tools), state=snapshot.state)
     agents = load_agents(snapshot, settings_folder)
-    if register:
-        shipped = (*shipped, *make_registration_tools(pool))
     environment = environment or ScriptEnvironment(
         delegate=delegate_from_script, meta=handle_meta_call
     )
@@ -131,30 +150,22 @@ def load_extensions(
     left_out = (*loaded.left_out, *agents.left_out)
     warnings = (*hooks.warnings, *agents.warnings)
     return Extensions(
-        tools=loaded.make_tools(environment, shipped=shipped, pool=pool),
         hooks=hooks.hooks,
         agents=agents.agents,
         left_out=left_out,
         notices=(
             *map(str, left_out),
-            *_tool_notices(loaded, shipped),
+            *map(str, (*loaded.shadowed, *loaded.warnings)),
             *map(str, warnings),
             *_trust_notices(hooks, agents),
         ),
         notices_once=hooks.idle,
+        _loaded=loaded,
         _loaded_hooks=hooks,
+        _environment=environment,
+        _pool=pool,
+        _own_tools=make_registration_tools(pool) if register else (),
     )
-
-
-def _tool_notices(loaded: LoadedTools, shipped: Iterable[Tool]) -> Iterable[str]:
-    yield from map(str, (*loaded.shadowed, *loaded.warnings))
-    shipped_names = {tool.full_name for tool in shipped}
-    for tool in (*loaded.tools, *loaded.python):
-        if tool.name in shipped_names:
-            yield (
-                f"Ferrule's own tool `{tool.name}` is hidden from the model: {tool.file} has the "
-                "same name"
-            )
 
 
 def _trust_notices(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:

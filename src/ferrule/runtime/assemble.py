@@ -5,14 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
-from ferrule import connectors
-from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.media import MediaOptions
 from ferrule.core.similar_names import suggest_names
@@ -41,9 +39,7 @@ from ferrule.storage.audit.signing import Signer, default_key_path
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_artifact_store, create_journal
-from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import (
-    PROJECT_FILE,
     ModelSettings,
     Settings,
     apply_model_options,
@@ -59,11 +55,15 @@ from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
 from .attack_results import apply_attack_results
-from .chosen_plugins import list_withheld, set_up_chosen
-from .configured_sources import has_http_tools, has_mcp_servers, has_peers
+from .chosen_plugins import (
+    Fields,
+    choose_plugins,
+    list_protected_names,
+    list_withheld,
+    set_up_chosen,
+)
 from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 from .hosted_tools import approval_tools, resolve_hosted_tools
-from .instruction_text import collect_instructions
 from .model_clients import check_provider_names, create_client
 from .sandbox_policy import (
     find_opened_folders,
@@ -72,25 +72,8 @@ from .sandbox_policy import (
     make_sandbox_policy,
 )
 from .shared_options import SETTING_OPTIONS
-from .shipped_tools import (
-    apply_profile,
-    apply_shapes,
-    choose_profile,
-    choose_shapes,
-    list_coding_tools,
-    list_known_names,
-    load_memory_tool,
-)
 from .system_text import INTRODUCTION, Surroundings, make_system_text
-
-if TYPE_CHECKING:
-    from ferrule.connectors.http import LoadedTools
-    from ferrule.engine.registration.registration import RegistrationLimits
-
-_OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
-"""Names in the person's settings folder that make it worth loading extensions."""
-_ARTIFACTS = (b"tools", b"hooks", b"agents")
-"""A project's settings file without these words defines no tools, hooks or agents."""
+from .tool_profiles import apply_profile, choose_profile, list_known_names, list_named_tools
 
 Notice = Callable[[str], None]
 """Tells the person one sentence."""
@@ -115,16 +98,11 @@ class Assembly:
     agent: Agent
     settings: Settings
     notice: Notice
-    extensions: file_extensions.Extensions | None = None
-    servers: connectors.McpServers | None = None
-    peers: connectors.A2aPeers | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
     reloader: Reloader | None = None
     """Hot reload, if the interface uses it."""
-    folder_texts: str = ""
-    """What the folder adds to the system text: its skills and its instructions."""
     make_instructions: Callable[[], str] | None = None
     """Makes the system text of a session that begins now."""
 
@@ -198,11 +176,8 @@ class Assembly:
                 self.agent.journal.close()
 
     async def close_sources(self) -> None:
-        """Close what plugins keep open, and where tools and hooks come from."""
+        """Close what plugins keep open."""
         await self.agent.close_plugins()
-        for source in (self.extensions, self.servers, self.peers):
-            if source is not None:
-                await source.close()
 
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.is_recorded:
@@ -222,7 +197,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     journal: Journal | None = None,
     bus: event_bus.Bus | None = None,
     interruptible: bool = False,
-    mcp_servers: Mapping[str, Any] | None = None,
+    plugin_fields: Fields | None = None,
     needs_model: bool = True,
     trust: TrustStore | None = None,
 ) -> Assembly:
@@ -239,7 +214,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         journal: Used instead of the journal that the settings name; the caller closes it.
         bus: Where the agent publishes events.
         interruptible: Whether single tool calls can be stopped.
-        mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
+        plugin_fields: Fields of plugins that the interface knows; it wants these plugins.
         needs_model: Whether a model will be asked. If not, none is searched for.
         trust: What the person trusts; by default their own store.
 
@@ -255,53 +230,51 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     check_provider_names(settings)
     asked_for = settings.model
     settings = _name_model(settings, notice, is_needed=needs_model)
-    profile = choose_profile(
-        settings["tools.profile"], settings.model if needs_model else asked_for
-    )
+    profile = choose_profile(settings, settings.model if needs_model else asked_for)
+    settings = replace(settings, values={**settings.values, "tools.profile": profile})
     for_model = settings.for_model(settings.model)
-    names = settings.names.extend(protected=_find_own_hook_programs(settings))
+    for text in list_withheld(settings):
+        notice(text)
+    chosen = choose_plugins(settings, notice, plugin_fields or {})
+    protected = list_protected_names(chosen, settings.workspace)
+    names = settings.names.extend(protected=protected)
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
-    command_names = readable.names_for_commands()
     apply_attack_results()
-    confine = make_sandbox_policy(settings, workspace.root, command_names)
+    confine = make_sandbox_policy(settings, workspace.root, readable.names_for_commands())
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
-    for text in list_withheld(settings):
-        notice(text)
-    plugins = set_up_chosen(settings, _make_setup(settings, readable, confine, notice))
-    extensions = _load_extensions(settings, confine, plugins.tools)
-    texts = collect_instructions(settings, gate, names)
-    own_tools = _offered_tools(settings, profile, plugins.tools, extensions)
-    tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
-    tools += load_memory_tool(settings["tools.memory"], workspace.root)
-    http = _load_http_tools(settings)
-    if http is not None:
-        tools += http.tools
-    servers = _connect_servers(settings, confine, tools, mcp_servers)
-    if servers is not None:
-        tools += servers.tools
-    peers = _connect_peers(settings, tools)
-    if peers is not None:
-        tools += peers.tools
+    setup = Setup(
+        settings.model,
+        readable,
+        state=find_state_folder,
+        notice=notice,
+        environment=os.environ,
+        confine=confine,
+        connect=lambda name: create_client(settings, name),
+        find_address=partial(_find_address, settings),
+        rules=gate,
+        remark=(lambda text: None) if options.get("quiet") else notice,
+        is_named=list_named_tools(settings).__contains__,
+        settings_folder=paths.config(),
+        repository=settings.repository,
+        names=names,
+    )
+    core_tools = [*ARTIFACT_TOOLS, *approval_tools(settings)]
+    plugins = set_up_chosen(settings, chosen, setup, core_tools)
+    is_named = plugins.make_name_check(setup.is_named)
+    tools = apply_profile(plugins, profile, is_named)
     catalog, unknown = _make_catalog(settings, for_model, tools)
     check_rule_names(gate.rules, catalog, list_known_names)
-    sources = (extensions, texts, http, servers, peers)
-    notices = [source.notices for source in sources if source is not None]
-    once = () if extensions is None else filter(say_first_time, extensions.notices_once)
-    for problem in (*once, *gate.grants.problems, *chain.from_iterable(notices), *unknown):
+    for problem in (*gate.grants.problems, *unknown):
         notice(str(problem))
-    if servers is not None and servers.summary and not options.get("quiet"):
-        notice(servers.summary)
     around = _describe_surroundings(settings, gate, approver)
-    folder_texts = "\n\n".join(texts.select(catalog))
     leads = settings.model.startswith("local:")
 
     def make_instructions() -> str:
         offered = [tool.full_name for tool in catalog if tool.loading is not Loading.INTERNAL]
-        text = INTRODUCTION if leads else make_system_text(around, offered)
-        return "\n\n".join(filter(None, (text, folder_texts)))
+        return INTRODUCTION if leads else make_system_text(around, offered)
 
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
@@ -322,9 +295,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
-        hooks=() if extensions is None else extensions.hooks,
-        agents=(extensions.agents or None) if extensions is not None else None,
-        registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
             mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
@@ -349,12 +319,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         agent,
         settings,
         notice,
-        extensions,
-        servers,
-        peers,
         signer,
         owns_journal=journal is None,
-        folder_texts=folder_texts,
         make_instructions=make_instructions,
     )
 
@@ -364,24 +330,9 @@ def _gives_short_rereadings(settings: Settings) -> bool:
     return chosen == "short" or (chosen == "auto" and not settings.model.startswith("local:"))
 
 
-def _make_setup(
-    settings: Settings, workspace: Workspace, confine: SandboxPolicy, notice: Notice
-) -> Setup:
-    """Return what the plugins of a run may use."""
-
-    def find_address(name: str) -> str:
-        return settings.provider(name.partition(":")[0]).base_url or find_model_address(name)
-
-    return Setup(
-        settings.model,
-        workspace,
-        state=find_state_folder,
-        notice=notice,
-        environment=os.environ,
-        confine=confine,
-        connect=lambda name: create_client(settings, name),
-        find_address=find_address,
-    )
+def _find_address(settings: Settings, name: str) -> str:
+    """Return the URL of a model's server by its full name, "" if unknown."""
+    return settings.provider(name.partition(":")[0]).base_url or find_model_address(name)
 
 
 def _describe_surroundings(
@@ -526,129 +477,6 @@ def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:
     )
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
     return RunArtifacts(store, settings["artifacts.threshold"] if readable else None)
-
-
-def _load_http_tools(settings: Settings) -> LoadedTools | None:
-    """Load HTTP tools. None, with no library loaded, if there are none."""
-    if not has_http_tools(settings):
-        return None
-    from .http_sources import load_http_tools
-
-    return load_http_tools(settings)
-
-
-def _connect_servers(
-    settings: Settings,
-    confine: SandboxPolicy,
-    tools: Sequence[Tool],
-    editor_entries: Mapping[str, Any] | None,
-) -> connectors.McpServers | None:
-    """Prepare the MCP servers. None, with no library loaded, if nobody names one."""
-    if not editor_entries and not has_mcp_servers(settings):
-        return None
-    from .mcp_servers import connect_servers
-
-    return connect_servers(settings, confine, [tool.full_name for tool in tools], editor_entries)
-
-
-def _connect_peers(settings: Settings, tools: Sequence[Tool]) -> connectors.A2aPeers | None:
-    """Prepare the A2A agents. None, with no library loaded, if the settings name none."""
-    if not has_peers(settings):
-        return None
-    from .a2a_peers import connect_peers
-
-    return connect_peers(settings, [tool.full_name for tool in tools])
-
-
-def _load_extensions(
-    settings: Settings, confine: SandboxPolicy, shipped_tools: Sequence[Tool]
-) -> file_extensions.Extensions | None:
-    """Load tools, hooks and agents from files. None, with no module loaded, if there are none."""
-    repository = settings.repository
-    own = paths.config()
-    in_repository = any(
-        name != PROJECT_FILE or any(word in data for word in _ARTIFACTS)
-        for name, data in (*repository.files.items(), *repository.kept.items())
-    )
-    python = settings["tools.python"]
-    claude = paths.claude() if settings["hooks.claude"] else None
-    has_own = any((own / name).exists() for name in _OWN)
-    if not (in_repository or python or has_own or _has_claude_hooks(claude)):
-        return None
-    from ferrule.extensions.extensions import ExtensionAccess, load_extensions
-    from ferrule.extensions.tool_files.python_tools import PythonSources
-
-    domains = tuple(settings["network.allowed_domains"] or ())
-    hosts = tuple(settings["hooks.hosts"])
-    reach = ExtensionAccess(domains, hosts, confine, tuple(settings["env.allow"]), claude)
-    return load_extensions(
-        repository,
-        shipped=shipped_tools,
-        settings_folder=own,
-        access=reach,
-        register=settings["tools.register"],
-        python=PythonSources(python, settings.origin("tools.python").where),
-    )
-
-
-def _find_own_hook_programs(settings: Settings) -> tuple[str, ...]:
-    """Return patterns for the programs of the workspace that the person's own hooks start.
-
-    A command could otherwise replace one, and the hook would run it with what hooks may read.
-    """
-    own = paths.config()
-    claude = paths.claude() if settings["hooks.claude"] else None
-    if not (any((own / name).exists() for name in _OWN[1:]) or _has_claude_hooks(claude)):
-        return ()
-    from ferrule.extensions.hooks.loading import find_own_programs
-
-    programs = find_own_programs(own, claude)
-    return tuple(f"/{name}" for name in programs if (Path(settings.workspace) / name).is_file())
-
-
-def _has_claude_hooks(folder: Path | None) -> bool:
-    try:
-        return folder is not None and b'"hooks"' in (folder / "settings.json").read_bytes()
-    except OSError:
-        return False
-
-
-def _offered_tools(
-    settings: Settings,
-    profile: str,
-    shipped: Sequence[Tool],
-    extensions: file_extensions.Extensions | None,
-) -> list[Tool]:
-    """Return the shipped tools and those of files, with what the profile keeps from the model.
-
-    A list of the only tools there are takes the place of a profile.
-    """
-    tools = shipped if extensions is None else extensions.tools
-    if settings["tools.allowed"] is not None:
-        return list(tools)
-    agents = () if extensions is None else extensions.agents
-    required = chain.from_iterable(name.split("|") for name in settings["tools.required"])
-    named = {
-        *configured_tool_names(settings),
-        *required,
-        *chain.from_iterable(agent.tools or () for agent in agents),
-    }
-    offered = apply_profile(tools, profile, named, shipped)
-    if profile == "all" or named & list_coding_tools():
-        return offered
-    shapes = choose_shapes(settings["tools.shapes"], settings.model)
-    return apply_shapes(offered, shapes, shipped, settings.model)
-
-
-def _registration_limits(
-    settings: Settings, extensions: file_extensions.Extensions | None
-) -> RegistrationLimits | None:
-    """Return the limits for tools that scripts register, or None if none can be registered."""
-    if extensions is None or not settings["tools.register"]:
-        return None
-    from ferrule.engine.registration.registration import RegistrationLimits
-
-    return RegistrationLimits()
 
 
 def _make_catalog(

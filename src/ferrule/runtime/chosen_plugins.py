@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.engine.plugins.plugin_set import PluginSet, set_up_plugins, setup_for_program
-from ferrule.engine.plugins.protocol import Plugin, Setup
+from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.plugin_set import (
+    PluginOptions,
+    PluginSet,
+    set_up_plugins,
+    setup_for_program,
+)
+from ferrule.engine.plugins.protocol import Plugin, ProtectsNames, Setup
 from ferrule.models.registry import create_model_client
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage import paths
 from ferrule.storage.plugins.installed import find_installed_manifests, is_within
 from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
 from ferrule.storage.said_notices import say_first_time
@@ -19,36 +28,74 @@ from ferrule.storage.settings.merge import LAYER_ORDER
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.definition import Tool
 
-from .shipped_tools import names_added_by_runs
+from .tool_profiles import names_added_by_runs
+
+Fields = Mapping[str, Mapping[str, Any]]
+"""Fields of plugins that no setting gives, by the plugin's name."""
 
 
-def set_up_chosen(settings: Settings, setup: Setup) -> PluginSet:
-    """Set up the plugins that the settings switch on. Others are not imported.
+@frozen
+class ChosenPlugin:
+    """A plugin that is on, and what its manifest says of it."""
+
+    manifest: Manifest
+    plugin: Plugin
+
+
+def choose_plugins(
+    settings: Settings, notice: Callable[[str], None], fields: Fields
+) -> list[ChosenPlugin]:
+    """Return the plugins that the settings switch on. Others are not imported.
 
     Raises:
-        ConfigError: A plugin's settings cannot be used, or two plugins are in conflict.
+        ConfigError: A plugin's settings cannot be used.
     """
-    chosen = [one for one in list_manifests(settings) if is_on(one, settings)]
-    plugins: list[Plugin] = []
-    for manifest in chosen:
+    chosen: list[ChosenPlugin] = []
+    for manifest in list_manifests(settings):
+        given = fields.get(manifest.name, {})
+        if not is_on(manifest, settings, is_wanted=bool(given)):
+            continue
         if manifest.distribution:
-            _announce(manifest, setup.notice)
+            _announce(manifest, notice)
         try:
-            plugins.append(_load(manifest, settings))
+            chosen.append(ChosenPlugin(manifest, _load(manifest, settings, given)))
         except Exception as error:
             if not manifest.distribution:
                 raise
             if _is_required(manifest, settings):
                 raise _explain_failure(manifest, error) from error
-            setup.notice(f"{_explain_failure(manifest, error).detail}; it is left out")
-    added = set_up_plugins(
-        plugins,
-        setup,
-        environments={one.name: one.environment for one in chosen},
-        optional=[one.name for one in chosen if not _is_required(one, settings)],
-    )
+            notice(f"{_explain_failure(manifest, error).detail}; it is left out")
+    return chosen
+
+
+def list_protected_names(chosen: Iterable[ChosenPlugin], workspace: Path) -> tuple[str, ...]:
+    """Return the names in the workspace that the plugins protect from tools and commands."""
+    plugins = (one.plugin for one in chosen)
+    guards = (plugin for plugin in plugins if isinstance(plugin, ProtectsNames))
+    return tuple(chain.from_iterable(guard.list_protected_names(workspace) for guard in guards))
+
+
+def set_up_chosen(
+    settings: Settings, chosen: Sequence[ChosenPlugin], setup: Setup, tools: Iterable[Tool]
+) -> PluginSet:
+    """Set up the plugins of a run, which has these tools besides.
+
+    Raises:
+        ConfigError: A plugin's settings cannot be used, or two plugins are in conflict.
+    """
+    options = {one.manifest.name: _make_options(one.manifest, settings) for one in chosen}
+    added = set_up_plugins([one.plugin for one in chosen], setup, tools=tools, options=options)
     _refuse_shipped_names(added)
     return added
+
+
+def _make_options(manifest: Manifest, settings: Settings) -> PluginOptions:
+    keys = _list_keys(manifest)
+    return PluginOptions(
+        manifest.environment,
+        {name: settings.origin(key).where for name, key in keys.items()},
+        not _is_required(manifest, settings),
+    )
 
 
 def _refuse_shipped_names(added: PluginSet) -> None:
@@ -91,31 +138,69 @@ def list_withheld(settings: Settings) -> list[str]:
     ]
 
 
-def is_on(manifest: Manifest, settings: Settings) -> bool:
+def require_command(name: str, settings: Settings) -> None:
+    """Raise ConfigError for a terminal command of a plugin that is not used here."""
+    if any(name in one.commands for one in list_used(settings)):
+        return
+    withheld = " ".join(list_withheld(settings))
+    raise ConfigError(
+        f"the plugin that brings the command `{name}` is not used here",
+        code="plugin_off",
+        hint=withheld or "`ferrule plugins` shows which are on, and `plugins` in the settings why",
+    )
+
+
+def list_used(settings: Settings) -> list[Manifest]:
+    """Return the manifests of the installed plugins that are on."""
+    return [one for one in list_manifests(settings) if one.distribution and is_on(one, settings)]
+
+
+def is_on(manifest: Manifest, settings: Settings, *, is_wanted: bool = False) -> bool:
     """Return whether a plugin is part of a run.
 
     The strongest layer that says something of it decides: `plugins.NAME` switches it on or off, and
-    one of its fields switches it on.
+    one of its fields switches it on. Nothing of that said, an interface that wants it, its default
+    and the conditions of its manifest do.
     """
     key = f"plugins.{manifest.name}"
     explicit = _strength(settings, key)
     fields = [_strength(settings, f"{key}.{name}") for name in manifest.settings]
     if max((explicit, *fields)) > 0:
         return settings[key] if explicit >= max(fields, default=0) else True
-    if manifest.when_setting and settings[manifest.when_setting]:
-        return True
-    return manifest.default or any(os.environ.get(name) for name in manifest.when_environment)
+    return is_wanted or manifest.default or _is_called_for(manifest, settings)
 
 
-def load_shipped_tools(**fields: Mapping[str, Any]) -> tuple[Tool, ...]:
+def _is_called_for(manifest: Manifest, settings: Settings) -> bool:
+    """Return whether a condition of the manifest holds."""
+    own = paths.config()
+    repository = settings.repository
+    files = repository.files if repository.state == "trusted" else ()
+    return (
+        any(settings.values.get(key) for key in manifest.when_settings)
+        or any(os.environ.get(name) for name in manifest.when_environment)
+        or any((own / name).exists() for name in manifest.when_own)
+        or any(_is_among(files, name) for name in manifest.when_repository)
+    )
+
+
+def _is_among(files: Iterable[str], name: str) -> bool:
+    """Return whether a file is there, or one in the folder if the name ends in `/`."""
+    if not name.endswith("/"):
+        return name in files
+    return any(file.startswith(name) for file in files)
+
+
+def load_shipped_tools(model: str = "", /, **fields: Mapping[str, Any]) -> tuple[Tool, ...]:
     """Return the tools of the plugins that are on by default, and of those that are named.
 
     Args:
+        model: The model that they are for.
         fields: The fields of plugins, by the plugin's name.
     """
     chosen = [one for one in read_shipped_manifests().values() if one.default or one.name in fields]
     plugins = [load_class(one)(**fields.get(one.name, {})) for one in chosen]
-    return set_up_plugins(plugins, setup_for_program("", None, create_model_client)).tools
+    setup = setup_for_program(model, None, create_model_client, PermissionGate())
+    return set_up_plugins(plugins, setup).tools
 
 
 def _list_writable(settings: Settings) -> tuple[str | Path, ...]:
@@ -154,12 +239,16 @@ def _strength(settings: Settings, key: str) -> int:
     return LAYER_ORDER.index(settings.origin(key).layer)
 
 
-def _load(manifest: Manifest, settings: Settings) -> Plugin:
-    prefix = f"plugins.{manifest.name}"
-    keys = {name: f"{prefix}.{name}" for name in manifest.settings}
-    return load_class(manifest)(
-        **{name: settings.values[key] for name, key in keys.items() if key in settings.values}
-    )
+def _load(manifest: Manifest, settings: Settings, given: Mapping[str, Any]) -> Plugin:
+    keys = _list_keys(manifest)
+    values = {name: settings.values[key] for name, key in keys.items() if key in settings.values}
+    return load_class(manifest)(**values, **given)
+
+
+def _list_keys(manifest: Manifest) -> dict[str, str]:
+    """Return the settings that give a plugin's fields, by the fields' names."""
+    own = {name: f"plugins.{manifest.name}.{name}" for name in manifest.settings}
+    return {**own, **manifest.takes}
 
 
 def load_class(manifest: Manifest) -> Callable[..., Plugin]:

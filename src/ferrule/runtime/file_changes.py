@@ -1,22 +1,19 @@
 """Detect changes of a person's own files, by content.
 
-Watched are the person's settings folder, skills outside `.ferrule`, and the instruction files of a
-folder (`AGENTS.md` and its fallbacks) and of the person, without what they import. The
-configuration of a repository is checked by `storage.trust`, which reads and hashes all of it each
-time; here a file is read again only if its modification time, size or inode changed. Not noticed: a
-change that keeps all three.
+Watched are the person's settings folder and what plugins name (`Parts.watched`). The configuration
+of a repository is checked by `storage.trust`, which reads and hashes all of it each time; here a
+file is read again only if its modification time, size or inode changed. Not noticed: a change that
+keeps all three.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from ferrule.storage import paths
-
-from .instruction_text import own_instruction_files
 
 MAX_FILES = 4_000
 """How many files are watched at most."""
@@ -24,26 +21,27 @@ MAX_DEPTH = 6
 """How many folders deep files are watched."""
 MAX_HASHED_BYTES = 4 << 20
 """Files up to this many bytes are compared by content, larger ones by time, size and inode."""
-_SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 Stamp = tuple[int, int, int]
 
 
 class WatchedFiles:
-    """The watched files of one workspace.
+    """The watched files of one run.
 
     `hash_files` returns the hash of each file by its name; equal results mean that nothing changed.
     """
 
-    def __init__(self, workspace: Path, instructions: Sequence[str]) -> None:
-        self._workspace = workspace
-        self._instructions = tuple(instructions)
+    def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, str]] = {}
 
-    def hash_files(self) -> dict[str, str]:
-        """Return the hash of each file by its absolute path; an unreadable file is left out."""
+    def hash_files(self, watched: Iterable[Path]) -> dict[str, str]:
+        """Return the hash of each file by its absolute path; an unreadable file is left out.
+
+        Args:
+            watched: Files, and folders with all files below, besides the person's settings folder.
+        """
         found: dict[str, tuple[Stamp, str]] = {}
-        for path in self._files():
+        for path in _list_files(watched):
             if len(found) == MAX_FILES:
                 break
             entry = self._read(path)
@@ -67,14 +65,13 @@ class WatchedFiles:
             # Gone or unreadable, so it has no effect either; whoever loads it reports that.
             return None
 
-    def _files(self) -> Iterator[str]:
-        for folder in (self._workspace, *self._workspace.parents):
-            yield from (str(folder / name) for name in self._instructions)
-        yield from map(str, own_instruction_files())
-        yield from _walk(paths.config(), MAX_DEPTH)
-        for folder in (self._workspace, Path.home()):
-            for name in _SKILL_FOLDERS:
-                yield from _walk(folder / name, MAX_DEPTH)
+
+def _list_files(watched: Iterable[Path]) -> Iterator[str]:
+    for path in dict.fromkeys((*watched, paths.config())):
+        if path.is_dir():
+            yield from _walk(path, MAX_DEPTH)
+        else:
+            yield str(path)
 
 
 def _walk(folder: str | Path, depth: int) -> Iterator[str]:

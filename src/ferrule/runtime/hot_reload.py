@@ -37,9 +37,8 @@ from typing import Any
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent_reload import continue_catalog, is_same_tool
+from ferrule.engine.plugins.protocol import LeftOutFile
 from ferrule.engine.session import Session
-from ferrule.extensions.front_matter import InvalidFile
-from ferrule.extensions.instructions import FILE_NAME
 from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
@@ -127,10 +126,9 @@ class HotReloader:
         """By session id: sessions that were busy during a reload, and what they still use."""
         self._past: list[Assembly] = []
         """Assemblies that were replaced but not closed yet."""
-        names = (FILE_NAME, *assembly.settings["instructions.fallbacks"])
-        self._watched = WatchedFiles(assembly.settings.workspace, names)
+        self._watched = WatchedFiles()
         self._seen: ConfigurationSnapshot = assembly.settings.repository
-        self._own: dict[str, str] = self._watched.hash_files()
+        self._own: dict[str, str] = self._hash_own_files()
 
     def find_changes(self) -> ConfigurationChange | None:
         """Return what changed since the last reload, or None.
@@ -139,7 +137,7 @@ class HotReloader:
             ConfigError: The repository cannot be read.
         """
         seen = self._trust.read(self._assembly.settings.workspace)
-        own = self._watched.hash_files()
+        own = self._hash_own_files()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
         files = [
@@ -162,7 +160,7 @@ class HotReloader:
         if changed is None:
             return None
         before = self._assembly
-        own = self._watched.hash_files()
+        own = self._hash_own_files()
         if own == self._own and _is_without_effect(before.settings.repository, changed.repository):
             self._seen = changed.repository
             before.notice(
@@ -179,8 +177,13 @@ class HotReloader:
             self._assembly.notice(f"reload failed, the last good version stays: {error.detail}")
             return None
         self._seen = made.settings.repository
-        self._own = own
+        watched = made.agent.plugins.watched
+        is_same = watched == before.agent.plugins.watched
+        self._own = own if is_same else self._watched.hash_files(watched)
         return await self._exchange(made, sessions, changed.files)
+
+    def _hash_own_files(self) -> dict[str, str]:
+        return self._watched.hash_files(self._assembly.agent.plugins.watched)
 
     async def update_session(self, session: Session) -> None:
         """Update a session that was busy during a reload. Other sessions are left alone."""
@@ -242,10 +245,6 @@ class HotReloader:
         now.agent = made.agent
         now.settings = made.settings
         now.signer = made.signer
-        now.extensions = made.extensions
-        now.servers = made.servers
-        now.peers = made.peers
-        now.folder_texts = made.folder_texts
         now.make_instructions = made.make_instructions
         self._past.append(before)
         for session in sessions:
@@ -292,13 +291,9 @@ class HotReloader:
             await before.close_sources()
 
 
-def _find_newly_invalid(before: Assembly, made: Assembly) -> list[InvalidFile]:
-    known = {(file.kind, file.name) for file in _left_out(before)}
-    return [file for file in _left_out(made) if (file.kind, file.name) not in known]
-
-
-def _left_out(assembly: Assembly) -> tuple[InvalidFile, ...]:
-    return () if assembly.extensions is None else assembly.extensions.left_out
+def _find_newly_invalid(before: Assembly, made: Assembly) -> list[LeftOutFile]:
+    known = {(file.kind, file.name) for file in before.agent.plugins.left_out}
+    return [file for file in made.agent.plugins.left_out if (file.kind, file.name) not in known]
 
 
 def _callable_tools(catalog: Catalog) -> dict[str, Tool]:
@@ -344,8 +339,9 @@ def _message_to_model(before: Assembly, now: Assembly, tools: ToolChanges) -> st
     lines: list[str] = []
     if tools.new or tools.gone or tools.changed:
         lines.append(f"The tools changed. {tools}.")
-    if before.folder_texts != now.folder_texts:
-        instructions = now.folder_texts.strip() or "(nothing)"
+    text = now.agent.plugins.make_text(now.agent.catalog)
+    if text != before.agent.plugins.make_text(before.agent.catalog):
+        instructions = text or "(nothing)"
         lines.append(
             f"In place of what you were told of this folder at the beginning:\n{instructions}"
         )

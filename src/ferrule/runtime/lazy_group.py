@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -19,32 +19,61 @@ def drop_output() -> None:
     os.close(nowhere)
 
 
-class LazyGroup(click.Group):
-    """A group whose `table` maps a command's name to its `module:object` and its line of help."""
+CommandTable = Mapping[str, tuple[str, str]]
+"""Commands by name: `module:object`, and one line of help."""
 
-    def __init__(self, *, table: Mapping[str, tuple[str, str]], **more: Any) -> None:
-        super().__init__(**more)
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called.
+
+    Args:
+        table: The commands.
+        find_more: Returns further commands, when they are listed or a name is not in the table.
+        check: Called before one of these is imported; raises if it must not be.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: CommandTable,
+        find_more: Callable[[], CommandTable] = dict,
+        check: Callable[[str], None] = lambda name: None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
         self._table = table
+        self._find_more = find_more
+        self._check = check
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._table)
+        return [*self._table, *self._find_more()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._table:
-            return None
-        module, name = self._table[cmd_name][0].split(":")
+        entry = self._table.get(cmd_name)
+        if entry is None:
+            entry = self._find_more().get(cmd_name)
+            if entry is None:
+                return None
+            self._check(cmd_name)
+        module, name = entry[0].split(":")
         return getattr(import_module(module), name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self._table and args[0][:1] != "-":
-            raise click.exceptions.NoSuchCommand(args[0], possibilities=self._table, ctx=ctx)
+        name = args[0]
+        if name not in self._table and name[:1] != "-" and name not in self._find_more():
+            known = self.list_commands(ctx)
+            raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+        more = self._find_more()
+        if more:
+            with formatter.section("Commands of plugins"):
+                formatter.write_dl([(name, text) for name, (_, text) in more.items()])
 
     def make_context(
         self,

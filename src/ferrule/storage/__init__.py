@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from .journal.protocols import Journal
     from .journal.sqlite import SqliteJournal
     from .settings.settings import load_settings
-    from .trust import TrustStore
+    from .trust import ConfigurationSnapshot, TrustStore
 
 __all__ = [
     "ArtifactStore",
+    "ConfigurationSnapshot",
     "FileArtifactStore",
     "Journal",
     "ObjectArtifactStore",
@@ -88,6 +89,6 @@ __getattr__, __dir__ = lazy_names(
         ".journal.protocols": ("Journal",),
         ".journal.sqlite": ("SqliteJournal",),
         ".settings.settings": ("load_settings",),
-        ".trust": ("TrustStore",),
+        ".trust": ("ConfigurationSnapshot", "TrustStore"),
     },
 )

@@ -22,6 +22,7 @@ from ferrule.engine.plugins.protocol import Plugin, Setup
 from ferrule.models.registry import create_model_client
 from ferrule.models.scripted import Scripted, says
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.rule_evaluation import PermissionGate
 
 
 def check_plugin(plugin: Plugin) -> None:
@@ -85,6 +86,6 @@ def _list_tools(plugin: Plugin, state: Path) -> Sequence[tuple[str, str]]:
 
 def _make_setup(state: Path) -> Setup:
     return replace(
-        setup_for_program("scripted:test", Workspace(state), create_model_client),
+        setup_for_program("scripted:test", Workspace(state), create_model_client, PermissionGate()),
         state=lambda: state,
     )

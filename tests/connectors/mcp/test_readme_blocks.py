@@ -1,4 +1,4 @@
-"""A real server from PyPI, by the block of its README. One from npm: the first hour. All: `make mcp-servers`."""
+"""A real server from PyPI, by the block of its README. One from npm: the first hour. All: `make lab NAME=mcp-servers`."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_no_operation_runs_what_a_hostile_repository_or_environment_names(
 
 
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 6
-"""One row of so many: what plain git does is not ours. `make attacks` takes all."""
+"""One row of so many: what plain git does is not ours. `make lab NAME=attacks` takes all."""
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,9 @@ async def show_permissions(chat: Chat, rest: str) -> None:
 async def show_servers(chat: Chat, rest: str) -> None:
     """Show the MCP servers of this chat."""
     terminal = chat.assembly.terminal
-    servers = chat.assembly.servers
+    from ferrule.connectors.mcp.plugin import RunServers
+
+    servers = chat.assembly.agent.plugins.find_resource(RunServers)
     rows = () if servers is None else servers.status()
     for row in rows:
         detail = f"  {row.detail}" if row.detail else ""

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.connectors.mcp.configuration import read_server
+from ferrule.connectors.mcp.configured_servers import load_configured_servers
 from ferrule.connectors.mcp.other_programs import find_foreign_servers, read_foreign_file
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.mcp_servers import load_configured_servers
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import PROJECT_FILE

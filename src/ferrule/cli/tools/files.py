@@ -151,7 +151,7 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
-    from ferrule.runtime.shipped_tools import list_default_names
+    from ferrule.runtime.tool_profiles import list_default_names
 
     if name in list_default_names():
         raise click.UsageError(

@@ -9,9 +9,9 @@ from typing import Any, cast
 import click
 
 from ferrule.cli.terminal import escape_invisible
+from ferrule.connectors.http.loading import SETTINGS_FOLDER
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.configured_sources import HTTP_FOLDER
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
@@ -179,7 +179,7 @@ def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
         lines.append(f"secrets to set: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
-            f"to use them: put `{out}` into `{paths.config() / HTTP_FOLDER}`, or name it in "
+            f"to use them: put `{out}` into `{paths.config() / SETTINGS_FOLDER}`, or name it in "
             "`tools.http_manifests`"
         )
     return lines

@@ -1,7 +1,7 @@
 """The A2A client: agents that speak A2A (Agent2Agent) over HTTP; their skills are tools of a run.
 
 Modules: `cards`, `configuration`, `exchange`, `http`, `messages`, `peer_approvals`, `peer_client`,
-`peers`, `results`, `signatures`, `spec`, `task_state`, `tools`.
+`peers`, `plugin`, `results`, `signatures`, `spec`, `task_state`, `tools`.
 """
 
 from .configuration import load_peers

@@ -5,7 +5,7 @@ becomes a value or a failure.
 
 Packages: `openapi`.
 Modules: `auth`, `bodies`, `endpoints`, `fields`, `hosts`, `loading`, `manifest`, `parameters`,
-`response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`, `templates`,
+`plugin`, `response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`, `templates`,
 `tools`, `url_templates`.
 """
 

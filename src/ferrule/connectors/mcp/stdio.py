@@ -102,6 +102,26 @@ class LaunchSettings:
     listener: Callable[[str, str], None] | None = None
     """Hears each line that a server writes on standard error, with the server's name."""
 
+    @staticmethod
+    def for_policy(
+        commands: SandboxPolicy, mode: SandboxMode, allow_env: tuple[str, ...] = ()
+    ) -> LaunchSettings:
+        """Return the settings of servers that get the limits of commands.
+
+        Args:
+            commands: What commands may do.
+            mode: What to do where the machine cannot give the required protection.
+            allow_env: Variables that a repository's servers may refer to.
+        """
+        return LaunchSettings(
+            commands.root,
+            protected_names=commands.names,
+            on_missing_protection=mode,
+            bounds=commands.limits,
+            allow_env=allow_env,
+            commands=commands,
+        )
+
     @property
     def command_policy(self) -> SandboxPolicy:
         """What commands may do."""

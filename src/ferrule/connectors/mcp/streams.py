@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from ferrule.core.calls import parse_json
 from ferrule.core.value_class import frozen
@@ -72,7 +73,25 @@ MAX_UNANSWERED = 256
 _MAX_UNSENT_LINES = 64
 
 
-class Incoming:
+class _Stream(ABC):
+    """A stream as the library has them: closed at the end of an `async with` block."""
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class Incoming(_Stream):
     """Messages that came in. Iteration ends when `end` was called and all are read."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -133,19 +152,8 @@ class Incoming:
         self._waiting_bytes -= size
         return message
 
-    async def __aenter__(self) -> Incoming:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
-class Outgoing:
+class Outgoing(_Stream):
     """Messages to be sent, as lines. `next_line` returns None at the end."""
 
     def __init__(self, pending: PendingRequests | None = None) -> None:
@@ -174,17 +182,6 @@ class Outgoing:
                 self._lines.put_nowait(None)
 
     async def aclose(self) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Outgoing:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
         self.close()
 
 
@@ -221,7 +218,7 @@ class UnansweredRequests:
             self._count -= 1
 
 
-class CountedAnswers:
+class CountedAnswers(_Stream):
     """The stream to a server, which counts the answers that it has not taken."""
 
     def __init__(self, inner: Any, unanswered: UnansweredRequests) -> None:
@@ -238,18 +235,6 @@ class CountedAnswers:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-    async def __aenter__(self) -> CountedAnswers:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
 
 
 @frozen

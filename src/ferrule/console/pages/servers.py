@@ -1,8 +1,8 @@
 """MCP servers: their state, what they say about their tools, and the owner's approval.
 
-An approval applies to what the page shows and to nothing else (`runtime.mcp_approvals`). Sessions
-of other assemblies use it from their start; this server's own sessions have the tools that were
-found when it started.
+An approval applies to what the page shows and to nothing else (`connectors.mcp.approval_review`).
+Sessions of other assemblies use it from their start; this server's own sessions have the tools that
+were found when it started.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from ferrule.connectors.mcp.approval_review import ServerReview
+from ferrule.connectors.mcp.plugin import RunServers
 from ferrule.console.state import Console, mount_path
 from ferrule.engine.threads import run_blocking
-from ferrule.runtime.mcp_approvals import ServerReview
+from ferrule.runtime.sandbox_policy import make_sandbox_policy
 
 
 def routes(console: Console) -> list[BaseRoute]:
@@ -25,7 +27,8 @@ def routes(console: Console) -> list[BaseRoute]:
 
     The actions are `/servers/{command,look,tools,withdraw}`.
     """
-    review = ServerReview(console.assembly.settings)
+    settings = console.assembly.settings
+    review = ServerReview(settings, make_sandbox_policy(settings, names=settings.names))
     return [
         Route("/servers", partial(page, console, review)),
         Route("/servers/server", partial(server_page, console, review)),
@@ -36,7 +39,7 @@ def routes(console: Console) -> list[BaseRoute]:
 async def page(console: Console, review: ServerReview, request: Request) -> Response:
     """List all servers. Nothing is started."""
     standings, problems = await run_blocking(review.list_servers)
-    running = console.assembly.servers
+    running = console.assembly.agent.plugins.find_resource(RunServers)
     status = {one.name: one for one in running.status()} if running is not None else {}
     return console.render_page(
         request, "servers.html", standings=standings, problems=problems, now=status

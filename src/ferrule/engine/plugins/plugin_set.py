@@ -12,21 +12,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.value_class import frozen
-from ferrule.engine import delegation, event_bus
+from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
 from .lifetimes import LifetimeMaker, PluginLifetimes
-from .protocol import BusListener, Parts, Plugin, Setup
+from .protocol import BusListener, LeftOutFile, Parts, Plugin, Rules, Setup
+
+T = TypeVar("T")
 
 PROGRAM = "the program"
 """Where tools and resources are from that no plugin brought, in messages."""
@@ -70,6 +73,18 @@ class PluginSet:
     observers: tuple[Callable[[event_bus.BusEvent], None], ...] = ()
     listeners: tuple[BusListener, ...] = ()
     lifetimes: PluginLifetimes = field(default_factory=PluginLifetimes)
+    registration: registration.RegistrationLimits | None = None
+    watched: tuple[Path, ...] = ()
+    left_out: tuple[LeftOutFile, ...] = ()
+
+    def find_resource(self, kind: type[T]) -> T | None:
+        """Return the resource of a type, None if no plugin that is on brings one."""
+        return next((one for one in self.resources if isinstance(one, kind)), None)
+
+    def make_name_check(self, is_named: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Return whether a tool is named: by this, or by an agent of a plugin."""
+        named = {name for agent in self.agents for name in agent.tools or ()}
+        return lambda name: name in named or is_named(name)
 
     def make_text(self, catalog: Catalog) -> str:
         """Return what the plugins tell the model of a session with these tools."""
@@ -102,14 +117,28 @@ def find_state_folder() -> Path:
     return paths.state() / "plugins"
 
 
+@frozen
+class PluginOptions:
+    """How one plugin is set up.
+
+    Attributes:
+        environment: The variables that it may read; None for all.
+        origins: Where its fields were set.
+        is_optional: Whether it is left out, with a notice, if `setup` fails.
+    """
+
+    environment: Sequence[str] | None = None
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_optional: bool = False
+
+
 def set_up_plugins(
     plugins: Iterable[Plugin],
     setup: Setup,
     *,
     tools: Iterable[Tool] = (),
     resources: Iterable[object] = (),
-    environments: Mapping[str, Sequence[str]] | None = None,
-    optional: Sequence[str] = (),
+    options: Mapping[str, PluginOptions] | None = None,
 ) -> PluginSet:
     """Set the plugins up, in order, and put together what they add.
 
@@ -118,33 +147,29 @@ def set_up_plugins(
         setup: What they may use. `state` returns the folder in which each has one of its own.
         tools: Tools that the program gives the agent besides.
         resources: The program's resources.
-        environments: The variables that a plugin may read, by the plugin's name; all if it is not
-            named.
-        optional: The names of plugins that are left out, with a notice, if `setup` fails.
+        options: How single plugins are set up, by their names.
 
     Raises:
         ConfigError: Two plugins have one name, or two of them bring the same tool or resource; or
             something is not what `Parts` allows.
     """
     given: dict[str, Parts] = {}
+    named_by_agents: set[str] = set()
+
+    def is_named(name: str) -> bool:
+        return name in named_by_agents or setup.is_named(name)
+
     for plugin in plugins:
         name = _check_plugin(plugin, given)
-        own = _make_own_setup(setup, name, (environments or {}).get(name))
-        parts = _set_up(plugin, own, is_optional=name in optional)
+        chosen = (options or {}).get(name, PluginOptions())
+        own = _make_own_setup(setup, name, chosen, is_named)
+        parts = _set_up(plugin, own, is_optional=chosen.is_optional)
         if parts is not None:
             given[name] = parts
+            named_by_agents.update(*(agent.tools or () for agent in parts.agents))
     if not given:
-        return PluginSet()
-    collected = _CollectedTools(tools)
-    for name, parts in given.items():
-        collected.add(name, parts.tools)
-    everything = Catalog(collected.tools.values())
-    for name, parts in given.items():
-        if parts.tools_from is not None:
-            collected.add(name, parts.tools_from(everything))
-    for name, parts in given.items():
-        if parts.present is not None:
-            collected.present(name, parts.present)
+        return PluginSet(tools=tuple(tools))
+    collected = _collect_tools(given, tools)
     _check_resources(given, resources)
     return PluginSet(
         tuple(given),
@@ -161,6 +186,9 @@ def set_up_plugins(
         tuple(observer for parts in given.values() for observer in parts.observers),
         tuple(one for parts in given.values() for one in parts.listeners),
         PluginLifetimes(_list_lifetimes(given), setup.notice),
+        next((parts.registration for parts in given.values() if parts.registration), None),
+        tuple(path for parts in given.values() for path in parts.watched),
+        tuple(file for parts in given.values() for file in parts.left_out),
     )
 
 
@@ -182,7 +210,10 @@ def add_plugins(
 
 
 def setup_for_program(
-    model: str, workspace: filesystem.Workspace | None, connect: Callable[[str], ModelClient]
+    model: str,
+    workspace: filesystem.Workspace | None,
+    connect: Callable[[str], ModelClient],
+    rules: Rules,
 ) -> Setup:
     """Return what the plugins of an agent may use that a program makes itself."""
     return Setup(
@@ -194,16 +225,24 @@ def setup_for_program(
         confine=None,
         connect=connect,
         find_address=_find_address,
+        rules=rules,
+        remark=logging.getLogger("ferrule.plugins").info,
+        is_named=lambda name: False,
+        names=workspace.names if workspace else DEFAULT_NAMES,
     )
 
 
-def _make_own_setup(setup: Setup, plugin: str, variables: Sequence[str] | None) -> Setup:
-    """Return what one plugin may use: its own folder, and these variables or all."""
-    own = replace(setup, state=partial(_make_state_folder, setup.state, plugin))
-    if variables is None:
+def _make_own_setup(
+    setup: Setup, plugin: str, options: PluginOptions, is_named: Callable[[str], bool]
+) -> Setup:
+    """Return what one plugin may use: its own folder, and the variables it declares or all."""
+    state = partial(_make_state_folder, setup.state, plugin)
+    own = replace(setup, state=state, origins=options.origins, is_named=is_named)
+    if options.environment is None:
         return own
     given = setup.environment
-    return replace(own, environment={name: given[name] for name in variables if name in given})
+    declared = {name: given[name] for name in options.environment if name in given}
+    return replace(own, environment=declared)
 
 
 def _set_up(plugin: Plugin, setup: Setup, *, is_optional: bool) -> Parts | None:
@@ -222,6 +261,22 @@ def _make_state_folder(find: Callable[[], Path], plugin: str) -> Path:
     return paths.make_private_folder(find() / plugin)
 
 
+def _collect_tools(given: Mapping[str, Parts], tools: Iterable[Tool]) -> _CollectedTools:
+    """Make the passes over the tools of the program and of the plugins."""
+    collected = _CollectedTools(tools)
+    for name, parts in given.items():
+        collected.add(name, parts.tools)
+    for name, parts in given.items():
+        if parts.tools_from is not None:
+            collected.add(name, parts.tools_from(Catalog(collected.tools.values())))
+        if parts.shadow is not None:
+            collected.shadow(name, parts.shadow(Catalog(collected.tools.values())))
+    for name, parts in given.items():
+        if parts.present is not None:
+            collected.present(name, parts.present)
+    return collected
+
+
 class _CollectedTools:
     """The tools of the program and of the plugins, each with its source."""
 
@@ -237,12 +292,25 @@ class _CollectedTools:
                 other = self.sources.get(name, "")
                 raise ConfigError(
                     f"two tools are named `{name}`: from {_name_source(other)} and from the "
-                    f"plugin `{plugin}`",
+                    f"plugin `{plugin}` ({tool.source})",
                     code="plugin_conflict",
                     hint="leave one of them out, or give its tools a namespace",
                 )
             self.tools[name] = tool
             self.sources[name] = plugin
+
+    def shadow(self, plugin: str, arranged: Iterable[Tool]) -> None:
+        """Take the tools of a plugin that puts its own in the place of others."""
+        sources = {
+            (id(tool.handler), tool.name): self.sources.get(name)
+            for name, tool in self.tools.items()
+        }
+        self.tools = {tool.full_name: tool for tool in Catalog(arranged)}
+        self.sources = {}
+        for name, tool in self.tools.items():
+            source = sources.get((id(tool.handler), tool.name), plugin)
+            if source is not None:
+                self.sources[name] = source
 
     def present(self, plugin: str, present: Callable[[Sequence[Tool]], Sequence[Tool]]) -> None:
         before = self.tools

@@ -18,18 +18,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from ferrule import sandbox
+from ferrule import sandbox, storage
 from ferrule.core.value_class import frozen
-from ferrule.engine import delegation, event_bus
+from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.rule_evaluation import Decision
 from ferrule.tools.catalog import Catalog, ToolLike
 from ferrule.tools.definition import Tool
+
+
+class Rules(Protocol):
+    """The permission rules of an agent, to be asked."""
+
+    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
+        """Return what the rules say of a call."""
+        ...
+
+    def find_refusal(self, path: str, write: bool) -> str:
+        """Return why a path of the workspace may not be read, or written; "" if it may."""
+        ...
 
 
 @frozen
@@ -46,6 +61,14 @@ class Setup:
             sandbox policy.
         connect: Returns a client of another model. Raises ConfigError.
         find_address: Returns the URL of a model's server by its full name, "" if unknown.
+        rules: What calls and paths are allowed.
+        remark: Tells the person one sentence that `--quiet` leaves out.
+        is_named: Returns whether the settings or a plugin's agent name a tool; asked once all
+            plugins are set up.
+        settings_folder: The person's settings folder. None in a program: nothing of theirs is read.
+        repository: The configuration of the workspace, as it was read once. None in a program.
+        names: The protected names of the workspace, without the deny rules.
+        origins: Where the plugin's fields were set, by their names.
     """
 
     model: str
@@ -56,6 +79,13 @@ class Setup:
     confine: sandbox.SandboxPolicy | None
     connect: Callable[[str], ModelClient]
     find_address: Callable[[str], str]
+    rules: Rules
+    remark: Callable[[str], None]
+    is_named: Callable[[str], bool]
+    settings_folder: Path | None = None
+    repository: storage.ConfigurationSnapshot | None = None
+    names: ProtectedNames = DEFAULT_NAMES
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class BusListener(Protocol):
@@ -67,6 +97,30 @@ class BusListener(Protocol):
 
     def leave(self, bus: event_bus.Bus) -> None:
         """End; called as often."""
+        ...
+
+
+class LeftOutFile(Protocol):
+    """A file that is left out because it is invalid."""
+
+    @property
+    def kind(self) -> str:
+        """What it would have defined: `tool`, `agent`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of that."""
+        ...
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, beginning with its place."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What to do about it, or ""."""
         ...
 
 
@@ -85,11 +139,17 @@ class Parts:
         observers: See every event of the agent's bus, in the thread of its run; they must be quick.
             One that raises is removed.
         listeners: Told the agent's bus, where watching needs more than events.
-        tools_from: Returns tools made of the others. Called once, with the tools of all plugins.
+        tools_from: Returns more tools, from those so far: of all plugins, and what the plugins
+            before this one made of them.
+        shadow: Returns all tools from those so far, with its own in the place of others, which may
+            get another namespace and loading. For tools that people wrote to replace one.
         present: Returns the tools as models see them: with another description, other arguments,
             examples or loading, or without some. All else must stay as it is.
         lifetime: What is entered before the first session starts and left when the agent is
             closed, both in one task.
+        registration: Lets sessions gain so many tools, hooks and agents while they run.
+        watched: Files and folders that this was made of, for interfaces that reload.
+        left_out: Invalid files. A reload that would leave out more is not done.
     """
 
     tools: Iterable[ToolLike] = ()
@@ -100,8 +160,12 @@ class Parts:
     observers: Sequence[Callable[[event_bus.BusEvent], None]] = ()
     listeners: Sequence[BusListener] = ()
     tools_from: Callable[[Catalog], Iterable[ToolLike]] | None = None
+    shadow: Callable[[Catalog], Iterable[Tool]] | None = None
     present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
     lifetime: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    registration: registration.RegistrationLimits | None = None
+    watched: Sequence[Path] = ()
+    left_out: Sequence[LeftOutFile] = ()
 
 
 class Plugin(Protocol):
@@ -111,4 +175,13 @@ class Plugin(Protocol):
 
     def setup(self, setup: Setup) -> Parts:
         """Return what this plugin adds. Called once per agent; sync, and without network."""
+        ...
+
+
+@runtime_checkable
+class ProtectsNames(Protocol):
+    """A plugin that starts programs of the workspace, which commands must not replace."""
+
+    def list_protected_names(self, workspace: Path) -> tuple[str, ...]:
+        """Return patterns of names below the workspace, before anything is set up."""
         ...

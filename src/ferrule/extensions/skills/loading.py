@@ -26,11 +26,11 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Rules
 from ferrule.extensions.front_matter import FileWarning
 from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
-from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
@@ -63,15 +63,15 @@ class LoadedSkills:
     broken: tuple[FileWarning, ...] = ()
     found: tuple[FoundSkill, ...] = field(default=(), repr=False)
 
-    def filter_by(self, gate: PermissionGate) -> LoadedSkills:
-        """Return these skills without the ones that a gate refuses.
+    def filter_by(self, rules: Rules) -> LoadedSkills:
+        """Return these skills without the ones that the rules refuse.
 
         A skill is refused by a rule `Skill(name)`, or because no tool may read its file.
         """
         if not self.tools:
             return self
         tool = self.tools[0]
-        kept = tuple(found for found in self.found if not _is_refused(gate, tool, found.skill))
+        kept = tuple(found for found in self.found if not _is_refused(rules, tool, found.skill))
         if len(kept) == len(self.found):
             return self
         return _assemble(kept, self.warnings, self.broken, self.inert)
@@ -311,10 +311,10 @@ def _assemble(
     return LoadedSkills(skills, warnings, tools, text, inert, broken, found)
 
 
-def _is_refused(gate: PermissionGate, tool: Tool, skill: Skill) -> bool:
-    if gate.decide(tool, {"name": skill.name}).verdict == "deny":
+def _is_refused(rules: Rules, tool: Tool, skill: Skill) -> bool:
+    if rules.decide(tool, {"name": skill.name}).verdict == "deny":
         return True
-    return skill.origin == "repository" and gate.find_path_refusal(skill.file) != ""
+    return skill.origin == "repository" and rules.find_refusal(skill.file, False) != ""
 
 
 def _is_private(status: os.stat_result) -> bool:

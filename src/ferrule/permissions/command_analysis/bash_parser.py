@@ -7,7 +7,7 @@ bash 5: where comments begin and end, which lines a backslash joins, how here-do
 expanded, what is special inside which quotes. Whatever it has no rule for is `CannotParse`: an
 extended pattern, a single quote inside `"${...}"`, a here-document without an end. A person is
 asked about a text that is refused; a text that is misread would be a hole, so nothing is guessed.
-`make fuzz` compares with bash.
+`make lab NAME=fuzz` compares with bash.
 
 The parser does not know the values of variables: `Reading.evaluated` lists what bash evaluates as
 code when it runs. Aliases are not expanded: `bash_builtins` asks about a text that defines one.

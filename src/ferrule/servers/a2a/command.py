@@ -118,5 +118,5 @@ def _find_skills(assembly: Assembly) -> Iterator[Skill]:
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
         for skill in loaded.filter_by(agent.gate).skills:
             yield Skill(skill.name, skill.name, skill.description, ("skill",))
-    for one in () if assembly.extensions is None else assembly.extensions.agents:
+    for one in agent.plugins.agents:
         yield Skill(one.name, one.name, one.description, ("agent",))

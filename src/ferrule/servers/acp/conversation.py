@@ -301,7 +301,7 @@ async def open_conversation(
     assembly = assemble(
         {**options, "workspace": folder},
         notice=notices.append,
-        mcp_servers=servers,
+        plugin_fields={"mcp": {"editor": servers}},
     )
     try:
         session = assembly.open_session(session_id)

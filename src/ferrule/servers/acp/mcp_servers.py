@@ -2,7 +2,7 @@
 
 The editor is the person's own program, but what it passes may come from a project's settings, and
 starting a command is the person's decision. So these servers need the same approvals as all others
-(`runtime.mcp_servers`). Nothing is started here.
+(`connectors.mcp.plugin`). Nothing is started here.
 """
 
 from __future__ import annotations

@@ -119,7 +119,14 @@ def _read_manifest(name: str, target: str, distribution: str, folder: str) -> Ma
                 hint=f"reinstall `{distribution}`, or `pip uninstall {distribution}`",
             ) from error
     table |= {"object": target, "default": True, "project": "never"}
-    manifest = read_manifest(name, table)
+    try:
+        manifest = read_manifest(name, table)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"the manifest of the plugin `{name}` of `{distribution}` cannot be used: {error}",
+            code="plugin_invalid",
+            hint="a command has `object` and `help`, a page `object` and `title` (docs/plugins.md)",
+        ) from error
     return replace(manifest, distribution=distribution, places=(folder or ".", *code))
 
 

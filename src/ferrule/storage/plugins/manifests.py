@@ -6,12 +6,21 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.value_class import frozen
 
 _SHIPPED = Path(__file__).with_name("shipped.toml")
+
+
+@frozen
+class ManifestEntry:
+    """A command or a page that a manifest names: its `module:object`, and one line for people."""
+
+    object: str
+    text: str
 
 
 @frozen
@@ -22,10 +31,16 @@ class Manifest:
         name: Its name in settings and messages.
         object: The class, as `module:name`.
         settings: Its fields, with the keys of a row of the table of settings.
-        when_setting: A setting whose value also switches it on, or "".
-        when_environment: Variables of which one that is set switches it on.
+        takes: Fields that other settings of the table set, and their keys.
+        when_settings: Settings of which one that has a value also switches it on.
+        when_environment: Variables of which one that is set does.
+        when_own: Names in the person's settings folder of which one that exists does.
+        when_repository: Files of a trusted repository's configuration, or folders that end in `/`,
+            of which one that exists does.
         environment: The variables that it may read.
         restricts: Whether it has hooks, so that a run without it would allow more.
+        commands: Its terminal commands by name.
+        pages: Its pages of the console by name.
         distribution: Where it comes from; "" for a plugin that ships.
         version: The distribution's version.
         places: The folders of its metadata and of its code.
@@ -40,10 +55,15 @@ class Manifest:
     all: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    when_setting: str = ""
+    takes: Mapping[str, str] = field(default_factory=dict[str, str])
+    when_settings: tuple[str, ...] = ()
     when_environment: tuple[str, ...] = ()
+    when_own: tuple[str, ...] = ()
+    when_repository: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     restricts: bool = False
+    commands: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
+    pages: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
     distribution: str = ""
     version: str = ""
     places: tuple[str, ...] = ()
@@ -62,6 +82,11 @@ def read_shipped_manifests() -> Mapping[str, Manifest]:
     return {name: read_manifest(name, table) for name, table in tables.items()}
 
 
+def list_coding_tools() -> frozenset[str]:
+    """Return the tools of the profile `coding`: one per job."""
+    return frozenset(chain.from_iterable(one.coding for one in read_shipped_manifests().values()))
+
+
 def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
     """Return the manifest of a plugin, as TOML has it."""
     when = table.get("when", {})
@@ -76,8 +101,17 @@ def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
         tuple(table.get("all", ())),
         tuple(table.get("optional", ())),
         table.get("settings", {}),
-        when.get("setting", ""),
+        table.get("takes", {}),
+        tuple(when.get("settings", ())),
         tuple(when.get("environment", ())),
+        tuple(when.get("own", ())),
+        tuple(when.get("repository", ())),
         tuple(needs.get("environment", ())),
         needs.get("restricts", False),
+        _read_entries(table.get("commands", {}), "help"),
+        _read_entries(table.get("pages", {}), "title"),
     )
+
+
+def _read_entries(table: Mapping[str, Mapping[str, str]], text: str) -> dict[str, ManifestEntry]:
+    return {name: ManifestEntry(row["object"], row[text]) for name, row in table.items()}

@@ -376,7 +376,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.memory",
         kind="text",
-        default="no",
+        default="",
         project="never",
         short=(
             "Whether the model has the tool `memory`: `state` keeps its notes in a folder of "

@@ -16,10 +16,10 @@ import codecs
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
+from ferrule.core.async_with import ClosedByAsyncWith
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -59,7 +59,7 @@ class Runner(Protocol):
     async def __call__(self, request: Mapping[str, Any]) -> Record: ...
 
 
-class CommandRunner:
+class CommandRunner(ClosedByAsyncWith):
     """Runs commands in `root` and below.
 
     Use it with `async with`, or close it: that ends running commands and removes the files. It
@@ -91,17 +91,6 @@ class CommandRunner:
         )
         self._memory: dict[str, Any] = {} if memory is None else memory
         self._tool = make_run_command_tool(self._options)
-
-    async def __aenter__(self) -> CommandRunner:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def __call__(self, request: Mapping[str, Any]) -> Record:
         """Run a request; see `Runner`."""

@@ -7,6 +7,7 @@
     qwen       those of Qwen Code
     memory     `memory`: notes that a model keeps in a folder of their own
     found_files  files that are found by globs, for `gemini` and `qwen`
+    plugin, memory_plugin  the plugins `shapes` and `memory`
     renamed_arguments  parameters of our own tools under the names that a family knows
 
 A shape changes nothing itself, so gate, preview, hooks and record are those of the tool that it

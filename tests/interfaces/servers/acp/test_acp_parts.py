@@ -5,6 +5,7 @@ events.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from ferrule.connectors.mcp import ServerApprovals
 from ferrule.connectors.mcp.configuration import read_server
 from ferrule.connectors.mcp.definitions import Manifest
+from ferrule.connectors.mcp.plugin import Mcp, RunServers
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import (
@@ -31,14 +33,14 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.engine.live_events import ReasoningDelta, TextDelta
+from ferrule.engine.plugins.plugin_set import set_up_plugins, setup_for_program
+from ferrule.models.registry import create_model_client
 from ferrule.permissions.approvals import ApprovalRequest, make_question_tool
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
 from ferrule.permissions.rule_evaluation import GrantOffer, PermissionGate
 from ferrule.runtime.assemble import current_user, open_journal
-from ferrule.runtime.chosen_plugins import load_shipped_tools
-from ferrule.runtime.configured_sources import has_mcp_servers
-from ferrule.runtime.mcp_servers import connect_servers
+from ferrule.runtime.chosen_plugins import is_on, load_shipped_tools
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.servers.acp import history
 from ferrule.servers.acp.call_updates import call_kind, call_locations, call_title, fence
@@ -50,8 +52,10 @@ from ferrule.servers.acp.prompts import parse_prompt
 from ferrule.servers.acp.session_options import choose_mode, list_modes
 from ferrule.servers.acp.session_updates import SessionUpdates
 from ferrule.servers.acp.streams import encode_line, parse_line
+from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.plugins.manifests import read_shipped_manifests
 from ferrule.storage.settings.settings import load_settings
 from ferrule.tools.definition import SideEffect
 
@@ -374,16 +378,25 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     ServerApprovals().approve(server, Manifest())
 
     def taken(**handed: Any) -> tuple[list[str], str]:
-        servers = connect_servers(settings, SandboxPolicy(root=tmp_path), (), handed)
+        said: list[str] = []
+        plain = setup_for_program("", None, create_model_client, PermissionGate())
+        setup = replace(
+            plain,
+            notice=said.append,
+            settings_folder=paths.config(),
+            repository=settings.repository,
+            confine=SandboxPolicy(root=tmp_path),
+        )
+        servers = set_up_plugins([Mcp(editor=handed)], setup).find_resource(RunServers)
         assert servers is not None
-        return [status.name for status in servers.status()], " ".join(servers.notices)
+        return [status.name for status in servers.status()], " ".join(said)
 
     assert taken(clock=entry) == (["clock"], "")
     used, said = taken(clock={**entry, "args": ["-w"]}, other=entry)
     assert used == [] and "`clock` from the editor is not started" in said and "`other`" in said
     used, said = taken(**{"not a name!": entry})
     assert used == [] and "not a name!" in said
-    assert not has_mcp_servers(settings)
+    assert not is_on(read_shipped_manifests()["mcp"], settings)
 
 
 @pytest.mark.proves("acp.modes")

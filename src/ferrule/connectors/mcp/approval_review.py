@@ -10,14 +10,15 @@ server offered when it was last started is kept in memory by `ServerReview`.
 
 from __future__ import annotations
 
-from ferrule.connectors.mcp import McpServer, ServerApprovals
-from ferrule.connectors.mcp.definitions import Manifest
-from ferrule.connectors.mcp.server_approvals import ServerApproval, configuration_text
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.settings import Settings
 
-from .mcp_servers import list_server_tools, load_configured_servers
+from .configured_servers import list_server_tools, load_configured_servers
+from .definitions import Manifest
+from .server_approvals import ServerApproval, ServerApprovals, configuration_text
+from .spec import McpServer
 
 
 class ApprovalStale(FerruleError):
@@ -64,8 +65,9 @@ class ServerReview:
     Every method reads the files again, since the person may change them at any time.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, confine: SandboxPolicy) -> None:
         self._settings = settings
+        self._confine = confine
         self._seen: dict[str, Manifest] = {}
 
     def list_servers(self) -> tuple[list[ServerStatus], tuple[str, ...]]:
@@ -128,7 +130,7 @@ class ServerReview:
         standing = self.find_server(name)
         if not standing.can_start:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
-        manifest = await list_server_tools(self._settings, standing.server)
+        manifest = await list_server_tools(self._settings, self._confine, standing.server)
         self._record(standing, manifest)
         return self.find_server(name)
 
