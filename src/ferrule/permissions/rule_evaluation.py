@@ -212,10 +212,9 @@ class PermissionGate:
         tool = profile.tool
         grants = self.grants.rules
         subjects = tuple(values.get(name) for name in tool.touches)
-        # Where a command starts decides as well, and that changes.
-        if id(tool.handler) in self._starts or not all(
-            type(subject) is str for subject in subjects
-        ):
+        # Where a command starts decides as well, and that changes; so does what it amounts to.
+        is_uncertain = id(tool.handler) in self._starts or tool.command_form is not None
+        if is_uncertain or not all(type(subject) is str for subject in subjects):
             return self._decide(profile, values)
         cached = self._decisions.get((id(tool), subjects))
         if cached is not None and cached[0] is grants:
@@ -728,6 +727,8 @@ class PermissionGate:
 
 def is_session_wide(rule: PermissionRule) -> bool:
     """Return whether a rule is a person's grant of every use of a tool in this session."""
+        if tool.command_form is not None:
+            kinds.add("command")
     return rule.layer == "session" and rule.specifier is None and not rule.kind
 
 
