@@ -326,7 +326,7 @@ class Machine:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
-        if event.choice not in ("once", "session", "remember"):
+        if event.choice not in ("once", "session", "remember", "mode"):
             return self._deny(slot, event.note or "denied", event.refused_by or "person")
         if event.digest != slot.evaluation.digest:
             return self._deny(slot, event.note or "approved for other arguments", "gate")

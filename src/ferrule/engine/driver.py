@@ -48,7 +48,7 @@ from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, Offer, Open
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.tools.context import Context
 
 from . import output as typed_output
@@ -899,7 +899,11 @@ class Driver:
             answer = await request_approval(
                 prepared, context, self.approver, gate, self._going.take_reason
             )
-            return self.feed(answer)
+            commands = self.feed(answer)
+            if isinstance(answer, events.PersonAnswered) and answer.choice == "mode":
+                self.dispatcher.change_gate(gate.with_mode(select_mode(answer.grant, "flags")))
+                self.log.notice("mode", f"set to {answer.grant}")
+            return commands
 
     async def _stop_tool(self, stop: StopCall) -> list[Command]:
         """Stop a running call; answer one that has not started."""
