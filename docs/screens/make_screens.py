@@ -220,7 +220,7 @@ class Stage:
 
         def asked() -> bool:
             screen = self.screen()
-            return screen.count(QUESTION) == number and screen.rstrip().endswith(QUESTION)
+            return screen.count(QUESTION) == number and QUESTION in screen.rstrip()[-12:]
 
         self.until(asked, f"question {number}")
 

@@ -181,6 +181,11 @@ class Machine:
             notices.append_notices(self._notices, self.history)
         return []
 
+    @property
+    def has_waiting_notices(self) -> bool:
+        """Whether there are notices that no request has taken along yet."""
+        return bool(self._notices)
+
     def _on_context_added(self, event: events.ContextAdded) -> list[Command]:
         if not self.is_active:
             self.history.append(UserMessage(event.text))

@@ -288,9 +288,9 @@ class Inbox:
         self._feed = feed
         self._find_loop = find_loop
 
-    def put(self, text: str, source: str) -> None:
+    def put(self, text: str, source: str, *, ended: bool = False) -> None:
         """Give the model a notice (`core.notices`). It is written with the next events."""
-        notice = events.NoticeGiven(text, source)
+        notice = events.NoticeGiven(text, source, ended=ended)
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -935,6 +935,7 @@ class Driver:
             call=call_nested,
             deadline=None if seconds == math.inf else seconds,
             tell=lambda text: self.inbox.put(text, call.tool),
+            tell_end=lambda text: self.inbox.put(text, call.tool, ended=True),
             on_close=self.cleanup.add,
             note=self.log.notice,
             record=self.log.record,
