@@ -32,7 +32,7 @@ WIDTHS = (60, 120)
 """Columns of the terminals that the tour is played in."""
 SECONDS = 60.0
 """A screen that does not show what it should by then is an error."""
-PROMPT, QUESTION = "›", "allow? [1-4]"
+PROMPT, QUESTION = "›", "allow? [1-"
 STATUS = re.compile(r"\n+\w+:[^\n]* · mode \w+\s*\Z")
 """The line below the input, at the bottom of the terminal."""
 
@@ -220,7 +220,7 @@ class Stage:
 
         def asked() -> bool:
             screen = self.screen()
-            return screen.count(QUESTION) == number and screen.rstrip().endswith(QUESTION)
+            return screen.count(QUESTION) == number and QUESTION in screen.rstrip()[-12:]
 
         self.until(asked, f"question {number}")
 

@@ -49,7 +49,7 @@ def screens(hour: Any) -> dict[str, str]:
 @pytest.mark.proves("chat.once")
 def test_once_lets_one_call_pass_and_asks_again(screens: dict[str, str]) -> None:
     assert (
-        "allow? [1-4] 1\n" in screens["once"] and "replaced the text at line 3" in screens["once"]
+        "allow? [1-5] 1\n" in screens["once"] and "replaced the text at line 3" in screens["once"]
     )
     assert "┏ permission: edit_file" in screens["session"], "the next edit of the same file asks"
 
@@ -60,7 +60,7 @@ def test_the_diff_is_shown_before_anything_is_written(hour: Any, screens: dict[s
     assert "┃   -- oil: 3 barrels\n┃   +- oil: 2 barrels\n" in screen
     assert (
         screen.index("+- oil: 2 barrels")
-        < screen.index("allow? [1-4]")
+        < screen.index("allow? [1-5]")
         < screen.index("replaced the text")
     )
     assert "oil: 3 barrels" in hour.before_write

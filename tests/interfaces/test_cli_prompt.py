@@ -397,7 +397,7 @@ def played(words: list[str], environment: dict[str, str], keys: bytes) -> tuple[
         if not piece:
             break
         seen += piece
-        if not typed and b"allow? [1-4] " in seen:
+        if not typed and b"allow? [1-5] " in seen:
             typed = True
             os.write(ours, keys)
     code = running.wait(timeout=60)

@@ -11,6 +11,7 @@ from ferrule.core.events import (
     DirectCall,
     ModelAnswered,
     Noticed,
+    NoticeGiven,
     PersonAnswered,
     ToolAnswered,
 )
@@ -63,6 +64,7 @@ class LiveOutput:
             ToolAnswered: self._finish_call,
             Progress: self._draw_progress,
             Noticed: self._draw_notice,
+            NoticeGiven: self._draw_end,
         }
 
     def __call__(self, item: Live) -> None:
@@ -150,3 +152,10 @@ class LiveOutput:
             return
         self._terminal.end_stream()
         self._terminal.write_message(f"! {item.topic}: {indent(item.text)}", style="yellow")
+
+    def _draw_end(self, item: NoticeGiven) -> None:
+        """Say that something in the background has ended; its output is for the model."""
+        if item.ended:
+            first = item.text.partition("\n")[0].removesuffix("; the end of it:")
+            self._terminal.end_stream()
+            self._terminal.write_message(f"! background: {first}", style="yellow")

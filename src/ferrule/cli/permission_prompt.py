@@ -4,6 +4,7 @@
     2 session   until this session ends; shows the grant
     3 remember  saved in the person's own settings; shows the grant
     4 deny      any other text is a reason that the model reads
+    5 mode      `sandboxed` from now on: what the sandbox holds runs unasked, edits too
 
 What does not fit is shown page by page, and a yes counts once all of it was shown: a call must not
 run what nobody saw. Only grants that would have satisfied the gate are offered, in its order (`2`,
@@ -36,11 +37,12 @@ _FRAME_ROWS = 12
 """Rows of the screen that the head and the answers take."""
 _FEWEST_ROWS = 8
 
-_NUMBERS: dict[ApprovalChoice, str] = {"once": "1", "session": "2", "remember": "3"}
+_NUMBERS: dict[ApprovalChoice, str] = {"once": "1", "session": "2", "remember": "3", "mode": "5"}
 _DESCRIPTIONS: dict[ApprovalChoice, str] = {
     "once": "this call only",
     "session": "until this session ends:",
     "remember": "from now on:",
+    "mode": "from now on, unasked: edits here, and commands that the sandbox holds",
 }
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _DENIALS = ("4", "n", "no", "deny", "d")
@@ -84,7 +86,7 @@ class TerminalApprover:
             unseen = self._begin(request, offered)
             while True:
                 try:
-                    typed = (await self._read(f"{BOTTOM} allow? [1-4] ")).strip()
+                    typed = (await self._read(f"{BOTTOM} allow? {_range_of(offered)} ")).strip()
                 except EOFError:
                     note = "denied: no answer was given"
                     return ApprovalAnswer("deny", by=self._user, note=note, refused_by="nobody")
@@ -97,9 +99,9 @@ class TerminalApprover:
                 elif answer:
                     return answer
                 else:
-                    choices = ", ".join(key.typed for key in offered)
+                    choices = ", ".join(sorted([*(key.typed for key in offered), "4"]))
                     self._terminal.draw_frame(
-                        SIDE, [(f"hint: type {choices}, 4, or a reason to deny", "dim")]
+                        SIDE, [(f"hint: type {choices}, or a reason to deny", "dim")]
                     )
 
     def _parse_answer(self, typed: str, offered: list[AnswerKey]) -> ApprovalAnswer | None:
@@ -207,9 +209,21 @@ def _describe_grant(rule: str, request: ApprovalRequest) -> str:
 def _answers(offered: list[AnswerKey], request: ApprovalRequest) -> Iterator[tuple[str, str]]:
     yield "", ""
     for key in offered:
-        label = f"[{key.typed}]"
-        description = f"{'or':>8}"
-        if len(key.typed) == 1:
-            description = f"{key.choice:9} {_DESCRIPTIONS[key.choice]}"
-        yield f"{label:4}{description} {_describe_grant(key.rule, request)}".rstrip(), ""
+        if key.choice != "mode":
+            yield _describe_answer(key, request), ""
     yield "[4] deny      or type a reason, which the model reads", ""
+    for key in offered:
+        if key.choice == "mode":
+            yield f"[{key.typed}] {key.rule:9} {_DESCRIPTIONS[key.choice]}", ""
+
+
+def _describe_answer(key: AnswerKey, request: ApprovalRequest) -> str:
+    label = f"[{key.typed}]"
+    description = f"{'or':>8}"
+    if len(key.typed) == 1:
+        description = f"{key.choice:9} {_DESCRIPTIONS[key.choice]}"
+    return f"{label:4}{description} {_describe_grant(key.rule, request)}".rstrip()
+
+
+def _range_of(offered: list[AnswerKey]) -> str:
+    return "[1-5]" if any(key.choice == "mode" for key in offered) else "[1-4]"

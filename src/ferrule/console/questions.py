@@ -59,7 +59,9 @@ class Question:
         if request.risk == "critical" and not viewer.operator:
             return ()
         return tuple(
-            offer for offer in request.offers if viewer.operator or offer.choice != "remember"
+            offer
+            for offer in request.offers
+            if viewer.operator or offer.choice not in ("remember", "mode")
         )
 
 

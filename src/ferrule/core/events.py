@@ -438,13 +438,15 @@ class NoticeGiven:
 
     The model reads it with the results of the turn; if no run is active, with the next message.
     `source` is `person`, or the name of a tool, whose text is data. With `at_once` the model is
-    about to be asked, and reads the text in this request.
+    about to be asked, and reads the text in this request. `ended`: it says how something ended that
+    went on in the background, for which an interface may wake the model.
     """
 
     kind: ClassVar[str] = "notice.given"
     text: str
     source: str = "person"
     at_once: bool = False
+    ended: bool = False
 
 
 @frozen

@@ -181,6 +181,11 @@ class Machine:
             notices.append_notices(self._notices, self.history)
         return []
 
+    @property
+    def has_waiting_notices(self) -> bool:
+        """Whether there are notices that no request has taken along yet."""
+        return bool(self._notices)
+
     def _on_context_added(self, event: events.ContextAdded) -> list[Command]:
         if not self.is_active:
             self.history.append(UserMessage(event.text))
@@ -326,7 +331,7 @@ class Machine:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
-        if event.choice not in ("once", "session", "remember"):
+        if event.choice not in ("once", "session", "remember", "mode"):
             return self._deny(slot, event.note or "denied", event.refused_by or "person")
         if event.digest != slot.evaluation.digest:
             return self._deny(slot, event.note or "approved for other arguments", "gate")

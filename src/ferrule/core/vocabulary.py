@@ -58,8 +58,8 @@ Refuser = Literal[
 the tool's own check while it worked; `limit`: the run had reached a limit.
 """
 
-ApprovalChoice = Literal["once", "session", "remember", "deny"]
-"""A person's answer to an approval request."""
+ApprovalChoice = Literal["once", "session", "remember", "mode", "deny"]
+"""A person's answer to an approval request. `mode`: yes, and the session changes its mode."""
 
 HookVerdict = Literal["block", "change", "answer", "result"]
 """What a hook did to a call (`events.CallHooked`)."""

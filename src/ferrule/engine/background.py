@@ -1,7 +1,7 @@
 """Background tasks: work that goes on after its call was answered, polled or awaited by id.
 
     tasks = background(context)
-    task_id = tasks.start(work, name="deploy", tell=context.tell)
+    task_id = tasks.start(work, name="deploy", tell=context.tell_end)
     # The call is answered at once: {"task_id": task_id, "status": "running"}
 
 A task belongs to one session and ends with it at the latest; a task of a run (`of_run`) ends with

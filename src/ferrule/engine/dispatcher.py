@@ -537,7 +537,7 @@ class Dispatcher:
 
         tasks = background_tasks(context)
         task_id = tasks.start(
-            work, name=launch.name, tell=context.tell, of_run=launch.ends_with_run
+            work, name=launch.name, tell=context.tell_end, of_run=launch.ends_with_run
         )
         context.mark_launched()
         return {"task_id": task_id, "status": "running", **launch.answer_fields}

@@ -49,7 +49,7 @@ from ferrule.core.messages import Message, find_sent_result
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, Offer, Open
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.tools.context import Context
 
 from . import output as typed_output
@@ -319,9 +319,9 @@ class Inbox:
         self._feed = feed
         self._find_loop = find_loop
 
-    def put(self, text: str, source: str) -> None:
+    def put(self, text: str, source: str, *, ended: bool = False) -> None:
         """Give the model a notice (`core.notices`). It is written with the next events."""
-        notice = events.NoticeGiven(text, source)
+        notice = events.NoticeGiven(text, source, ended=ended)
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -929,7 +929,11 @@ class Driver:
             answer = await request_approval(
                 prepared, context, self.approver, gate, self._going.take_reason
             )
-            return self.feed(answer)
+            commands = self.feed(answer)
+            if isinstance(answer, events.PersonAnswered) and answer.choice == "mode":
+                self.dispatcher.change_gate(gate.with_mode(select_mode(answer.grant, "flags")))
+                self.log.notice("mode", f"set to {answer.grant}")
+            return commands
 
     async def _stop_tool(self, stop: StopCall) -> list[Command]:
         """Stop a running call; answer one that has not started."""
@@ -961,6 +965,7 @@ class Driver:
             call=call_nested,
             deadline=None if seconds == math.inf else seconds,
             tell=lambda text: self.inbox.put(text, call.tool),
+            tell_end=lambda text: self.inbox.put(text, call.tool, ended=True),
             on_close=self.cleanup.add,
             note=self.log.notice,
             record=self.log.record,

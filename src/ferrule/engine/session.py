@@ -398,6 +398,11 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         self.driver.inbox.put(text, source)
 
+    @property
+    def has_waiting_notices(self) -> bool:
+        """Whether the model will be told something with the next message."""
+        return self.driver.machine.has_waiting_notices
+
     def set_deps(self, deps: Any) -> None:
         """Give the session its dependencies; `UNSET` checks that it has them, or makes them.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -130,6 +130,7 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
     if isinstance(folder, str) and folder:
         context = context.starting_in(folder)
     analyses = _analyse_commands(commands, variables, context) if commands else ()
+    forms = [] if tool.command_form is None else [tool.command_form(values)]
 
     needs: list[RequiredAccess] = []
     for subject in subjects:
@@ -151,6 +152,7 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         name=tool.full_name,
         needs=tuple(needs),
         analyses=analyses,
+        command_form=_analyse_commands(forms, (), context) if forms else (),
         named_files=tuple(named_files),
         possible_files=tuple(dict.fromkeys(possible_files)),
         labels=tuple(sorted(labels)),
@@ -196,7 +198,7 @@ def _to_text(value: object) -> object:
 
 
 def _analyse_commands(
-    commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: CallContext
+    commands: Sequence[str | tuple[str, ...]], variables: tuple[str, ...], around: CallContext
 ) -> tuple[CommandAnalysis, ...]:
     # A third of the start-up time of permissions, and most runs have no command.
     from .command_analysis.analysis import analyse_command

@@ -44,14 +44,22 @@ _SCRIPTED = SHELLS | INTERPRETERS - word_set("make gmake awk gawk mawk nawk")
 _INTERACTIVE = word_set("xargs sqlite3 psql mysql bc dc ed ex vi vim nvim emacs")
 """Programs that obey it besides what their arguments say."""
 _RUNS_ANYTHING = frozenset({"exec", "x", "dlx", "tool", "start", "script", "-c"})
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_CHECKERS = word_set("pytest unittest mypy ruff black isort flake8 pylint pyright")
+"""Modules that a prefix may name after `python -m`: they run what the project has, as their
+commands do.
+"""
 _MAX_COMMAND_LENGTH = 200
 
 
 @frozen
 class GrantOffer:
-    """An answer that a person may choose; `rule` is the grant, empty for `once`."""
+    """An answer that a person may choose.
 
-    choice: Literal["once", "session", "remember"]
+    `rule` is the grant: empty for `once`, a permission mode for `mode`.
+    """
+
+    choice: Literal["once", "session", "remember", "mode"]
     rule: str
 
 
@@ -78,6 +86,14 @@ def propose_grants(case: AnalysedCall, root: str) -> list[str]:
     elif "tool" in kinds and "command" not in kinds:
         found.append(case.name)
     return list(dict.fromkeys(found))
+
+
+def comes_again(rule: str) -> bool:
+    """Return whether a rule is about more calls than the one it was made for.
+
+    A whole command line hardly ever comes a second time, letter by letter.
+    """
+    return not rule.startswith("Bash(") or rule.endswith(":*)")
 
 
 def _command_rules(case: AnalysedCall) -> Iterator[str]:
@@ -113,6 +129,8 @@ def _command_prefix(part: CommandPart) -> str:
     """Return the first words of a command, if a wildcard after them is not too wide."""
     words = [word.text if word.is_known else "" for word in part.words_after_wrappers]
     program = words[0] if words else ""
+    if _PYTHON.fullmatch(program) and words[1:2] == ["-m"] and words[2:3]:
+        return f"{program} -m {words[2]}" if words[2] in _CHECKERS else ""
     if not re.fullmatch(r"[A-Za-z0-9_.+\-]+", program) or program in NEVER_GRANTED:
         return ""
     if program not in TWO_WORDS:

@@ -58,7 +58,7 @@ from .call_analysis import (
     analyse_call,
     find_path_refusals,
 )
-from .grant_proposals import ONCE_ONLY, GrantOffer, propose_grants
+from .grant_proposals import ONCE_ONLY, GrantOffer, comes_again, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
@@ -147,6 +147,8 @@ class PermissionGate:
         find_confinement: Returns what the kernel holds commands to; None: to less than is required.
             It is asked where that decides about a command.
         confines: Returns whether a tool starts its commands there, and nowhere else.
+        remember_mode: Keeps the mode that a person chose in answer to a question, for later
+            sessions in this workspace. None: no question offers a mode.
 
     Raises:
         ConfigError: There is no such mode.
@@ -167,6 +169,7 @@ class PermissionGate:
         opened: OpenedFolders = NOTHING_OPENED,
         find_confinement: Callable[[], Confinement | None] = lambda: None,
         confines: Callable[[Tool], bool] = lambda tool: False,
+        remember_mode: Callable[[PermissionMode], None] | None = None,
     ) -> None:
         _require_known_mode(mode)
         self.reads: Literal["ask", "allow"] = reads
@@ -176,6 +179,7 @@ class PermissionGate:
         self.safe_mode = safe_mode
         self.find_confinement = find_confinement
         self.confines = confines
+        self.remember_mode = remember_mode
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
@@ -212,10 +216,9 @@ class PermissionGate:
         tool = profile.tool
         grants = self.grants.rules
         subjects = tuple(values.get(name) for name in tool.touches)
-        # Where a command starts decides as well, and that changes.
-        if id(tool.handler) in self._starts or not all(
-            type(subject) is str for subject in subjects
-        ):
+        # Where a command starts decides as well, and that changes; so does what it amounts to.
+        is_uncertain = id(tool.handler) in self._starts or tool.command_form is not None
+        if is_uncertain or not all(type(subject) is str for subject in subjects):
             return self._decide(profile, values)
         cached = self._decisions.get((id(tool), subjects))
         if cached is not None and cached[0] is grants:
@@ -400,6 +403,7 @@ class PermissionGate:
             opened=around.opened,
             find_confinement=self.find_confinement,
             confines=self.confines,
+            remember_mode=self.remember_mode,
         )
 
     # ---- a person's answers
@@ -421,7 +425,8 @@ class PermissionGate:
     ) -> None:
         """Apply a person's answer to an approval request.
 
-        `session` and `remember` grant a rule. A yes to a tool of low risk holds for the session.
+        `session` and `remember` grant a rule. `mode` is kept for later sessions; who asked changes
+        the mode of this one. A yes to a tool of low risk holds for the session.
 
         Args:
             tool: The tool that was asked about.
@@ -440,6 +445,8 @@ class PermissionGate:
             raise ConfigError(f"`{grant}` was not offered as `{choice}`", code="grant_not_offered")
         if choice in ("session", "remember") and grant:
             self.grant(grant, remember=choice == "remember")
+        if choice == "mode" and self.remember_mode is not None:
+            self.remember_mode(select_mode(grant, "flags"))
         if choice == "once" and tool.risk == Risk.LOW:
             self.grants.grant(tool.full_name)
 
@@ -682,8 +689,24 @@ class PermissionGate:
                 working.append(text)
         session = [GrantOffer("session", text) for text in working]
         # Another session may be confined by less: all commands are never remembered.
-        remember = [GrantOffer("remember", text) for text in working if text not in all_commands]
-        return replace(decision, offers=(*decision.offers, *session, *remember))
+        remember = [
+            GrantOffer("remember", text)
+            for text in working
+            if text not in all_commands and comes_again(text)
+        ]
+        mode = self._propose_mode(case)
+        return replace(decision, offers=(*decision.offers, *session, *remember, *mode))
+
+    def _propose_mode(self, case: AnalysedCall) -> list[GrantOffer]:
+        """Return the offer of mode `sandboxed`, where the kernel confines commands and it helps."""
+        if self.remember_mode is None or self.mode not in ("default", "acceptEdits", "auto"):
+            return []
+        if self.find_confinement() is None:
+            return []
+        gate = self.with_mode("sandboxed")
+        if gate._judge(case, gate._build_profile(case.tool), (), []).verdict != "allow":
+            return []
+        return [GrantOffer("mode", "sandboxed")]
 
     def _propose_all_commands(self, case: AnalysedCall) -> list[str]:
         """Return the grant of all commands of the session, where the kernel confines them."""
@@ -704,6 +727,8 @@ class PermissionGate:
         kinds = {touch.kind for touch in tool.touches.values()}
         if "command" in kinds:
             kinds |= {"read", "write"}
+        if tool.command_form is not None:
+            kinds.add("command")
 
         def matchers_of(rules: tuple[PermissionRule, ...]) -> tuple[RuleMatcher, ...]:
             concerning = [rule for rule in rules if _concerns(rule, tool.full_name, kinds)]

@@ -50,6 +50,7 @@ class AnalysedCall:
         name: The tool's full name.
         needs: What must be allowed.
         analyses: The call's command lines.
+        command_form: What the call amounts to as a command, which only deny and ask rules look at.
         named_files: `(absolute path, written)` of each file that the commands name.
         possible_files: The same for names of which only the shell knows a part, with marks
             (`shell_words`) for that part.
@@ -64,6 +65,7 @@ class AnalysedCall:
     name: str
     needs: tuple[RequiredAccess, ...]
     analyses: tuple[CommandAnalysis, ...] = ()
+    command_form: tuple[CommandAnalysis, ...] = ()
     named_files: tuple[tuple[str, bool], ...] = ()
     possible_files: tuple[tuple[str, bool], ...] = ()
     labels: tuple[str, ...] = ()
@@ -158,7 +160,8 @@ class RuleMatcher:
                     return True
             return False
         if rule.kind == "command":
-            return any(could_match_line(rule.specifier, analysis) for analysis in case.analyses)
+            lines = (*case.analyses, *case.command_form)
+            return any(could_match_line(rule.specifier, line) for line in lines)
         return False
 
     def _hits_need(self, need: RequiredAccess) -> bool:

@@ -68,6 +68,7 @@ from .model_clients import check_provider_names, create_client
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,
+    make_mode_writer,
     make_opening_writer,
     make_sandbox_policy,
 )
@@ -239,7 +240,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     protected = list_protected_names(chosen, settings.workspace)
     names = settings.names.extend(protected=protected)
     workspace = Workspace(settings.workspace, names=names)
-    gate = _make_gate(settings, workspace, names)
+    gate = _make_gate(settings, workspace, names, notice)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
     apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, readable.names_for_commands())
@@ -414,7 +415,9 @@ def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) -> PermissionGate:
+def _make_gate(
+    settings: Settings, workspace: Workspace, names: ProtectedNames, notice: Notice
+) -> PermissionGate:
     return PermissionGate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
@@ -425,6 +428,7 @@ def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) 
         reads=settings["permissions.reads"],
         opened=find_opened_folders(settings),
         confines=runs_confined,
+        remember_mode=make_mode_writer(settings, notice),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ferrule.core.errors import FerruleError
+from ferrule.core.vocabulary import PermissionMode
 from ferrule.permissions.call_analysis import OpenedFolders
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.openings import Opening
@@ -57,6 +59,49 @@ def make_opening_writer(settings: Settings) -> Callable[[Opening], None]:
         open_for_folder(paths.config() / USER_FILE_NAME, root, opening.key, opening.target)
 
     return remember
+
+
+def make_mode_writer(
+    settings: Settings, notice: Callable[[str], None]
+) -> Callable[[PermissionMode], None]:
+    """Return what keeps the mode that a person chose for this workspace in their settings.
+
+    A folder whose own configuration they do not trust is not remembered. Never raises: the mode
+    holds for the session in any case, and `notice` gets what became of the memory.
+    """
+    root = str(Path(settings.workspace).resolve())
+
+    def remember(mode: PermissionMode) -> None:
+        from ferrule.storage.settings.writing import set_mode_of_folder  # once in a session at most
+
+        if settings.repository.state not in ("trusted", "absent"):
+            notice(
+                f"mode {mode} until this session ends; a trusted folder would remember it "
+                "(`ferrule trust`)"
+            )
+            return
+        file = paths.config() / USER_FILE_NAME
+        try:
+            set_mode_of_folder(file, root, mode)
+        except FerruleError as error:
+            notice(f"mode {mode} until this session ends; it is not remembered: {error}")
+            return
+        notice(f"mode {mode}, remembered for this folder in `{file}`; `/mode default` ends it")
+
+    return remember
+
+
+def forget_mode(settings: Settings) -> bool:
+    """Remove the mode that is remembered for this workspace. Return whether one was in force.
+
+    Raises ConfigError if the person's settings cannot be written.
+    """
+    from ferrule.storage.settings.writing import set_mode_of_folder  # only where a person wants it
+
+    if not any(name.startswith("folders.") and name.endswith(".mode") for name in settings.values):
+        return False
+    file = paths.config() / USER_FILE_NAME
+    return set_mode_of_folder(file, str(Path(settings.workspace).resolve()), "")
 
 
 def find_opened_folders(settings: Settings) -> OpenedFolders:

@@ -56,6 +56,8 @@ class Context(Generic[DepsT]):
         tell: Gives the model a text, framed as data of this tool, before its next answer, or with
             the next message if no run is active. May be kept and called after this call has ended,
             from any thread.
+        tell_end: The same, for how something ended that this call left in the background: an
+            interface may wake the model for it.
         note: Writes a notice (topic, text) to the journal, for people and not for the model. It is
             written together with the next events; call it on the run's event loop only.
         on_close: Registers a cleanup for the end of the session. Each is awaited once, the last
@@ -82,6 +84,7 @@ class Context(Generic[DepsT]):
     call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]] | None = None
     deadline: float | None = None
     tell: Callable[[str], None] = lambda text: None
+    tell_end: Callable[[str], None] = lambda text: None
     note: Callable[[str, str], None] = lambda topic, text: None
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None

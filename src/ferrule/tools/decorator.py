@@ -59,6 +59,7 @@ def tool(
     defer_loading: bool = False,
     probe: Probe | None = None,
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
+    command_form: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -85,7 +86,8 @@ def tool(
 
     With `defer_loading` a model learns about the tool from a search (`Agent(tool_search=...)`).
     `impossible` takes the checked values and returns why they can never work; such a call is
-    refused before a person is asked.
+    refused before a person is asked. `command_form` takes them too and returns the command that
+    the call amounts to: deny and ask rules about commands bind the tool.
 
     Raises:
         ToolDefinitionError: A parameter cannot be expressed as a schema; names tool and parameter.

@@ -36,6 +36,7 @@ _CONFIG = (
     "defer_loading",
     "probe",
     "impossible",
+    "command_form",
 )
 _TOUCHES = {"read": READS, "write": WRITES, "command": COMMAND, "variables": VARIABLES, "url": URL}
 _ALIASES = {

@@ -145,6 +145,8 @@ class Tool:
         probe: Finds out whether a call happened (`tools.outcome_probe`).
         annotations: Further facts for programs; they decide nothing here (`tools.toolset` sets
             `key`, `groups` and `defer_loading`).
+        command_form: Returns the command, as words, that a call amounts to. Deny and ask rules
+            about commands (`Bash(git push:*)`) bind the tool as they bind that command.
         impossible: Returns, for the model, why values that fit the schema can never work. Must be
             quick and do no I/O: it runs before any permission rule is evaluated and before a
             person is asked.
@@ -178,6 +180,7 @@ class Tool:
     inline: bool = False
     probe: Probe | None = None
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    command_form: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
 
     @property
     def full_name(self) -> str:

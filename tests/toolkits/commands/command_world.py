@@ -62,6 +62,7 @@ class World:
             memory=self.memory,
             resources=self.resources,
             tell=self._tell,
+            tell_end=self._tell,
             on_close=self.closers.append,
             **more,
         )

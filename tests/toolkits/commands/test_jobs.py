@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,12 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-async def run(tmp_path: Path, told: list[str]) -> AsyncIterator[Run]:
+def ends() -> asyncio.Queue[str]:
+    return asyncio.Queue()
+
+
+@pytest.fixture
+async def run(tmp_path: Path, told: list[str], ends: asyncio.Queue[str]) -> AsyncIterator[Run]:
     closers: list[Any] = []
     context = Context(
         Identity("t", "u", "s", "r"),
@@ -37,6 +43,7 @@ async def run(tmp_path: Path, told: list[str]) -> AsyncIterator[Run]:
             CommandPolicy: CommandPolicy(shell_allowed=True),
         },
         tell=told.append,
+        tell_end=ends.put_nowait,
         on_close=closers.append,
     )
 
@@ -49,7 +56,9 @@ async def run(tmp_path: Path, told: list[str]) -> AsyncIterator[Run]:
 
 
 @pytest.mark.proves("command.jobs")
-async def test_a_command_is_started_waited_for_read_on_and_told(run: Run, told: list[str]) -> None:
+async def test_a_command_is_started_waited_for_read_on_and_told(
+    run: Run, told: list[str], ends: asyncio.Queue[str]
+) -> None:
     started = await run("echo one; until test -e go; do sleep 0.05; done; echo two &")
     assert "[running in the background as %1; " in started
     assert "`wait %1`, `kill %1`]" in started
@@ -59,9 +68,20 @@ async def test_a_command_is_started_waited_for_read_on_and_told(run: Run, told: 
     assert (started + first).count("one\n") == 1
     await run("touch go")
     assert (await run("wait %1", timeout=30)).startswith("two\n[%1 ended with exit status 0 after")
-    assert told == []
+    assert told == [] and ends.empty()
     await run("exit 3", background=True)
     assert "ended with exit status 3" in await run("wait %2", timeout=30)
+
+
+@pytest.mark.proves("command.jobs.ends-wake")
+async def test_an_end_that_nobody_waits_for_is_told_as_one(
+    run: Run, told: list[str], ends: asyncio.Queue[str]
+) -> None:
+    await run("until test -e go; do sleep 0.05; done; exit 3 &")
+    await run("touch go")
+    async with asyncio.timeout(30):
+        text = await ends.get()
+    assert "(%1) ended with exit status 3 after" in text and told == []
 
 
 @pytest.mark.proves("command.jobs")

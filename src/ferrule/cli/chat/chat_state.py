@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from ferrule.cli.live_output import LiveOutput
 from ferrule.cli.terminal_agent import TerminalAssembly
+from ferrule.core.events import ModelAnswered, NoticeGiven, RunStarted
+from ferrule.engine.live_events import Live
 from ferrule.engine.session import Session
 
 from .status import RunStatus
@@ -34,6 +36,9 @@ class Chat:
         ask: Asks a question in one line; raises EOFError for no answer.
         next_message: Sent as soon as the command that set it has ended.
         stop_turn: Cancels the model's turn; None while there is none.
+        has_ended_work: Whether something ended in the background that the model was not yet
+            told of.
+        wake: Called when that happens.
     """
 
     assembly: TerminalAssembly
@@ -44,6 +49,8 @@ class Chat:
     ask: Callable[[str], Awaitable[str]] = _give_no_answer
     next_message: str = ""
     stop_turn: Callable[[], object] | None = None
+    has_ended_work: bool = False
+    wake: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.status = RunStatus(lambda: self.session.mode)
@@ -57,6 +64,18 @@ class Chat:
         """Show the session's events, and count them, from now on."""
         self.session.observe(self.status)
         self.session.observe(self.show)
+        self.session.observe(self._note_ended_work)
+
+    def _note_ended_work(self, item: Live) -> None:
+        match item:
+            case NoticeGiven(ended=True):
+                self.has_ended_work = True
+                self.wake()
+            case ModelAnswered() | RunStarted():
+                # A request takes along what had ended before it.
+                self.has_ended_work = self.session.has_waiting_notices
+            case _:
+                pass
 
     async def switch(self, other: Session) -> None:
         """Close the current session and go on with another one."""

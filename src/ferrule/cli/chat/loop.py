@@ -43,6 +43,13 @@ from .status import SEPARATOR
 
 MAX_RESULT_LINE = 200
 """How many characters of a result's first line are shown."""
+WAKE = (
+    "What you left in the background has ended, see the notice. Go on if you waited for it; "
+    "otherwise say in a sentence what came of it."
+)
+"""Wakes the model."""
+MOST_WAKES = 20
+"""How often the model is woken before the person says something again."""
 _EXIT_COMMANDS = ("/exit", "/quit")
 RECALLED_LINES = 24
 """How many lines of the earlier conversation `--resume` shows."""
@@ -62,6 +69,7 @@ async def run_chat(options: dict[str, Any]) -> int:
     prompt = _make_prompt(chat, terminal)
     chat.choose = lambda title, options: _choose(chat, prompt, title, options)
     chat.ask = lambda text: _read_answer(chat, prompt, text)
+    chat.wake = prompt.wake
     chat.show.shows_reasoning = bool(options.get("reasoning"))
     terminal.status = chat.status.describe_run
     approver = TerminalApprover(terminal, chat.ask, user=current_user())
@@ -105,13 +113,21 @@ async def _read_lines(
     await _measure(chat)
     if resumed:
         await _continue_session(chat)
+    woken = 0
     while True:
+        if chat.has_ended_work and woken < MOST_WAKES:
+            woken += 1
+            chat.has_ended_work = False
+            await _send(chat, WAKE)
+            await _measure(chat)
         try:
             line = (await prompt.read()).strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
+        if line:
+            woken = 0
         if line and not await _handle_line(chat, line, reloader):
             return
         await _measure(chat)

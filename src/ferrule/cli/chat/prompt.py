@@ -90,7 +90,7 @@ class ChatPrompt:
         self._session.default_buffer._open_file_in_editor = edit_file  # pyright: ignore[reportPrivateUsage]
 
     async def read(self) -> str:
-        """Read a message or a command.
+        """Read a message or a command; "" where `wake` ended the reading.
 
         Raises:
             EOFError: The person wants to leave (Ctrl-D).
@@ -100,6 +100,22 @@ class ChatPrompt:
             return await self._session.prompt_async(
                 FormattedText([("bold", fit_encoding(PROMPT, sys.stdout, ascii_only=self._plain))])
             )
+
+    def wake(self) -> None:
+        """End the reading of a message, if there is one and nothing was typed yet."""
+        if self.is_reading and not self.typed:
+            self._session.app.exit(result="")
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a message is being read."""
+        app = self._session.app
+        return app.is_running and not app.is_done
+
+    @property
+    def typed(self) -> str:
+        """What was typed of the next message so far."""
+        return self._session.default_buffer.text
 
     async def ask(self, text: str) -> str:
         """Read the answer to a question.

@@ -15,6 +15,7 @@ from ferrule.engine.context.usage import ContextUsage
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.runtime.assemble import current_user
+from ferrule.runtime.sandbox_policy import forget_mode
 
 from . import session_commands as conversations
 from .chat_state import Chat
@@ -137,6 +138,9 @@ async def _set_mode(chat: Chat, rest: str) -> None:
         chat.assembly.terminal.write_answer(f"mode {chat.session.mode}")
         return
     chat.session.set_mode(rest)
+    settings = chat.assembly.settings
+    if rest != settings.mode and forget_mode(settings):
+        chat.assembly.terminal.write_message("the mode of this folder is no longer remembered")
     chat.session.add_notice("mode", f"set to {rest}", flush=True)
 
 

@@ -41,10 +41,13 @@ class AgentApprover:
     agent: str
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Ask, as `Approver.ask`."""
-        return await self.current_approver().ask(
-            replace(request, reason=f"the agent `{self.agent}`: {request.reason}")
-        )
+        """Ask, as `Approver.ask`.
+
+        A mode is not offered: it would be the sub-agent's alone.
+        """
+        offers = tuple(offer for offer in request.offers if offer.choice != "mode")
+        reason = f"the agent `{self.agent}`: {request.reason}"
+        return await self.current_approver().ask(replace(request, reason=reason, offers=offers))
 
 
 def tighten(

@@ -26,6 +26,7 @@ _SCOPE = {
     "once": "yes, this once",
     "session": "yes, for this session",
     "remember": "yes, from now on (remembered)",
+    "mode": "yes, and the session went on in another mode",
     "deny": "no",
 }
 _HOOK = {

@@ -122,8 +122,13 @@ class MergedSettings:
         self.origins[key] = Origin("project", entry.where)
         return True
 
-    def open_folder(self, root: Path) -> None:
-        """Add what the person opened for the commands of one workspace to what is open for all."""
+    def open_folder(self, root: Path, *, keeps_mode: bool = True) -> None:
+        """Add what the person set for one workspace: what commands may reach, and the mode.
+
+        Args:
+            root: The workspace.
+            keeps_mode: Whether the mode counts.
+        """
         real = os.path.realpath(root)
         for setting in FOLDER_SETTINGS:
             ending = f".{setting.key}"
@@ -131,10 +136,16 @@ class MergedSettings:
                 if not name.startswith("folders.") or not name.endswith(ending):
                     continue
                 folder = name.removeprefix("folders.").removesuffix(ending)
-                if os.path.realpath(Path(folder).expanduser()) == real:
-                    key = f"sandbox.{setting.key}"
-                    self.values[key] = tuple(dict.fromkeys((*self.values[key], *value)))
-                    self.origins[key] = self.origins[name]
+                if os.path.realpath(Path(folder).expanduser()) != real:
+                    continue
+                key = setting.key
+                if key != "mode":
+                    key = f"sandbox.{key}"
+                    value = tuple(dict.fromkeys((*self.values[key], *value)))
+                elif not keeps_mode:
+                    continue
+                self.values[key] = value
+                self.origins[key] = self.origins[name]
 
     def _set(self, layer: LayerName, key: str, setting: Setting, value: Any, where: str) -> None:
         if setting.project == "extend":

@@ -297,8 +297,8 @@ def load_settings(
     merged.add_layer(
         "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
     )
-    merged.open_folder(root)
     repository = (trust or TrustStore()).read(root)
+    merged.open_folder(root, keeps_mode=repository.state in ("trusted", "absent"))
     merged.add_layer("project", _read_project(root, repository, merged))
     merged.add_layer("environment", from_environment)
     merged.add_layer("flags", from_flags)

@@ -1139,9 +1139,23 @@ PROVIDER_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-FOLDER_SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(key=key, kind="names", default=(), project="never", short=f"Adds to `sandbox.{key}`.")
-    for key in ("readable", "writable", "network")
+_OPENINGS = ("readable", "writable", "network")
+FOLDER_SETTINGS: tuple[Setting, ...] = (
+    *(
+        Setting(
+            key=key, kind="names", default=(), project="never", short=f"Adds to `sandbox.{key}`."
+        )
+        for key in _OPENINGS
+    ),
+    Setting(
+        key="mode",
+        kind="choice",
+        default=None,
+        choices=("default", "acceptEdits", "sandboxed", "plan", "dontAsk"),
+        project="never",
+        short="`mode` in this workspace.",
+        long="Without an effect while the workspace has a configuration that is not trusted.",
+    ),
 )
 MAP_SETTINGS: Mapping[str, tuple[Setting, ...]] = {
     "models": MODEL_SETTINGS,

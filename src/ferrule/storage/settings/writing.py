@@ -1,14 +1,14 @@
 """Write single settings into the person's own file, without changing anything else in it.
 
 `write_setting` sets one at the top level, `open_for_folder` adds to what commands may reach in one
-workspace (`folders`).
+workspace (`folders`), `set_mode_of_folder` sets its mode.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,17 +66,52 @@ def open_for_folder(file: Path, folder: str, key: str, target: str) -> None:
         ConfigError: The file cannot be read or written, is no settings file, or has comments in
             the map that would be lost.
     """
+
+    def add(entry: dict[str, Any]) -> None:
+        known = cast("list[str]", entry.get(key) or [])
+        entry[key] = list(dict.fromkeys((*known, target)))
+
+    _change_folder(file, folder, add)
+
+
+def set_mode_of_folder(file: Path, folder: str, mode: str) -> bool:
+    """Set the mode of one workspace: `folders: {folder: {mode: mode}}`.
+
+    Returns whether that changed the file.
+
+    Args:
+        file: The file; it is made if it does not exist.
+        folder: The workspace, absolute.
+        mode: The mode; "" removes it.
+
+    Raises:
+        ConfigError: As for `open_for_folder`.
+    """
+
+    def change(entry: dict[str, Any]) -> None:
+        entry.pop("mode", None)
+        if mode:
+            entry["mode"] = mode
+
+    return _change_folder(file, folder, change)
+
+
+def _change_folder(file: Path, folder: str, change: Callable[[dict[str, Any]], None]) -> bool:
     text = _read(file)
     tree = parse_yaml(text.encode(), str(file))
     read_tree(tree)
     before: dict[str, Any] = to_plain(tree) or {}
-    folders = cast("dict[str, dict[str, list[str]]]", before.get("folders") or {})
+    folders = cast("dict[str, dict[str, Any]]", before.get("folders") or {})
     folders = {name: dict(entry) for name, entry in folders.items()}
-    known = folders.setdefault(folder, {}).get(key) or []
-    folders[folder][key] = list(dict.fromkeys((*known, target)))
+    change(folders.setdefault(folder, {}))
+    if not folders[folder]:
+        del folders[folder]
+    if folders == (before.get("folders") or {}):
+        return False
     start, end = _find_block(tree, "folders", text)
     lines = text.splitlines()
-    hint = f"write this into it: `folders: {json.dumps({folder: {key: [target]}})}`"
+    wanted = {name: entry for name, entry in folders.items() if name == folder}
+    hint = f"write this into it: `folders: {json.dumps(wanted)}`"
     if any("#" in line for line in lines[start:end]):
         raise ConfigError(
             f"`folders` in `{file}` has a comment, or a name with `#`, and was not changed",
@@ -89,6 +124,7 @@ def open_for_folder(file: Path, folder: str, key: str, target: str) -> None:
             f"`{file}` could not be changed without changing more than `folders`", hint=hint
         )
     _write(file, changed)
+    return True
 
 
 def _find_block(tree: Node, key: str, text: str) -> tuple[int, int]:
@@ -103,12 +139,12 @@ def _find_block(tree: Node, key: str, text: str) -> tuple[int, int]:
     return starts[key], end
 
 
-def _format_folders(folders: dict[str, dict[str, list[str]]]) -> Iterator[str]:
-    yield "folders:"
+def _format_folders(folders: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield "folders:" if folders else "folders: {}"
     for folder, entry in folders.items():
         yield f"  {json.dumps(folder, ensure_ascii=False)}:"
-        for key, targets in entry.items():
-            yield f"    {key}: {json.dumps(targets, ensure_ascii=False)}"
+        for key, value in entry.items():
+            yield f"    {key}: {json.dumps(value, ensure_ascii=False)}"
 
 
 def _read(file: Path) -> str:

@@ -55,7 +55,14 @@ class Span:
     @property
     def is_failed(self) -> bool:
         """Whether it ended in any other way than wanted."""
-        return self.outcome not in ("success", "open", "once", "session", "remember")
+        return self.outcome not in (
+            "success",
+            "open",
+            "once",
+            "session",
+            "remember",
+            "mode",
+        )
 
 
 @dataclass(slots=True)

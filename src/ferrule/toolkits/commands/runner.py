@@ -597,6 +597,7 @@ async def wait_for_command(
     reports = ProgressReports(
         request.progress_interval_ms / 1000,
         context.tell,
+        context.tell_end,
         lambda reported: describe_progress(reported, inline),
     )
     commands.report(handle, reports)

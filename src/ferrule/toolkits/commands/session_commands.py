@@ -170,13 +170,15 @@ class CommandHandle:
 class ProgressReports:
     """How a command in the background is reported.
 
-    Every `seconds` if there is something new, and when it ends. `describe` describes the command
-    and `send` sends the text. After `max_unanswered` reports that nobody followed up, the next one
-    is its end: a command must not fill the history of a model that is doing something else.
+    Every `seconds` if there is something new, and when it ends. `describe` describes the command,
+    `send` sends the text, and `send_end` that of the end. After `max_unanswered` reports that
+    nobody followed up, the next one is its end: a command must not fill the history of a model that
+    is doing something else.
     """
 
     seconds: float
     send: Callable[[str], None]
+    send_end: Callable[[str], None]
     describe: Callable[[CommandHandle], str]
     max_unanswered: int = 5
 
@@ -323,7 +325,7 @@ class SessionCommands:
 
         def report_end() -> None:
             if not handle.cancelled and not handle.waiting_calls:
-                reports.send(reports.describe(handle))
+                reports.send_end(reports.describe(handle))
 
         handle.end_callbacks.append(report_end)
         handle.report_timer = later(reports.seconds, report_progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, cast
 
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
@@ -161,3 +161,28 @@ OPERATIONS: Mapping[str, Operation] = {
 
 DEFAULT_OPERATIONS = ("status", "current_branch", "log", "diff", "branch_list", "remote_list")
 """Operations of `git_tools` unless the caller chooses."""
+
+
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "current_branch": ("branch", "--show-current"),
+    "branch_list": ("branch",),
+    "remote_list": ("remote",),
+    "discover": ("rev-parse",),
+    "conflicts": ("status",),
+    "merge_base": ("merge-base",),
+    "pull_ff_only": ("pull", "--ff-only"),
+}
+"""The subcommands of operations that are called otherwise."""
+
+
+def format_command(operation: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the git command that an operation amounts to, for rules about commands.
+
+    Its arguments are the texts among the values, in the order of the parameters; flags and numbers
+    have no place in it.
+    """
+    words = ["git", *_COMMANDS.get(operation, (operation,))]
+    for value in values.values():
+        texts = cast("list[object]", value) if isinstance(value, list) else [value]
+        words += [text for text in texts if isinstance(text, str) and text]
+    return tuple(words)

@@ -14,9 +14,9 @@ be read, which `status` and `--stat` show.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
@@ -98,7 +98,11 @@ class _Plan:
         return f":(literal){path}" if path else "."
 
 
-@tool(side_effect="read", risk="low")
+def _format_command(values: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("git", str(values.get("subcommand")), *map(str, values.get("args") or ()))
+
+
+@tool(side_effect="read", risk="low", command_form=_format_command)
 async def git_command(
     subcommand: Annotated[Subcommand, "What to look at."],
     context: Context,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Unpack, cast
 
 from ferrule.core.calls import ErrorType
@@ -30,7 +31,7 @@ from ferrule.tools.definition import Arguments, CheckedArguments, Tool
 from ferrule.tools.pack_options import PackOptions, apply_options, check_options
 
 from .attempt import Attempt
-from .catalog import DEFAULT_OPERATIONS, OPERATIONS, Operation
+from .catalog import DEFAULT_OPERATIONS, OPERATIONS, Operation, format_command
 from .finder import find_operations
 from .receipt import GitOptions, make_failure_result
 
@@ -123,7 +124,11 @@ def _with_facts(operation: Operation, made: Tool) -> Tool:
         "side_effect_level": _SIDE_EFFECT_LEVELS[str(made.side_effect)],
         "operation": operation.name,
     }
-    return replace(made, annotations={**made.annotations, **facts})
+    return replace(
+        made,
+        annotations={**made.annotations, **facts},
+        command_form=partial(format_command, operation.name),
+    )
 
 
 _SIDE_EFFECT_LEVELS = {"read": "read_only", "execute": "process_exec", "external": "network"}
@@ -228,7 +233,17 @@ def _make_runner(operations: Mapping[str, Operation]) -> Tool:
         parallel=not changes,
         preview=_RunnerPreview(operations),
     )
-    return replace(made, context_parameter="context", arguments=_NullIsAbsent(made.arguments))
+    return replace(
+        made,
+        context_parameter="context",
+        arguments=_NullIsAbsent(made.arguments),
+        command_form=_format_chosen,
+    )
+
+
+def _format_chosen(values: Mapping[str, Any]) -> tuple[str, ...]:
+    name = _plain_name(str(values.get("operation", "")))
+    return format_command(name, {key: value for key, value in values.items() if key != "operation"})
 
 
 class _NullIsAbsent:
@@ -246,13 +261,17 @@ class _NullIsAbsent:
         return self._arguments.check(given)
 
 
+def _plain_name(name: str) -> str:
+    return name.strip().lower().removeprefix("git_").removeprefix("git ").replace("-", "_")
+
+
 def _find_operation(operations: Mapping[str, Operation], name: str) -> Operation:
     """Return the operation of this name.
 
     Raises:
         ToolFailed: `not_found` with the nearest names, also for an operation that is disabled.
     """
-    plain = name.strip().lower().removeprefix("git_").removeprefix("git ").replace("-", "_")
+    plain = _plain_name(name)
     if plain in operations:
         return operations[plain]
     if plain in OPERATIONS:
