@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -26,6 +26,14 @@ from .navigation import PLUGIN_PAGES
 from .state import Console
 
 T = TypeVar("T")
+
+
+class FindResource(Protocol):
+    """Finds a resource of an agent."""
+
+    def __call__(self, kind: type[T], /) -> T | None:
+        """Return the resource of a type; None if there is none."""
+        ...
 
 
 @frozen
@@ -45,7 +53,7 @@ class ConsolePage:
     query: Mapping[str, str]
     form: Mapping[str, str] | None
     state: Callable[[], Path]
-    find_resource: Callable[[type[T]], T | None]
+    find_resource: FindResource
     render: Callable[..., str]
 
 
