@@ -176,11 +176,11 @@ def smollm2_path() -> Path:
     from ferrule.models.local import installed_models
 
     found = installed_models.model_path("smollm2")
-    if found is None or not Path(found).is_file():
+    if not found.is_file():
         pytest.skip(
             "the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL"
         )
-    return Path(found)
+    return found
 
 
 @pytest.fixture(scope="session")
