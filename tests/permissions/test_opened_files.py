@@ -13,7 +13,7 @@ from ferrule.connectors.a2a.peer_approvals import PeerApprovals
 from ferrule.connectors.http.secrets import Secrets
 from ferrule.connectors.mcp import McpServer, ServerApprovals
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.grants import Grants
 from ferrule.permissions.repositories import read_text
 from ferrule.storage.audit.signing import Signer

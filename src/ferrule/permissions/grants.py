@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.tools.forking import make_lock
 
 from .rules import PermissionRule, parse_rule

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from .protected_names import GIT_FOLDER_ENTRIES, is_git_folder
 from .provenance import CommandWritable, Origin, TrustedPath, UntrustedPath, trust_path

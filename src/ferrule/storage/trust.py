@@ -47,7 +47,7 @@ from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from . import paths
 from .settings.values import read_tree

@@ -25,7 +25,7 @@ from typing import Any, Literal, cast
 from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 from .cards import Card, Skill, card_from_json

@@ -28,7 +28,7 @@ from urllib.parse import quote, quote_plus
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 MIN_SECRET = 4

@@ -28,7 +28,7 @@ from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 from .definitions import Manifest, manifest_from_json

@@ -10,19 +10,15 @@ import errno
 import hashlib
 import os
 import stat
-from io import BufferedReader
-from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
+from .opened_files import READ
 from .paths import quote_path
 
 ABSENT = "absent"
 """The digest of a file that does not exist."""
-
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Flags with which opening never waits for a pipe and never acquires a terminal."""
 
 
 def os_error(number: int) -> OSError:
@@ -70,29 +66,6 @@ def open_regular(folder: int, name: str, path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def open_for_reading(
-    path: str | Path, *, follow_links: bool = False, folder: int | None = None
-) -> BufferedReader:
-    """Open what has this path for reading, whatever it is, without waiting for a pipe.
-
-    The caller looks at its status before it reads: only a folder is refused here.
-
-    Args:
-        path: The path.
-        follow_links: Whether the last part of the path may be a link.
-        folder: A descriptor of the folder that a relative path begins at.
-
-    Raises:
-        OSError: It cannot be opened, or is a folder.
-    """
-    descriptor = os.open(path, READ & ~os.O_NOFOLLOW if follow_links else READ, dir_fd=folder)
-    try:
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
 
 
 def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:

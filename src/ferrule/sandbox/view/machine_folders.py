@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.provenance import (
     NOTHING_WRITABLE,

@@ -48,7 +48,7 @@ from pathlib import Path
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import select_open_folder
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.protected_names import (
     GIT_FOLDER_ENTRIES,
     ProtectedNames,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.permissions.filesystem.regular_files import open_for_reading
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 if TYPE_CHECKING:

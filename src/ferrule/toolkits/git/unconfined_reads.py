@@ -43,8 +43,8 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem import open_beneath
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.filesystem.paths import quote_path
-from ferrule.permissions.filesystem.regular_files import open_for_reading
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.repositories import Repository
 from ferrule.sandbox.command import LandlockAccess
