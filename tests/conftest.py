@@ -122,13 +122,6 @@ def commands_are_held(tmp_path: Path) -> None:
         pytest.skip("this machine cannot hold commands as required")
 
 
-GUARDED = frozenset(
-    ("core", "engine", "permissions", "repository", "runtime", "storage", "toolkits", "tools")
-)
-"""Packages of tests that were seen to leave nothing open, and must not begin to. The others still
-have tests that do: FERRULE_LEFT_OPEN=module looks after them, too.
-"""
-
 _last_item: list[pytest.Function] = []
 
 
@@ -148,10 +141,7 @@ def closes_what_it_opens(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Where workers share the tests of a module, each of them looks after its own part.
     """
-    here = Path(__file__).parent
-    is_elsewhere = here not in request.path.parents
-    is_guarded = is_elsewhere or request.path.relative_to(here).parts[0] in GUARDED
-    if sys.platform != "linux" or not (is_guarded or "FERRULE_LEFT_OPEN" in os.environ):
+    if sys.platform != "linux":
         yield
         return
     with nothing_left_open():
@@ -186,11 +176,11 @@ def smollm2_path() -> Path:
     from ferrule.models.local import installed_models
 
     found = installed_models.model_path("smollm2")
-    if found is None or not Path(found).is_file():
+    if not found.is_file():
         pytest.skip(
             "the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL"
         )
-    return Path(found)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -440,6 +440,42 @@ def test_a_reader_that_goes_away_is_no_error(
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("words", [["run", "go"], ["doctor"], ["--version"], ["tools", "list"]])
+def test_closed_standard_streams_are_as_good_as_the_null_device(
+    folder: Path, script: Any, environment: dict[str, str], words: list[str]
+) -> None:
+    environment["FERRULE_MODEL"] = script({"say": "ok"})
+    command = [sys.executable, "-c", MAIN, *words]
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" <&- >&-', "sh", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert "error" not in ran.stderr
+
+
+def test_no_file_gets_the_number_of_a_closed_standard_stream(
+    folder: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    program = (
+        "import os, sys; from ferrule.cli import entry; entry.main(); "
+        f"file = open({str(seen)!r}, 'w'); "
+        "file.write(f'{file.fileno()} {[os.get_inheritable(number) for number in range(3)]}')"
+    )
+    subprocess.run(
+        ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program, "--version"],
+        env=environment,
+        timeout=60,
+        check=True,
+    )
+    assert seen.read_text() == "3 [True, True, True]"
+
+
 @pytest.mark.proves("cli.control-characters")
 def test_an_answer_at_a_terminal_cannot_move_the_cursor_but_a_pipe_gets_its_bytes(
     folder: Path, ferrule: Any, script: Any, environment: dict[str, str]

@@ -9,7 +9,7 @@ import click
 
 def has_terminal() -> bool:
     """Whether somebody can type an answer on standard input."""
-    return sys.stdin is not None and sys.stdin.isatty()
+    return sys.stdin.isatty()
 
 
 def confirm(question: str, yes: bool, otherwise: str = "nothing changed") -> int:

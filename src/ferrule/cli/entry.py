@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -26,10 +27,10 @@ WINDOWS = (
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    if sys.stdout is not None:
-        # A character that the terminal's encoding lacks is escaped instead of ending the program.
-        cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
-    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
+    _open_closed_streams()
+    # A character that the terminal's encoding lacks is escaped instead of ending the program.
+    cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
+    if sys.argv[1:] == ["--version"]:
         from ferrule._version import __version__
 
         try:
@@ -65,6 +66,19 @@ def main() -> None:
     sys.exit(code)
 
 
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed (`>&-`) on the null device.
+
+    Otherwise the next file that is opened, say the journal, would get the number of the stream, and
+    every program that is started would write to it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+
+
 def _refuse(why: str) -> NoReturn:
     sys.stderr.write(f"ferrule: {why}\n")
     sys.exit(2)
@@ -72,11 +86,8 @@ def _refuse(why: str) -> NoReturn:
 
 def _drop_unwritten_output() -> None:
     """Drop what standard output did not take: Python would try again while it ends."""
-    output = sys.stdout
-    if output is None:
-        return
     try:
-        output.flush()
+        sys.stdout.flush()
     except OSError:
         from ferrule.runtime.lazy_group import drop_output
 

@@ -33,8 +33,7 @@ def run(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         outcome = ferrule.main(arguments, prog_name="ferrule", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # what cannot be written is an error here, not when Python ends
+        sys.stdout.flush()  # what cannot be written is an error here, not when Python ends
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.tools.forking import make_lock
 
 from .rules import PermissionRule, parse_rule
@@ -151,14 +152,14 @@ def _read(file: Path) -> list[Any]:
     """Return the entries of a grants file. Raises ConfigError if it cannot be trusted or read."""
     hint = "look at the file; remove it to start without remembered grants"
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        opened = open_for_reading(file)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise ConfigError(
             f"grants in `{file}` cannot be read: {error.strerror}", code="grants_file", hint=hint
         ) from error
-    with os.fdopen(descriptor, "rb") as opened:
+    with opened:
         status = os.fstat(opened.fileno())
         is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
         if not is_own or status.st_mode & 0o022:

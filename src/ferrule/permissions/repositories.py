@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from .protected_names import GIT_FOLDER_ENTRIES, is_git_folder
 from .provenance import CommandWritable, Origin, TrustedPath, UntrustedPath, trust_path
@@ -376,13 +377,12 @@ def _read_value(text: str) -> str:
 
 def read_text(path: str) -> str:
     """Return the beginning of a small regular file; empty if there is none. No link is followed."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        file = open_for_reading(path)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return ""
         return file.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
 

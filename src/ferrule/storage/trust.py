@@ -47,6 +47,7 @@ from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from . import paths
 from .settings.values import read_tree
@@ -213,15 +214,15 @@ class TrustStore:
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:
-            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+            file = open_for_reading(self._file, follow_links=True)
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigError(
                 f"cannot read `{self._file}`: {error.strerror}", code="trust_file"
             ) from error
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            status = os.fstat(descriptor)
+        with file:
+            status = os.fstat(file.fileno())
             if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     "others can write it", "check who changed it, then `chmod 600` it"

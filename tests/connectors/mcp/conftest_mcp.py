@@ -86,6 +86,7 @@ class Place:
                 **more,
             ),
         )
+        self._stack.push_async_callback(agent.close)
         session = agent.session()
         self._stack.push_async_callback(session.close)
         return session

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,8 +232,21 @@ def test_a_question_during_the_first_reading_says_that_the_answer_is_not_complet
     assert "[the index is not complete: 0 files are in it, 1 wait; ask again" in answer
     # It is ended in the middle, and the thread with it.
     asked.index.close()
-    thread = asked.index._thread  # pyright: ignore[reportPrivateUsage]
-    assert thread is not None and not thread.is_alive()
+    assert "ferrule-index" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_index_that_nobody_closes_ends_with_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "pond.py").write_text(POND)
+    workspace = Workspace(tmp_path)
+    index = CodeIndex()
+    assert index.refresh(workspace, 30).files == 1
+    for thread in threading.enumerate():
+        if thread.name == "ferrule-index":
+            thread.join(30)
+    seen = weakref.ref(index)
+    del index
+    assert seen() is None
+    workspace.close()
 
 
 def test_the_outline_begins_with_what_is_used_most_and_keeps_to_its_tokens(asked: Asked) -> None:

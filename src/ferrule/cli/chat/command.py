@@ -39,7 +39,7 @@ def chat(**options: Any) -> int:
     import asyncio
     import sys
 
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; use `ferrule run` in scripts")
     missing = [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]
     if missing:

@@ -110,7 +110,7 @@ def _attach_one(name: str) -> Media:
 def build_prompt(prompt: tuple[str, ...]) -> str:
     """Build the prompt from the arguments and from piped input, which is framed as context."""
     typed = " ".join(prompt).strip()
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin.isatty():
         return typed
     piped = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
     if not typed or not piped:

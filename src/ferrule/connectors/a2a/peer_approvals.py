@@ -25,6 +25,7 @@ from typing import Any, Literal, cast
 from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 from .cards import Card, Skill, card_from_json
@@ -136,13 +137,13 @@ class PeerApprovals:
 
     def _load(self, peer: A2aPeer) -> dict[str, Any] | None:
         try:
-            descriptor = os.open(self._file(peer), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = open_for_reading(self._file(peer))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unusable(peer, f"{error.strerror}", "check this file") from error
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            status = os.fstat(descriptor)
+        with file:
+            status = os.fstat(file.fileno())
             if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     peer, "others can write it", "check who changed it, then `chmod 600` it"

@@ -28,6 +28,7 @@ from urllib.parse import quote, quote_plus
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 MIN_SECRET = 4
@@ -90,14 +91,14 @@ class Secrets:
     def _from_file(self, name: str) -> str:
         file = (self.folder or paths.config() / _FOLDER) / name
         try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            opened = open_for_reading(file)
         except OSError as error:
             raise ConfigError(
                 f"the secret `{name}` cannot be read from `{file}`: {error.strerror}",
                 code="http_secret",
             ) from None
-        with os.fdopen(descriptor, "rb") as opened:
-            status = os.fstat(descriptor)
+        with opened:
+            status = os.fstat(opened.fileno())
             if (
                 not stat.S_ISREG(status.st_mode)
                 or status.st_uid != os.getuid()

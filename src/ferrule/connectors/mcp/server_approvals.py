@@ -28,6 +28,7 @@ from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 from .definitions import Manifest, manifest_from_json
@@ -143,13 +144,13 @@ class ServerApprovals:
 
     def _load(self, server: McpServer) -> dict[str, Any] | None:
         try:
-            descriptor = os.open(self._file(server), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = open_for_reading(self._file(server))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unusable(server, f"{error.strerror}", "check this file") from error
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            status = os.fstat(descriptor)
+        with file:
+            status = os.fstat(file.fileno())
             if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 raise self._unusable(
                     server, "others can write it", "check who changed it, then `chmod 600` it"

@@ -4,6 +4,7 @@ Modules:
     workspace        the folder that tools work in: look, read, write, move, delete
     paths            checks a path as text and makes it relative to the workspace
     open_beneath     opens folders without following links
+    opened_files     opens files outside of a workspace, without waiting for pipes
     regular_files    opens and checks regular files
     atomic_write     replaces a file as a whole
     folder_trees     walks and removes folders

@@ -14,13 +14,11 @@ import stat
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
+from .opened_files import READ
 from .paths import quote_path
 
 ABSENT = "absent"
 """The digest of a file that does not exist."""
-
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Flags with which opening never waits for a pipe and never acquires a terminal."""
 
 
 def os_error(number: int) -> OSError:

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.provenance import CommandWritable, Origin
 
@@ -185,11 +186,11 @@ def _list_bases(configuration: Path) -> Iterator[Path]:
     programs that newer versions name. No link of the environment counts.
     """
     try:
-        descriptor = os.open(configuration, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_for_reading(configuration, follow_links=True)
     except OSError:
         return
-    with os.fdopen(descriptor, "rb") as file:
-        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    with file:
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         text = file.read(_MAX_CONFIGURATION).decode("utf-8", "replace") if is_regular else ""
     for found in _BASE_LINE.finditer(text):
         place = Path(found[2])

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.provenance import (
     NOTHING_WRITABLE,
@@ -144,11 +145,11 @@ def _is_own(path: Path, writable: CommandWritable) -> bool:
 def _read_text(path: Path) -> str:
     """Return the text of a person's own file, empty if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_for_reading(path, follow_links=True)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    with file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return file.read(git_config.LIMIT).decode("utf-8", "replace") if regular else ""
 
 

@@ -48,6 +48,7 @@ from pathlib import Path
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import select_open_folder
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.protected_names import (
     GIT_FOLDER_ENTRIES,
     ProtectedNames,
@@ -603,9 +604,8 @@ def _is_racy(status: os.stat_result) -> bool:
 
 def _read_beginning(folder: int, last: str, limit: int) -> bytes:
     """Return a regular file's beginning, or nothing if it cannot be read."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(last, flags, dir_fd=folder), "rb") as file:
+        with open_for_reading(last, folder=folder) as file:
             return file.read(limit) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""

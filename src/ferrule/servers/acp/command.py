@@ -26,8 +26,6 @@ def acp(**options: Any) -> int:
         raise click.UsageError(
             "--workspace cannot be used: the editor chooses the folder of each session"
         )
-    if sys.stdin is None or sys.stdout is None:
-        raise click.UsageError("standard input and output are closed: start this from an editor")
     if sys.stdin.isatty():
         click.echo(
             "this command talks to an editor; docs/serve-acp.md explains the setup", err=True

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 if TYPE_CHECKING:
@@ -165,8 +166,7 @@ def _write_new(path: Path, data: bytes) -> None:
 
 def _read_key(path: Path, *, private: bool = False) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        with open_for_reading(path, follow_links=True) as file:
             status = os.fstat(file.fileno())
             if private and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
                 mode = stat.filemode(status.st_mode)

@@ -5,7 +5,8 @@ files, and the content of those that differ. So whatever changed a file (a tool,
 person, a `git checkout`), the answer is about the files as they are. What is new is read through
 the workspace of whoever asks, which is all the access to files that there is, and parsed by
 another process at the lowest priority. A file that this workspace may not read, or that is gone or
-ignored, is forgotten. All this is done by one thread of the index.
+ignored, is forgotten. All this is done by one thread of the index, which ends when nothing is left
+to do: an index that nobody closes goes with its owner.
 """
 
 from __future__ import annotations
@@ -176,9 +177,8 @@ class CodeIndex:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while self._wanted == self._done and not self._closed:
-                    self._changed.wait()
-                if self._closed:
+                if self._wanted == self._done or self._closed:
+                    self._thread = None
                     return
                 number = self._wanted
                 workspace = self._workspace

@@ -43,6 +43,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem import open_beneath
+from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.repositories import Repository
@@ -274,12 +275,11 @@ def _read_small_file(real: int, name: str) -> bytes:
         with open_beneath.folder_descriptor(
             open_beneath.select_open_folder(), real, folders
         ) as above:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(last, flags, dir_fd=above)
+            file = open_for_reading(last, folder=above)
     except OSError:
         return b""  # Missing, a link, or not readable for us: git does without it.
-    with os.fdopen(descriptor, "rb") as file:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    with file:
+        is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return file.read(_MAX_BYTES) if is_file else b""
 
 
