@@ -49,7 +49,7 @@ class DistributedExtraMissing(FerruleError):
 
 
 class QueueUnreachable(FerruleError):
-    """The database of the queue does not answer, or refuses the connection."""
+    """The database of the jobs does not answer, or refuses the connection."""
 
     code = "queue_unreachable"
 
@@ -332,7 +332,9 @@ def libpq_url(database: str) -> str:
     for start in ("postgresql+psycopg://", "postgresql://", "postgres://"):
         if database.startswith(start):
             return f"postgresql://{database.removeprefix(start)}"
-    raise ConfigError("a queue lives in PostgreSQL", hint="use `postgresql://user@host/database`")
+    raise ConfigError(
+        "the database of jobs is PostgreSQL", hint="use `postgresql://user@host/database`"
+    )
 
 
 def check_connection(database: str) -> None:
@@ -344,14 +346,14 @@ def check_connection(database: str) -> None:
         import psycopg
     except ImportError as error:
         raise DistributedExtraMissing(
-            "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
+            "jobs need the extra `scale`", hint="pip install 'ferrule[scale]'"
         ) from error
     try:
         psycopg.connect(libpq_url(database), connect_timeout=5).close()
     except psycopg.Error as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise QueueUnreachable(
-            f"the database of the queue cannot be reached: {first}",
+            f"the database of the jobs cannot be reached: {first}",
             hint=(
                 "is it up, and may this user connect? A password belongs into ~/.pgpass or "
                 "PGPASSWORD"

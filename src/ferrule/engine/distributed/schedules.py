@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-if TYPE_CHECKING:
-    from .outcomes import OutcomeTable
+from .outcomes import OutcomeTable
 
 SKIPPED_SECONDS = 60.0
 """A time that is past for longer is left out: no worker ran."""
