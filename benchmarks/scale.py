@@ -31,10 +31,11 @@ WORKER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from scale_agent import DATABASE, make
-from ferrule.engine.distributed.worker import Worker
+from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.storage.journal.postgres import PostgresJournal
 journal = PostgresJournal(DATABASE, lease_seconds=6)
-Worker(DATABASE, make, concurrency=int(sys.argv[2]), lost_after=8, journal=journal).run()
+times = WorkerTimes(lost_after=8)
+Worker(DATABASE, make, concurrency=int(sys.argv[2]), times=times, journal=journal).run()
 """
 CALLS = 5
 LEASE = 6.0

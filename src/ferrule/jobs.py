@@ -1,7 +1,17 @@
-"""Jobs: runs that wait in a queue of the database and are worked by any machine."""
+"""Jobs: runs that an engine hands to workers on any machine, and what an engine must do."""
 
 from __future__ import annotations
 
+from .engine.distributed.engines import (
+    Do,
+    Engine,
+    EngineExtraMissing,
+    EngineOptions,
+    EngineUnreachable,
+    GoOnElsewhere,
+    NotNow,
+    Ticket,
+)
 from .engine.distributed.jobs import (
     DistributedExtraMissing,
     Job,
@@ -13,9 +23,17 @@ from .engine.distributed.jobs import (
 
 __all__ = [
     "DistributedExtraMissing",
+    "Do",
+    "Engine",
+    "EngineExtraMissing",
+    "EngineOptions",
+    "EngineUnreachable",
+    "GoOnElsewhere",
     "Job",
     "Jobs",
+    "NotNow",
     "QueueUnreachable",
+    "Ticket",
     "UnknownJob",
     "WaitingJob",
 ]

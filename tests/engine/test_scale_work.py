@@ -381,7 +381,7 @@ def test_a_key_names_the_run_and_its_new_session() -> None:
 
 
 @pytest.mark.proves("scale.outcome")
-def test_a_job_comes_out_of_the_queue_as_it_went_in_and_what_is_newer_is_dropped() -> None:
+def test_a_job_is_loaded_as_it_was_stored_and_fields_of_newer_versions_are_dropped() -> None:
     job = Job("look", tenant="acme", priority=3, options={"max_turns": 2}).with_name()
     assert Job.of({**job.as_dict(), "colour": "red"}) == job
 
@@ -395,7 +395,7 @@ def test_a_database_is_named_as_postgresql_programs_name_it(start: str) -> None:
 @pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize("wrong", ["", "sqlite:///x.db", "db.example.com", "mysql://db/x"])
 def test_a_database_that_is_no_postgresql_is_refused(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="lives in PostgreSQL"):
+    with pytest.raises(ConfigError, match="is PostgreSQL"):
         libpq_url(wrong)
 
 

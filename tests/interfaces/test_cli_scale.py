@@ -37,7 +37,7 @@ WORKER = ("worker", "--database", NOWHERE)
             (*SUBMIT, "--cron", "nightly=0 3 * * *", "--wait", "hello"),
             "--cron submits jobs at its own times",
         ),
-        ((*SUBMIT, "--journal", "mine.db", "hello"), "in the database of its queue"),
+        ((*SUBMIT, "--journal", "mine.db", "hello"), "in the database of the jobs"),
         ((*WORKER, "--concurrency", "0"), "--concurrency"),
         ((*WORKER, "--per-tenant", "0"), "--per-tenant"),
         ((*WORKER, "--agent", "agents"), "use MODULE:FUNCTION"),
@@ -68,7 +68,7 @@ def test_a_database_that_is_away_is_said_in_a_line(
     pytest.importorskip("psycopg", reason="needs the extra `scale`")
     ran = ferrule(*words)
     assert ran.code == 1
-    assert "the database of the queue cannot be reached" in ran.err
+    assert "the database of the jobs cannot be reached" in ran.err
     assert "Traceback" not in ran.err
 
 

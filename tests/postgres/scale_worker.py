@@ -16,7 +16,7 @@ from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.distributed.jobs import Job
-from ferrule.engine.distributed.worker import Worker
+from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.protocols import Journal
@@ -95,7 +95,6 @@ if __name__ == "__main__":
         make,
         concurrency=8,
         per_tenant=1,
-        lost_after=3,
-        grace=float(sys.argv[1]),
+        times=WorkerTimes(lost_after=3, grace=float(sys.argv[1])),
         journal=PostgresJournal(DATABASE, lease_seconds=2),
     ).run()

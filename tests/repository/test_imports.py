@@ -19,7 +19,7 @@ LAYERS = [
     {"storage"},
     {"models"},
     {"engine"},
-    {"toolkits", "extensions", "connectors", "small_models", "evaluation"},
+    {"toolkits", "extensions", "connectors", "small_models", "evaluation", "job_engines"},
     {"runtime"},
     {"cli", "console", "servers", "adapters"},
 ]
@@ -100,7 +100,9 @@ HEAVY = {
     "prompt_toolkit": {"cli"},
     "cryptography": {"storage.audit.signing"},
     "xllamacpp": {"models"},
-    "psycopg": {"storage", "engine.distributed"},
+    "psycopg": {"storage", "engine.distributed", "job_engines.procrastinate"},
+    "procrastinate": {"job_engines.procrastinate"},
+    "croniter": {"engine.distributed.schedules"},
     "obstore": {"storage"},
     "opentelemetry": {
         "engine.telemetry.telemetry",
@@ -120,6 +122,9 @@ HEAVY = {
 
 EAGER = {"jiter"}
 """Small enough to be loaded with the module that uses it."""
+
+EAGER_LAYERS = {"cli", "console", "servers", "runtime", "adapters", "job_engines"}
+"""Layers whose modules are imported only where they are used."""
 
 LIGHT = {
     "import ferrule": 40,
@@ -251,11 +256,7 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
                 )
             elif not any(place == one or place.startswith(f"{one}.") for one in allowed):
                 wrong.append(f"{module.shown}:{line} imports {library}")
-            elif (
-                eager
-                and library not in EAGER
-                and layer(module.name) not in ("cli", "console", "servers", "runtime", "adapters")
-            ):
+            elif eager and library not in EAGER and layer(module.name) not in EAGER_LAYERS:
                 wrong.append(
                     f"{module.shown}:{line} imports {library} when it is imported itself: do "
                     "it where it is used"

@@ -1,4 +1,4 @@
-"""Ferrule's workers: jobs are handed in one by one, then the queue is looked at until all have an outcome."""
+"""Ferrule's workers: jobs are handed in one by one, then the table of outcomes is looked at until all have an outcome."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ class System:
             self.jobs.submit(Job(prompt(one), run=one))
         handed = time.perf_counter() - began
         with psycopg.connect(DATABASE, autocommit=True) as db:
-            ask = "SELECT count(*) FROM ferrule.jobs WHERE state = 'ended' AND run = ANY(%s)"
+            ask = "SELECT count(*) FROM ferrule.outcomes WHERE ended IS NOT NULL AND run = ANY(%s)"
             while db.execute(ask, (ids,)).fetchone()[0] < len(ids):
                 await asyncio.sleep(0.05)
                 if time.perf_counter() - began > 120 or any(

@@ -25,12 +25,21 @@ _database = click.option(
     envvar="FERRULE_DATABASE",
     required=True,
     metavar="URL",
-    help="`postgresql://user@host/database` of the queue and journal. Also FERRULE_DATABASE.",
+    help="`postgresql://user@host/database` of the jobs and journal. Also FERRULE_DATABASE.",
+)
+_engine = click.option(
+    "--engine",
+    envvar="FERRULE_ENGINE",
+    default="procrastinate",
+    show_default=True,
+    metavar="NAME[:ADDRESS]",
+    help="What hands jobs to workers; with where its server is. Also FERRULE_ENGINE.",
 )
 
 
 @click.command()
 @_database
+@_engine
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
@@ -49,8 +58,10 @@ _database = click.option(
     metavar="MODULE:FUNCTION",
     help="Function that makes the agent of a job from `(job, journal)`.",
 )
-def worker(database: str, concurrency: int, per_tenant: int | None, factory: str | None) -> int:
-    """Run jobs from the queue until stopped, and take over jobs of workers that died.
+def worker(
+    database: str, engine: str, concurrency: int, per_tenant: int | None, factory: str | None
+) -> int:
+    """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
     on this machine. Nobody can be asked: a call that no rule allows is denied.
@@ -58,11 +69,13 @@ def worker(database: str, concurrency: int, per_tenant: int | None, factory: str
     from ferrule.engine.distributed.worker import Worker
 
     make_agent = _load_factory(factory) if factory else assemble_for_job
-    queue_worker = Worker(database, make_agent, concurrency=concurrency, per_tenant=per_tenant)
-    click.echo(
-        f"worker {queue_worker.name}: up to {concurrency} jobs at once; Ctrl-C stops it", err=True
+    job_worker = Worker(
+        database, make_agent, engine=engine, concurrency=concurrency, per_tenant=per_tenant
     )
-    queue_worker.run()
+    click.echo(
+        f"worker {job_worker.name}: up to {concurrency} jobs at once; Ctrl-C stops it", err=True
+    )
+    job_worker.run()
     return 0
 
 
@@ -110,6 +123,7 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
 @click.command()
 @click.argument("prompt", nargs=-1)
 @_database
+@_engine
 @click.option("--tenant", default="local", show_default=True, help="The job's tenant.")
 @click.option("--user", help="The job's owner (default: you).")
 @click.option(
@@ -130,7 +144,7 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
 @click.option("--list", "listing", is_flag=True, help="Only list the newest jobs.")
 @click.option("--cancel", metavar="RUN", help="Only cancel a job.")
 @common_options
-def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
+def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
     from ferrule.engine.distributed.jobs import Jobs
 
@@ -141,7 +155,7 @@ def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
             "--cron submits jobs at its own times; leave out --wait, --delay and --key"
         )
     settings = _collect_settings(given)
-    jobs = Jobs(database)
+    jobs = Jobs(database, engine=engine)
     try:
         if given["listing"]:
             return _print_jobs(jobs)
@@ -202,7 +216,7 @@ def _collect_settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that were given as options, by key."""
     if given["journal__path"]:
         raise click.UsageError(
-            "--journal cannot be used here: a job's journal is in the database of its queue"
+            "--journal cannot be used here: a job's journal is in the database of the jobs"
         )
     return {
         name.replace("__", "."): given[name]

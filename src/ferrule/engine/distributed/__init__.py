@@ -1,5 +1,6 @@
-"""Runs on many machines: submitted on one, worked on others, through a queue in PostgreSQL.
+"""Runs on many machines: submitted on one, handed out by an engine, worked on others.
 
-Needs the extra `scale`. Modules: `jobs` (what submits them), `job_queue` (the table), `cron`,
-`worker`, `job_run` (from job to run), `draining`.
+Needs the extra `scale`. Modules: `jobs` (what submits them), `outcomes` (the table), `schedules`,
+`engines` (what hands jobs to workers), `worker`, `runner` (what an engine calls), `job_run` (from
+job to run), `draining`.
 """

@@ -138,15 +138,19 @@ def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any
             if isinstance(record.event, ModelFailed):
                 failed = record.event
             if isinstance(record.event, RunFinished):
-                return True, _outcome(job, record.event, failed, typed=typed)
+                return True, describe_end(job, record.event, failed, typed=typed)
     except SessionNotFound:
         return None, None
     return begun, None
 
 
-def _outcome(
+def describe_end(
     job: Job, end: RunFinished, failed: ModelFailed | None, *, typed: bool
 ) -> dict[str, Any]:
+    """Return the outcome of a run that has ended.
+
+    `failed` is the last failure of its model, and `typed` whether its agent has an `output_type`.
+    """
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
     outcome = build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
     if failed is not None and failed.code == end.code:
@@ -187,7 +191,7 @@ async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> dic
     if result.stop != "done" or not is_whole:
         return None
     end = RunFinished(result.stop, result.text, usage=result.usage)
-    return _outcome(job, end, None, typed=session.ends_with_value)
+    return describe_end(job, end, None, typed=session.ends_with_value)
 
 
 async def _finish_others(session: Session[Any]) -> None:

@@ -1,15 +1,15 @@
-"""Jobs: one message for one session, in a queue; and how they are submitted, watched and cancelled.
+"""Jobs: one message for one session, and how they are submitted, watched and cancelled.
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
     jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `build_outcome` makes it
 
-The queue is a table (`job_queue`): submitting jobs is one statement, and a job is worked until it
-has an outcome, whatever happens to workers. The key of a job is its run's id: submitting the same
-job twice gives one run.
+A job is a row in a table (`outcomes`) and is handed to workers by an engine (`engines`). It is
+worked until it has an outcome, whatever happens to workers. The key of a job is its run's id:
+submitting the same job twice gives one run.
 
-Not protected: whoever may write the queue's tables decides what workers do, for any tenant. Who may
-submit what is for the program that calls `Jobs` to decide.
+Not protected: whoever may write the table decides what workers do, for any tenant. Who may submit
+what is for the program that calls `Jobs` to decide.
 """
 
 from __future__ import annotations
@@ -18,19 +18,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
 from ferrule.storage.journal.postgres_connection import is_storable
 
-from .cron import parse_cron
-from .job_queue import JobQueue, StoredJob
+from .engines import DEFAULT_ENGINE, Engine, EngineOptions, Ticket, open_engine
+from .outcomes import OutcomeTable, StoredJob, build_announcement
+from .schedules import build_run_id, find_next_time
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 MAX_PRIORITY = 2**31 - 1
-POLL_SECONDS = 0.2
-"""Seconds between two polls for an outcome."""
+POLL_SECONDS = 0.5
+"""Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
+LOOK_SECONDS = 5.0
+"""Seconds between two looks for an outcome that is announced: the announcement may be lost."""
 MAX_WORKERS = 20
 """A job is given up after this many workers ended while working it: it may be what ends them."""
 
@@ -42,7 +49,7 @@ class DistributedExtraMissing(FerruleError):
 
 
 class QueueUnreachable(FerruleError):
-    """The database of the queue does not answer, or refuses the connection."""
+    """The database of the jobs does not answer, or refuses the connection."""
 
     code = "queue_unreachable"
 
@@ -94,13 +101,17 @@ class Job:
         run = self.run or uuid4().hex
         return replace(self, run=run, session=self.session or run)
 
+    def as_ticket(self) -> Ticket:
+        """Return what an engine is told of the job."""
+        return Ticket(self.run, self.session, self.tenant, self.priority)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the job as it is stored in the queue."""
+        """Return the job as it is stored."""
         return asdict(self)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Job:
-        """Load a job from the queue; fields of a newer version are dropped."""
+        """Load a job that was stored; fields of a newer version are dropped."""
         known = {name: values[name] for name in Job.__dataclass_fields__ if name in values}
         return Job(**known)
 
@@ -128,7 +139,7 @@ def build_outcome(
 
 @frozen
 class WaitingJob:
-    """Summary of a job in the queue.
+    """Summary of a job.
 
     `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` is who works it.
     """
@@ -141,14 +152,32 @@ class WaitingJob:
 
 
 class Jobs:
-    """The queue, for those who submit jobs. `database` is a PostgreSQL URL.
+    """The jobs of one database, for those who submit them.
 
-    Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable.
+    Args:
+        database: A PostgreSQL URL.
+        engine: The engine that hands jobs to workers: `NAME`, `NAME:ADDRESS` of its server, or
+            itself. The same for all workers.
+
+    Raises:
+        ConfigError: No engine has this name, or the database is not a PostgreSQL URL.
+        DistributedExtraMissing, EngineExtraMissing: An extra is missing.
+        QueueUnreachable, EngineUnreachable: The database or the engine does not answer.
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, *, engine: str | Engine = DEFAULT_ENGINE) -> None:
         check_connection(database)
-        self._queue = JobQueue(libpq_url(database))
+        self._url = libpq_url(database)
+        self._table = OutcomeTable(self._url)
+        self._listening: Connection[Any] | None = None
+        try:
+            self._table.check()
+            options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
+            self._engine = open_engine(engine, options) if isinstance(engine, str) else engine
+            self._engine.prepare()
+        except BaseException:
+            self._table.close()
+            raise
 
     def submit(self, job: Job, *, delay: float = 0) -> Job:
         """Submit a job, and return it with its ids. `delay` is in seconds.
@@ -160,42 +189,49 @@ class Jobs:
     def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
         """Submit jobs, all of them or none, and return them with their ids."""
         named = [job.with_name() for job in jobs]
-        self._queue.submit([job.as_dict() for job in named], delay)
+        hand_in(self._table, self._engine, named, delay=delay)
         return named
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
+        is_announced = False
         while True:
-            found = self._find(run)
-            if found.outcome is not None:
-                return found.outcome
-            if found.state == "cancelled":
-                job = Job.of(found.job)
-                return build_outcome(job, "cancelled", detail="the job was cancelled")
-            time.sleep(POLL_SECONDS)
+            if not self._table.is_pooled:
+                is_announced = self._listen()
+            if not self._table.mark_awaited(run):
+                found = self._find(run)
+                if found.outcome is not None:
+                    return found.outcome
+            if is_announced:
+                self._wait_for(build_announcement(run))
+            else:
+                time.sleep(POLL_SECONDS)
 
     def cancel(self, run: str) -> None:
         """Stop a job. Raises UnknownJob.
 
         A waiting job is never started; the run of one that is being worked ends as cancelled, with
-        a result for every call, within about a second. If its worker is gone, the run stays open in
-        its session until that is resumed.
+        a result for every call, when its worker renews its leases: within some seconds. If its
+        worker is gone, that is up to the worker that gets the job next.
         """
-        self._find(run)
-        self._queue.cancel(run)
+        job = Job.of(self._find(run).job)
+        outcome = build_outcome(job, "cancelled", detail="the job was cancelled")
+        self._table.cancel(run, outcome)
 
     def _find(self, run: str) -> StoredJob:
-        found = self._queue.find(run)
+        found = self._table.find(run)
         if found is None:
             raise UnknownJob(f"there is no job `{run}`", hint="`ferrule submit --list` lists them")
         return found
 
     def recent(self, limit: int = 20) -> Iterator[WaitingJob]:
         """Return jobs, the newest first."""
-        for found in self._queue.list_recent(limit):
-            state = found.state
-            if state == "ended":
-                state = found.stop if found.stop in ("done", "cancelled") else "failed"
+        for found in self._table.list_recent(limit):
+            state = found.stop
+            if not state:
+                state = "working" if found.worker else "waiting"
+            elif state not in ("done", "cancelled"):
+                state = "failed"
             job = Job.of(found.job)
             yield WaitingJob(found.run, state, job.tenant, job.text, found.worker)
 
@@ -210,21 +246,85 @@ class Jobs:
             raise ConfigError("a schedule needs a name", hint="use `--cron 'nightly=0 3 * * *'`")
         if job.run:
             raise ConfigError("a scheduled job gets a new id each time", hint="leave its id out")
-        try:
-            due = parse_cron(cron).next_after(datetime.now(UTC))
-        except ValueError as error:
-            raise ConfigError(
-                f"schedule `{cron}`: {error}", hint="use `0 3 * * *`: each night at three"
-            ) from error
-        self._queue.schedule(name, cron, job.as_dict(), due)
+        now = datetime.now(UTC)
+        due = find_next_time(cron, now)
+        self._table.schedule(name, cron, job.as_dict(), due)
+        submit_scheduled(self._table, self._engine, name, job.as_dict(), due, now)
 
     def unschedule(self, name: str) -> None:
         """Remove a schedule."""
-        self._queue.unschedule(name)
+        self._table.unschedule(name)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._queue.close()
+        """Close the connections."""
+        self._engine.close()
+        self._table.close()
+        self._hang_up()
+
+    # ---- announcements
+
+    def _listen(self) -> bool:
+        """Listen for the ends of jobs. Return whether they will be heard of."""
+        import psycopg
+
+        if self._listening is not None and not self._listening.closed:
+            return True
+        try:
+            self._listening = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+            self._listening.execute(f"LISTEN {OUTCOME_CHANNEL}".encode())
+        except psycopg.Error:
+            self._hang_up()
+            return False
+        return True
+
+    def _wait_for(self, announcement: str) -> None:
+        """Wait until a job's end is announced, but look at the table now and then."""
+        import psycopg
+
+        assert self._listening is not None
+        try:
+            for told in self._listening.notifies(timeout=LOOK_SECONDS):
+                if told.payload == announcement:
+                    return
+        except psycopg.Error:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        self._listening = None
+
+
+def hand_in(
+    table: OutcomeTable,
+    engine: Engine,
+    jobs: Sequence[Job],
+    *,
+    delay: float = 0,
+    schedule: str | None = None,
+) -> None:
+    """Write jobs to the table, then tell the engine of those that it may not know of."""
+    rows = [job.as_dict() for job in jobs]
+    fresh = set(table.submit(rows, delay=delay, schedule=schedule))
+    if not fresh:
+        return
+    tickets = {job.run: job.as_ticket() for job in jobs if job.run in fresh}
+    engine.submit(list(tickets.values()), delay=delay)
+    table.mark_handed(list(tickets))
+
+
+def submit_scheduled(
+    table: OutcomeTable,
+    engine: Engine,
+    name: str,
+    job: Mapping[str, Any],
+    due: datetime,
+    now: datetime,
+) -> None:
+    """Submit the job of a schedule for one of its times."""
+    timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
+    delay = max(0.0, (due - now).total_seconds())
+    hand_in(table, engine, [timed], delay=delay, schedule=name)
 
 
 def libpq_url(database: str) -> str:
@@ -232,7 +332,9 @@ def libpq_url(database: str) -> str:
     for start in ("postgresql+psycopg://", "postgresql://", "postgres://"):
         if database.startswith(start):
             return f"postgresql://{database.removeprefix(start)}"
-    raise ConfigError("a queue lives in PostgreSQL", hint="use `postgresql://user@host/database`")
+    raise ConfigError(
+        "the database of jobs is PostgreSQL", hint="use `postgresql://user@host/database`"
+    )
 
 
 def check_connection(database: str) -> None:
@@ -244,14 +346,14 @@ def check_connection(database: str) -> None:
         import psycopg
     except ImportError as error:
         raise DistributedExtraMissing(
-            "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
+            "jobs need the extra `scale`", hint="pip install 'ferrule[scale]'"
         ) from error
     try:
         psycopg.connect(libpq_url(database), connect_timeout=5).close()
     except psycopg.Error as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise QueueUnreachable(
-            f"the database of the queue cannot be reached: {first}",
+            f"the database of the jobs cannot be reached: {first}",
             hint=(
                 "is it up, and may this user connect? A password belongs into ~/.pgpass or "
                 "PGPASSWORD"

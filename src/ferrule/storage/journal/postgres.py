@@ -26,7 +26,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -37,7 +37,13 @@ from ferrule.core.limits import OUTPUT_CAP
 from ferrule.tools.forking import watch_forks
 
 from . import hash_chain, postgres_lease, postgres_sessions
-from .postgres_append_statement import APPEND_BATCHES, BatchEntry, build_values
+from .postgres_append_statement import (
+    APPEND_BATCHES,
+    APPEND_ENDS,
+    BatchEntry,
+    build_outcome_values,
+    build_values,
+)
 from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
 from .postgres_lease import Lease, PostgresLeases, start_renewal
 from .records import (
@@ -165,6 +171,7 @@ class PostgresJournal:
             for sql in (
                 _APPEND,
                 APPEND_BATCHES,
+                APPEND_ENDS,
                 _KNOWN,
                 _ANY_KNOWN,
                 _LAST,
@@ -179,6 +186,8 @@ class PostgresJournal:
         self._lost: set[str] = set()
         self._stopped = threading.Event()
         self._renewing = False
+        self._list_runs: Callable[[], Sequence[str]] = tuple
+        self._cancel_runs: Callable[[list[str]], None] | None = None
         watch_forks(self)
 
     def after_fork(self) -> None:
@@ -239,6 +248,14 @@ class PostgresJournal:
         If the connection breaks, it raises JournalError (`journal_unsure`), and the next append to
         each of the sessions finds out.
         """
+        self.append_ends(batches, {})
+
+    def append_ends(
+        self,
+        batches: Sequence[tuple[Identity, Sequence[Event]]],
+        outcomes: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Append to several sessions, and write the outcomes of jobs that end with it."""
         with self._db.lock:
             self._check_open()
             until = self._db.deadline()
@@ -258,7 +275,7 @@ class PostgresJournal:
                     raise not_json_error(error) from error
                 raise
             if entries:
-                self._write_batches(held, entries, until)
+                self._write_batches(held, entries, outcomes, until)
 
     def _find_writer(self, identity: Identity) -> _HeldSession:
         """Return the state of a session that may be written; a new one has the row 0."""
@@ -289,15 +306,24 @@ class PostgresJournal:
         )
 
     def _write_batches(
-        self, held: dict[str, _HeldSession], entries: list[BatchEntry], until: float
+        self,
+        held: dict[str, _HeldSession],
+        entries: list[BatchEntry],
+        outcomes: Mapping[str, Mapping[str, Any]],
+        until: float,
     ) -> None:
         values = build_values(entries)
+        if outcomes:
+            values |= build_outcome_values(outcomes)
         values["holder"] = self._leases.holder
         values["seconds"] = self._leases.seconds
         doing = f"recording in {len(entries)} sessions"
         try:
             written = self._db.query_once(
-                self._sql[APPEND_BATCHES], values, doing=doing, until=until
+                self._sql[APPEND_ENDS if outcomes else APPEND_BATCHES],
+                values,
+                doing=doing,
+                until=until,
             )
         except FerruleError:
             # The server refused it, so nothing was recorded.
@@ -508,15 +534,34 @@ class PostgresJournal:
     def _renew(self) -> None:
         with self._db.lock:
             held = {one.row: one.token for one in self._held.values() if one.pending is None}
-            if not held or self._db.is_closed:
+            runs = self._list_runs()
+            if not (held or runs) or self._db.is_closed:
                 return
+            until = self._db.deadline(postgres_lease.PATIENCE)
+            cancelled: list[str] = []
             try:
-                lost = self._leases.renew(held, self._db.deadline(postgres_lease.PATIENCE))
+                if runs:
+                    lost, cancelled = self._leases.renew_and_ask(held, runs, until)
+                else:
+                    lost = self._leases.renew(held, until)
             except (ConnectionLost, FerruleError):
                 # The next append, or the next time, finds out whether the sessions are still ours.
                 return
             for session in [name for name, one in self._held.items() if one.row in lost]:
                 self._drop(session)
+        if cancelled and self._cancel_runs is not None:
+            self._cancel_runs(cancelled)
+
+    def watch_cancelled(
+        self, list_runs: Callable[[], Sequence[str]], cancel_runs: Callable[[list[str]], None]
+    ) -> None:
+        """Ask with each renewal of leases which runs of jobs somebody wants cancelled.
+
+        Both functions are called in the thread that renews. A run is named each time, until its job
+        has an outcome.
+        """
+        self._list_runs = list_runs
+        self._cancel_runs = cancel_runs
 
     def _drop(self, session: str) -> None:
         """Give up a session that is no longer ours.

@@ -17,10 +17,13 @@ written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import hash_chain
+
+OUTCOME_CHANNEL = "ferrule_outcomes"
+"""Where the end of an awaited job is announced: by the MD5 of its run's id."""
 
 APPEND_BATCHES = """
 WITH given AS MATERIALIZED (
@@ -64,6 +67,20 @@ SELECT 1 / ((SELECT count(*) FROM added) = %(events)s)::integer,
     (SELECT json_object_agg(session, json_build_array(no, token)) FROM opened)
 """
 """Returns one row; its second value is an object `{session: [row, token]}` of opened sessions."""
+_ENDED = """
+WITH ended AS (
+    UPDATE {s}.outcomes SET stop = given.stop, outcome = given.outcome,
+        ended = clock_timestamp()
+    FROM ROWS FROM (
+        json_array_elements_text(%(ended)s::json), json_array_elements_text(%(stops)s::json),
+        json_array_elements(%(outcomes)s::json)
+    ) AS given (run, stop, outcome)
+    WHERE outcomes.run = given.run AND ended IS NULL
+    RETURNING outcomes.run, awaited
+), """
+_TOLD = f", (SELECT count(pg_notify('{OUTCOME_CHANNEL}', md5(run))) FROM ended WHERE awaited)\n"
+APPEND_ENDS = APPEND_BATCHES.rstrip().replace("\nWITH ", _ENDED, 1) + _TOLD
+"""The same, and outcomes of jobs (`engine.distributed.outcomes`) whose runs end with it."""
 
 
 class BatchEntry(NamedTuple):
@@ -106,6 +123,15 @@ def build_values(entries: Sequence[BatchEntry]) -> dict[str, object]:
         "kinds": _texts(row[3] for row in rows),
         "bodies": f"[{','.join([row[4] for row in rows])}]",
         "hashes": _hashes(row[5] for row in rows),
+    }
+
+
+def build_outcome_values(outcomes: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    """Return the values of `APPEND_ENDS` that `APPEND_BATCHES` lacks."""
+    return {
+        "ended": json.dumps(list(outcomes)),
+        "stops": json.dumps([outcome["stop"] for outcome in outcomes.values()]),
+        "outcomes": json.dumps(list(outcomes.values())),
     }
 
 

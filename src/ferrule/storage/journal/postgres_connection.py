@@ -109,6 +109,11 @@ class PostgresConnection:
             return f"postgresql://{place}"
         return f"postgresql:service={given.get('service', 'default')}"
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler shares connections among programs; known once it has connected."""
+        return self._is_pooled
+
     def deadline(self, seconds: float | None = None) -> float:
         """Return a deadline from now on, on the clock of `query_once` and `query`."""
         return time.monotonic() + (self.seconds if seconds is None else seconds)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -61,6 +61,12 @@ UPDATE {s}.sessions AS mine SET until = clock_timestamp() + %(seconds)s * interv
 FROM unnest(%(nos)s::bigint[], %(tokens)s::bigint[]) AS held (no, token)
 WHERE mine.no = held.no AND mine.token = held.token RETURNING mine.no
 """
+_RENEW_AND_ASK = f"""
+WITH renewed AS ({_RENEW})
+SELECT (SELECT json_agg(no) FROM renewed),
+    (SELECT json_agg(run) FROM {{s}}.outcomes
+        WHERE run = ANY(%(runs)s::text[]) AND cancelled AND ended IS NULL)
+"""
 
 
 class Lease(NamedTuple):
@@ -81,8 +87,9 @@ class PostgresLeases:
         self._db = db
         self.seconds = seconds
         self.holder = uuid4()
-        self._take, self._release, self._renew, self._owner = (
-            sql.format(s=f'"{db.schema}"') for sql in (_TAKE, RELEASE, _RENEW, _OWNER)
+        self._take, self._release, self._renew, self._renew_and_ask, self._owner = (
+            sql.format(s=f'"{db.schema}"')
+            for sql in (_TAKE, RELEASE, _RENEW, _RENEW_AND_ASK, _OWNER)
         )
 
     def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Lease:
@@ -139,6 +146,31 @@ class PostgresLeases:
         values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
         rows = self._db.query_once(self._renew, values, doing="renewing leases", until=until)
         return set(held) - {row[0] for row in rows}
+
+    def renew_and_ask(
+        self, held: Mapping[int, int], runs: Sequence[str], until: float
+    ) -> tuple[set[int], list[str]]:
+        """Renew leases; return the sessions that others have taken, and the runs to be cancelled.
+
+        Args:
+            held: The sessions, as for `renew`.
+            runs: Runs of jobs (`engine.distributed`) that this process works.
+            until: The deadline.
+
+        Raises:
+            ConnectionLost, JournalError: The statement failed.
+        """
+        values = {
+            "nos": list(held),
+            "tokens": list(held.values()),
+            "seconds": self.seconds,
+            "runs": list(runs),
+        }
+        doing = "renewing leases"
+        renewed, cancelled = self._db.query_once(
+            self._renew_and_ask, values, doing=doing, until=until
+        )[0]
+        return set(held) - set(renewed or ()), list(cancelled or ())
 
 
 def start_renewal(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:

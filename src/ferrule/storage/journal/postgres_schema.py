@@ -115,10 +115,90 @@ BEGIN
 END $$;
 """
 
+_QUEUE_2 = """
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM "{schema}".jobs WHERE state IN ('waiting', 'working')) THEN
+        RAISE EXCEPTION 'jobs of an older version wait in schema {schema}: '
+            'let workers of that version finish them, then start this one';
+    END IF;
+END $$;
+DROP FUNCTION "{schema}".choose_jobs;
+DROP TABLE "{schema}".jobs, "{schema}".workers, "{schema}".schedules;
+CREATE TABLE "{schema}".outcomes (
+    no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run text COLLATE "C" NOT NULL UNIQUE, session text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL, priority integer NOT NULL,
+    version integer NOT NULL, job json NOT NULL, schedule text,
+    submitted timestamptz NOT NULL DEFAULT clock_timestamp(), due timestamptz NOT NULL,
+    handed boolean NOT NULL DEFAULT false, came timestamptz,
+    worker text, begun timestamptz, attempts integer NOT NULL DEFAULT 0,
+    cancelled boolean NOT NULL DEFAULT false, awaited boolean NOT NULL DEFAULT false,
+    stop text, outcome json, ended timestamptz
+) WITH (fillfactor = 70);
+CREATE INDEX outcomes_open ON "{schema}".outcomes (session, no) WHERE ended IS NULL;
+CREATE INDEX outcomes_of_tenants ON "{schema}".outcomes (tenant) WHERE ended IS NULL;
+CREATE INDEX outcomes_ended ON "{schema}".outcomes (ended) WHERE ended IS NOT NULL;
+CREATE INDEX outcomes_unhanded ON "{schema}".outcomes (submitted) WHERE NOT handed;
+CREATE TABLE "{schema}".schedules (
+    name text PRIMARY KEY, cron text NOT NULL, job json NOT NULL, due timestamptz NOT NULL
+);
+CREATE FUNCTION "{schema}".begin_job(
+    of_run text, by_worker text, of_version integer, per_tenant integer, in_order boolean
+) RETURNS json LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    mine "{schema}".outcomes;
+    working bigint;
+    ahead bigint;
+BEGIN
+    SELECT * INTO mine FROM "{schema}".outcomes WHERE run = of_run;
+    IF NOT FOUND OR mine.ended IS NOT NULL THEN
+        RETURN json_build_object('answer', 'ended');
+    ELSIF mine.version > of_version THEN
+        RETURN json_build_object('answer', 'newer');
+    ELSIF in_order AND EXISTS (
+        SELECT FROM "{schema}".outcomes
+        WHERE session = mine.session AND no < mine.no AND ended IS NULL
+    ) THEN
+        RETURN json_build_object('answer', 'early');
+    END IF;
+    IF per_tenant IS NOT NULL THEN
+        -- What is counted stays true until this job is begun: each statement of a function sees
+        -- what was committed while it waited.
+        PERFORM pg_advisory_xact_lock(1178948177, hashtext(mine.tenant));
+        -- A job is worked while its session has a lease, or has only just begun.
+        SELECT count(*) INTO working FROM "{schema}".outcomes AS other
+        WHERE tenant = mine.tenant AND ended IS NULL AND worker IS NOT NULL AND run <> of_run
+            AND (begun > clock_timestamp() - interval '15 seconds' OR EXISTS (
+                SELECT FROM "{schema}".sessions AS held
+                WHERE held.session = other.session AND until > clock_timestamp()));
+        -- Of those that were sent away, the first by priority come first.
+        SELECT count(*) INTO ahead FROM "{schema}".outcomes
+        WHERE tenant = mine.tenant AND ended IS NULL AND worker IS NULL
+            AND came > clock_timestamp() - interval '60 seconds'
+            AND (priority, no) < (mine.priority, mine.no);
+        IF working + ahead >= per_tenant THEN
+            UPDATE "{schema}".outcomes SET came = clock_timestamp() WHERE run = of_run;
+            RETURN json_build_object('answer', 'full', 'ahead', ahead);
+        END IF;
+    END IF;
+    UPDATE "{schema}".outcomes SET worker = by_worker, begun = clock_timestamp(), handed = true,
+        attempts = attempts + 1
+    WHERE run = of_run AND ended IS NULL;
+    IF NOT FOUND THEN
+        RETURN json_build_object('answer', 'ended');
+    END IF;
+    RETURN json_build_object('answer', 'begin', 'job', mine.job, 'attempt', mine.attempts + 1,
+        'was_begun', mine.begun IS NOT NULL, 'schedule', mine.schedule,
+        'is_known', EXISTS (
+            SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0));
+END $$;
+"""
+
 MIGRATIONS: dict[str, tuple[str, ...]] = {
     "journal": (_JOURNAL_1, _JOURNAL_2),
     "artifacts": (_ARTIFACTS_1,),
-    "queue": (_QUEUE_1,),
+    "queue": (_QUEUE_1, _QUEUE_2),
 }
 """For each part, the steps to version 1, 2, and so on. A released entry never changes."""
 
@@ -132,8 +212,7 @@ _RIGHTS = {
         "SELECT, INSERT ON {schema}.chunks",
     ),
     "queue": (
-        "SELECT, INSERT, UPDATE ON {schema}.jobs",
-        "SELECT, INSERT, UPDATE, DELETE ON {schema}.workers",
+        "SELECT, INSERT, UPDATE, DELETE ON {schema}.outcomes",
         "SELECT, INSERT, UPDATE, DELETE ON {schema}.schedules",
     ),
 }

@@ -1,13 +1,13 @@
 """What a journal can do, whatever database it is kept in.
 
-`Journal` is the contract of every journal; some also are `BatchJournal`, `RemoteJournal` or
-`CheckableJournal`.
+`Journal` is the contract of every journal; some also are `BatchJournal`, `RemoteJournal`,
+`OutcomeJournal` or `CheckableJournal`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from ferrule.core.events import Event, JournalRecord
 from ferrule.core.identity import Identity
@@ -129,6 +129,25 @@ class RemoteJournal(Journal, BatchJournal, Protocol):
 
     def find_known(self, sessions: Sequence[str]) -> set[str]:
         """Return those of the sessions that have events. Raises JournalError."""
+        ...
+
+
+@runtime_checkable
+class OutcomeJournal(RemoteJournal, Protocol):
+    """A remote journal in one database with the outcomes of jobs (`engine.distributed`)."""
+
+    def append_ends(
+        self,
+        batches: Sequence[tuple[Identity, Sequence[Event]]],
+        outcomes: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Append to several sessions, and write the outcomes of jobs by run: all or nothing."""
+        ...
+
+    def watch_cancelled(
+        self, list_runs: Callable[[], Sequence[str]], cancel_runs: Callable[[list[str]], None]
+    ) -> None:
+        """Call `cancel_runs`, in a thread, with those of the runs that somebody wants cancelled."""
         ...
 
 

@@ -1,0 +1,254 @@
+"""The table of outcomes: a row for each job, whatever engine hands it out.
+
+A row is written before the engine is told of the job. If whoever submits it dies between the two, a
+worker tells the engine later (`find_unhanded`), so nothing is lost and a job of the same session
+waits for no ghost. The row says what the job is, who works it, and how it ended. The end comes with
+the batch that ends the run in the journal (`draining`); of a job that never became a run, the
+worker writes it (`end`).
+
+Every call is one statement, and may be repeated: an outcome is set once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import md5
+from typing import Any
+
+from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
+from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
+from ferrule.storage.journal.postgres_connection import PostgresConnection, Rows, Values
+
+from .engines import Ticket
+
+SCHEMA = "ferrule"
+VERSION = 1
+"""Version of a job in the table. Workers leave jobs of a newer version to newer workers."""
+
+_SUBMIT = """
+INSERT INTO {s}.outcomes AS here
+    (run, session, tenant, priority, version, job, schedule, due)
+SELECT run, session, tenant, priority, %(version)s, job, %(schedule)s,
+    clock_timestamp() + %(delay)s * interval '1 second'
+FROM ROWS FROM (
+    json_array_elements_text(%(runs)s::json), json_array_elements_text(%(sessions)s::json),
+    json_array_elements_text(%(tenants)s::json), unnest(%(priorities)s::integer[]),
+    json_array_elements(%(jobs)s::json)
+) AS given (run, session, tenant, priority, job)
+ON CONFLICT (run) DO UPDATE SET run = excluded.run WHERE NOT here.handed
+RETURNING run
+"""
+_HANDED = "UPDATE {s}.outcomes SET handed = true WHERE run = ANY(%s) AND NOT handed"
+_UNHANDED = """
+SELECT run, session, tenant, priority,
+    greatest(0, extract(epoch FROM due - clock_timestamp()))::double precision
+FROM {s}.outcomes
+WHERE NOT handed AND ended IS NULL AND submitted < clock_timestamp() - %s * interval '1 second'
+ORDER BY no LIMIT 1000
+"""
+_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s, %s)"
+_END = """
+WITH done AS (
+    UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
+    WHERE run = %s AND worker = %s AND ended IS NULL RETURNING run, awaited
+)
+SELECT count(pg_notify(%s, md5(run))) FROM done WHERE awaited
+"""
+_GIVE_BACK = """
+UPDATE {s}.outcomes SET worker = NULL, attempts = attempts - 1
+WHERE run = ANY(%s) AND worker = %s AND ended IS NULL
+"""
+_CANCEL = """
+WITH done AS (
+    UPDATE {s}.outcomes SET cancelled = true,
+        stop = CASE WHEN begun IS NULL THEN 'cancelled' END,
+        outcome = CASE WHEN begun IS NULL THEN %(outcome)s::json END,
+        ended = CASE WHEN begun IS NULL THEN clock_timestamp() END
+    WHERE run = %(run)s AND ended IS NULL RETURNING run, awaited AND ended IS NOT NULL AS told
+)
+SELECT count(pg_notify(%(channel)s, md5(run))) FROM done WHERE told
+"""
+_AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
+_COLUMNS = "run, job, coalesce(worker, ''), coalesce(stop, ''), outcome"
+_FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
+_RECENT = f"SELECT {_COLUMNS} FROM {{s}}.outcomes ORDER BY no DESC LIMIT %s"
+_REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
+_FORGET = """
+DELETE FROM {s}.outcomes WHERE ended < clock_timestamp() - %s * interval '1 day'
+"""
+_SCHEDULE = """
+INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, job = excluded.job, due = excluded.due
+"""
+_UNSCHEDULE = "DELETE FROM {s}.schedules WHERE name = %s"
+_FIND_SCHEDULE = "SELECT cron, job, due, clock_timestamp() FROM {s}.schedules WHERE name = %s"
+_MOVE = "UPDATE {s}.schedules SET due = %s WHERE name = %s AND due = %s"
+
+
+class QueueError(FerruleError):
+    """The table of jobs cannot be read or written."""
+
+
+@frozen
+class StoredJob:
+    """A job as it is in the table: `stop` is that of its outcome, if it has one."""
+
+    run: str
+    job: Mapping[str, Any]
+    worker: str
+    stop: str
+    outcome: dict[str, Any] | None
+
+
+@frozen
+class Beginning:
+    """Whether a job begins.
+
+    Attributes:
+        answer: `begin`, or why not: it has `ended` (or is not known), is `newer` than this worker,
+            comes too `early` in its session, or its tenant's places are `full`.
+        ahead: How many jobs of the tenant go first.
+        job: The job, if it begins.
+        attempt: How many workers have begun it, this one included.
+        was_begun: Whether any worker had begun it before.
+        schedule: The name of the schedule that it comes from.
+        is_known: Whether its session is in the journal.
+    """
+
+    answer: str
+    ahead: int = 0
+    job: Mapping[str, Any] | None = None
+    attempt: int = 0
+    was_begun: bool = False
+    schedule: str | None = None
+    is_known: bool = True
+
+
+class OutcomeTable:
+    """The table in one database. Every call may raise QueueError, and may be repeated."""
+
+    def __init__(self, database: str) -> None:
+        self._db = PostgresConnection(
+            database, part="queue", kind=QueueError, prefix="queue", schema=SCHEMA
+        )
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler shares connections to the database; known after the first call."""
+        return self._db.is_pooled
+
+    def check(self) -> None:
+        """Connect, and make the tables if they are missing."""
+        self._run("SELECT 1", (), "connecting")
+
+    # ---- submitting
+
+    def submit(
+        self, jobs: Sequence[Mapping[str, Any]], *, delay: float = 0, schedule: str | None = None
+    ) -> list[str]:
+        """Add jobs (`Job.as_dict`). Return the runs that the engine may not know of yet."""
+        given = {job["run"]: job for job in jobs}
+        if not given:
+            return []
+        rows = list(given.values())
+        values = {
+            "runs": json.dumps(list(given)),
+            "sessions": json.dumps([job["session"] for job in rows]),
+            "tenants": json.dumps([job["tenant"] for job in rows]),
+            "priorities": [job["priority"] for job in rows],
+            "jobs": json.dumps(rows),
+            "version": VERSION,
+            "schedule": schedule,
+            "delay": delay,
+        }
+        return [row[0] for row in self._run(_SUBMIT, values, "submitting")]
+
+    def mark_handed(self, runs: Sequence[str]) -> None:
+        """Take note that the engine knows of these jobs."""
+        self._run(_HANDED, (list(runs),), "submitting")
+
+    def find_unhanded(self, seconds: float) -> list[tuple[Ticket, float]]:
+        """Return jobs that were submitted so long ago and not handed in, each with its delay."""
+        rows = self._run(_UNHANDED, (seconds,), "looking for jobs")
+        return [(Ticket(*row[:4]), row[4]) for row in rows]
+
+    # ---- working
+
+    def begin(self, run: str, worker: str, *, per_tenant: int | None, in_order: bool) -> Beginning:
+        """Begin a job, if it may begin now.
+
+        Args:
+            run: The job's run.
+            worker: Who works it.
+            per_tenant: How many jobs of a tenant may be worked at once anywhere.
+            in_order: Whether earlier jobs of its session must have ended.
+        """
+        values = (run, worker, VERSION, per_tenant, in_order)
+        return Beginning(**self._run(_BEGIN, values, f"beginning `{run}`")[0][0])
+
+    def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> None:
+        """Set the outcome of a job, unless it has one or another worker has it by now."""
+        values = (outcome["stop"], json.dumps(outcome), run, worker, OUTCOME_CHANNEL)
+        self._run(_END, values, f"ending `{run}`")
+
+    def give_back(self, runs: Sequence[str], worker: str) -> None:
+        """Take note that this worker has left these jobs to others."""
+        self._run(_GIVE_BACK, (list(runs), worker), "giving jobs back")
+
+    def remove(self, run: str) -> None:
+        """Remove a job as if it had never been submitted."""
+        self._run(_REMOVE, (run,), f"removing `{run}`")
+
+    def forget(self, days: float) -> None:
+        """Remove jobs that ended so long ago."""
+        self._run(_FORGET, (days,), "removing old outcomes")
+
+    # ---- asking
+
+    def cancel(self, run: str, outcome: Mapping[str, Any]) -> None:
+        """Ask for a job's end; one that has not begun ends at once, with this outcome."""
+        values = {"run": run, "outcome": json.dumps(outcome), "channel": OUTCOME_CHANNEL}
+        self._run(_CANCEL, values, f"cancelling `{run}`")
+
+    def mark_awaited(self, run: str) -> bool:
+        """Have the end of a job announced. False if it has ended, or there is none."""
+        return bool(self._run(_AWAIT, (run,), f"waiting for `{run}`"))
+
+    def find(self, run: str) -> StoredJob | None:
+        rows = self._run(_FIND, (run,), f"looking for `{run}`")
+        return StoredJob(*rows[0]) if rows else None
+
+    def list_recent(self, limit: int) -> list[StoredJob]:
+        """Return jobs, the newest first."""
+        return [StoredJob(*row) for row in self._run(_RECENT, (limit,), "listing jobs")]
+
+    # ---- schedules
+
+    def schedule(self, name: str, cron: str, job: Mapping[str, Any], due: Any) -> None:
+        """Add a schedule, or replace the one of this name."""
+        self._run(_SCHEDULE, (name, cron, json.dumps(job), due), f"scheduling `{name}`")
+
+    def unschedule(self, name: str) -> None:
+        self._run(_UNSCHEDULE, (name,), f"removing the schedule `{name}`")
+
+    def find_schedule(self, name: str) -> tuple[Any, ...] | None:
+        """Return `(cron, job, due, now)` of a schedule."""
+        rows = self._run(_FIND_SCHEDULE, (name,), f"looking for the schedule `{name}`")
+        return rows[0] if rows else None
+
+    def move_schedule(self, name: str, due: Any, following: Any) -> None:
+        """Make `following` the next time of a schedule, unless it has been changed."""
+        self._run(_MOVE, (following, name, due), f"scheduling `{name}`")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _run(self, sql: str, values: Values, doing: str) -> Rows:
+        return self._db.query(sql.format(s=f'"{SCHEMA}"'), values, doing=doing)
+
+
+def build_announcement(run: str) -> str:
+    """Return what is sent when an awaited job ends."""
+    return md5(run.encode(), usedforsecurity=False).hexdigest()

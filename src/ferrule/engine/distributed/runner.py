@@ -1,0 +1,200 @@
+"""What an engine calls for each job: begins it, works it to its end and writes its outcome.
+
+The same for every engine (`engines.Do`). A job that may not begin yet is sent back: its tenant has
+enough at work, an earlier job of its session has not ended, or it is of a newer version. One that
+is worked here already is joined. What cannot begin at all has failed, and is not tried again.
+
+A worker that leaves ends nobody's run (`draining`): its jobs go on elsewhere. The engine's own
+cancelling, such as that of a library at its shutdown, does not reach a run either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from ferrule.core.errors import FerruleError
+from ferrule.engine.threads import Threads
+
+from .draining import DrainingJournal, DrainingRemoteJournal
+from .engines import Engine, GoOnElsewhere, NotNow
+from .job_run import MakeAgent, SessionTurns, find_outcome, run_job
+from .jobs import MAX_WORKERS, Job, build_outcome, submit_scheduled
+from .outcomes import Beginning, OutcomeTable, QueueError
+from .schedules import begin_scheduled
+
+AGAIN_SECONDS = 0.5
+"""Seconds after which a job that may not begin comes again; longer if others go first."""
+MOST_SECONDS = 30.0
+"""Seconds that any job stays away at the most."""
+RETRY_SECONDS = 5.0
+"""Seconds after which a job comes again whose table could not be reached."""
+
+_run_in_thread = Threads().run
+
+
+class Runner:
+    """Works the jobs of one worker.
+
+    Args:
+        name: The worker.
+        table: Where outcomes are written.
+        engine: Who hands jobs out, and is told of those of schedules.
+        journal: The journal of all jobs.
+        make: Makes the agent of a job.
+        per_tenant: How many jobs of a tenant may be worked at once anywhere.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: OutcomeTable,
+        engine: Engine,
+        journal: DrainingJournal,
+        make: MakeAgent,
+        *,
+        per_tenant: int | None,
+    ) -> None:
+        self._name = name
+        self._table = table
+        self._engine = engine
+        self._journal = journal
+        self._make = make
+        self._per_tenant = per_tenant
+        self._turns = SessionTurns()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        self._cancelled: set[str] = set()
+
+    async def __call__(self, run: str) -> None:
+        """Work a job (`engines.Do`)."""
+        if self._journal.left:
+            raise GoOnElsewhere
+        task = self._tasks.get(run)
+        if task is None:
+            task = self._tasks[run] = asyncio.create_task(self._work(run))
+            task.add_done_callback(partial(self._forget, run))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            raise GoOnElsewhere from None
+
+    def _forget(self, run: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[run]
+        if not task.cancelled():
+            # Whoever called may have been cancelled, and asks no more.
+            task.exception()
+
+    def list_runs(self) -> list[str]:
+        """Return the runs that are worked. May be called from any thread."""
+        return list(self._running)
+
+    def cancel(self, runs: list[str]) -> None:
+        """End these runs as cancelled."""
+        for run in runs:
+            task = self._running.get(run)
+            if task is not None and run not in self._cancelled:
+                self._cancelled.add(run)
+                task.cancel()
+
+    async def leave(self, grace: float) -> None:
+        """Let jobs end for `grace` seconds, and leave the others to other workers."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=grace)
+        self._journal.leave()
+        left = list(self._running)
+        for task in self._running.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+        if left:
+            try:
+                await _run_in_thread(partial(self._table.give_back, left, self._name))
+            except QueueError:
+                # Then these jobs count as worked until their leases have run out.
+                return
+
+    # ---- one job
+
+    async def _work(self, run: str) -> None:
+        try:
+            beginning = await _run_in_thread(partial(self._begin, run))
+        except FerruleError as error:
+            raise NotNow(RETRY_SECONDS) from error
+        if beginning.job is None:
+            return
+        job = Job.of(beginning.job)
+        try:
+            outcome, is_told = await self._run(job, beginning)
+            if not is_told:
+                await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+        except QueueError as error:
+            raise NotNow(RETRY_SECONDS) from error
+
+    def _begin(self, run: str) -> Beginning:
+        """Begin a job. Without a job in it, there is nothing to do. Raises NotNow."""
+        beginning = self._table.begin(
+            run,
+            self._name,
+            per_tenant=self._per_tenant,
+            in_order=not self._engine.keeps_order,
+        )
+        if beginning.answer == "full":
+            before = beginning.ahead // (self._per_tenant or 1)
+            raise NotNow(min(MOST_SECONDS, AGAIN_SECONDS * (1 + before)))
+        if beginning.answer == "early":
+            raise NotNow(AGAIN_SECONDS)
+        if beginning.answer == "newer":
+            raise NotNow(MOST_SECONDS)
+        if beginning.schedule is not None:
+            is_wanted = begin_scheduled(
+                self._table,
+                beginning.schedule,
+                run,
+                was_begun=beginning.was_begun,
+                submit=partial(submit_scheduled, self._table, self._engine),
+            )
+            if not is_wanted:
+                self._table.remove(run)
+                return Beginning("ended")
+        return beginning
+
+    async def _run(self, job: Job, beginning: Beginning) -> tuple[dict[str, Any], bool]:
+        """Run a job to its end. Return its outcome, and whether that is written."""
+        if beginning.attempt > MAX_WORKERS:
+            detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
+            return build_outcome(job, "failed", code="job_given_up", detail=detail), False
+        journal = self._journal
+        if isinstance(journal, DrainingRemoteJournal):
+            journal.expect(job)
+        is_new = not beginning.is_known
+        running = asyncio.create_task(run_job(job, journal, self._make, self._turns, is_new=is_new))
+        self._running[job.run] = running
+        is_told = False
+        try:
+            outcome = await self._wait(job, running)
+        finally:
+            del self._running[job.run]
+            self._cancelled.discard(job.run)
+            if isinstance(journal, DrainingRemoteJournal):
+                is_told = journal.forget(job.run)
+        return outcome, is_told
+
+    async def _wait(self, job: Job, running: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        await asyncio.wait([running])
+        if self._journal.left and (running.cancelled() or running.exception() is not None):
+            raise GoOnElsewhere
+        if running.cancelled():
+            found = await _run_in_thread(partial(find_outcome, self._journal, job))
+            detail = "the job was cancelled"
+            return found[1] or build_outcome(job, "cancelled", detail=detail)
+        error = running.exception()
+        return running.result() if error is None else _describe_failure(job, error)
+
+
+def _describe_failure(job: Job, error: BaseException) -> dict[str, Any]:
+    if isinstance(error, FerruleError):
+        return build_outcome(job, "failed", code=error.code, detail=str(error))
+    detail = f"{type(error).__name__}: {error}"
+    return build_outcome(job, "failed", code="job_failed", detail=detail)

@@ -1,0 +1,64 @@
+"""Schedules: a job that submits the next of its kind when it begins.
+
+The next time of a schedule waits in the engine as a job with a delay, so nothing has to look for
+times that have come, and any engine that can wait will do. Cron expressions are read by
+`croniter`, in UTC: five fields, or six with seconds first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ferrule.core.errors import ConfigError
+
+from .outcomes import OutcomeTable
+
+SKIPPED_SECONDS = 60.0
+"""A time that is past for longer is left out: no worker ran."""
+
+SubmitLater = Callable[[str, Mapping[str, Any], datetime, datetime], None]
+"""Submits a job of the schedule of this name: its due time, and the time now."""
+
+
+def find_next_time(cron: str, after: datetime) -> datetime:
+    """Return the first time after a moment. Raises ConfigError."""
+    from croniter import croniter
+
+    fields = len(cron.split())
+    try:
+        if fields not in (5, 6):
+            raise ValueError(f"{fields} fields; it takes 5, or 6 with seconds first")
+        times = croniter(cron, after, second_at_beginning=True)
+        return times.get_next(datetime).astimezone(UTC)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(
+            f"schedule `{cron}`: {error}", hint="use `0 3 * * *`: each night at three"
+        ) from error
+
+
+def begin_scheduled(
+    table: OutcomeTable, name: str, run: str, *, was_begun: bool, submit: SubmitLater
+) -> bool:
+    """Submit the job that follows this one. Return whether this one is still wanted.
+
+    A schedule that was removed or changed meanwhile wants it no more, and neither does one whose
+    time is long past. Repeated by another worker, it submits nothing twice.
+    """
+    found = table.find_schedule(name)
+    if found is None:
+        return was_begun
+    cron, job, due, now = found
+    if build_run_id(name, due) != run:
+        return was_begun
+    earliest = now - timedelta(seconds=SKIPPED_SECONDS)
+    following = find_next_time(cron, max(due, earliest).astimezone(UTC))
+    submit(name, job, following, now)
+    table.move_schedule(name, due, following)
+    return was_begun or due >= earliest
+
+
+def build_run_id(name: str, due: datetime) -> str:
+    """Return the id of the run at a time of a schedule: two workers submit one job."""
+    return f"{name}-{due.astimezone(UTC):%Y%m%dT%H%M%S}"

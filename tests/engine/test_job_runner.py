@@ -1,0 +1,243 @@
+"""What an engine calls for a job: when it begins, is joined, goes on elsewhere, or comes again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.errors import ConfigError
+from ferrule.engine.distributed import runner as running
+from ferrule.engine.distributed.draining import make_draining
+from ferrule.engine.distributed.engines import GoOnElsewhere, NotNow
+from ferrule.engine.distributed.jobs import MAX_WORKERS, Job
+from ferrule.engine.distributed.outcomes import Beginning, QueueError
+from ferrule.engine.distributed.runner import Runner
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
+
+SECONDS = 20
+
+
+class Table:
+    """A table in memory: how the next job begins, and what was written."""
+
+    def __init__(self) -> None:
+        self.answer: Beginning | Exception | None = None
+        self.begun: list[str] = []
+        self.ended: dict[str, Any] = {}
+        self.given_back: list[str] = []
+        self.in_order: bool | None = None
+
+    def begin(self, run: str, worker: str, *, per_tenant: int | None, in_order: bool) -> Beginning:
+        self.in_order = in_order
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        if self.answer is not None:
+            return self.answer
+        self.begun.append(run)
+        return Beginning("begin", job=Job("go", run=run).with_name().as_dict(), attempt=1)
+
+    def end(self, run: str, worker: str, outcome: dict[str, Any]) -> None:
+        self.ended[run] = outcome["stop"], outcome["code"]
+
+    def give_back(self, runs: list[str], worker: str) -> None:
+        self.given_back += runs
+
+
+class Engine:
+    keeps_order = True
+
+
+class Gate:
+    """Stands for a run: it ends when the gate is opened."""
+
+    def __init__(self) -> None:
+        self.inside = asyncio.Event()
+        self.is_open = asyncio.Event()
+        self.entered = 0
+        self.error: Exception | None = None
+
+    async def work(self, job: Job, *rest: object, is_new: bool) -> dict[str, Any]:
+        self.entered += 1
+        self.inside.set()
+        await self.is_open.wait()
+        if self.error is not None:
+            raise self.error
+        return {"stop": "done", "code": ""}
+
+
+Story = Callable[[Runner, Table, Gate], Awaitable[None]]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with SqliteJournal(tmp_path / "journal.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], None]:
+    def run(story: Story) -> None:
+        async def whole() -> None:
+            gate, table = Gate(), Table()
+            monkeypatch.setattr(running, "run_job", gate.work)
+            made: Any = None
+            table_as_any: Any = table
+            engine: Any = Engine()
+            draining = make_draining(journal)
+            worker = Runner("w", table_as_any, engine, draining, made, per_tenant=2)
+            async with asyncio.timeout(SECONDS):
+                await story(worker, table, gate)
+
+        asyncio.run(whole())
+
+    return run
+
+
+@pytest.mark.proves("scale.outcome")
+def test_a_job_is_worked_and_its_outcome_written_before_the_engine_is_told(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        gate.is_open.set()
+        await worker("run-1")
+        assert table.ended == {"run-1": ("done", "")}
+        assert table.in_order is False, "the engine keeps the order"
+
+    play(story)
+
+
+@pytest.mark.proves("scale.taken-once")
+def test_a_job_that_comes_twice_to_one_worker_is_joined(play: Callable[[Story], None]) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        first, second = (asyncio.create_task(worker("run-1")) for _ in range(2))
+        await gate.inside.wait()
+        gate.is_open.set()
+        await asyncio.gather(first, second)
+        assert (gate.entered, table.begun) == (1, ["run-1"])
+
+    play(story)
+
+
+@pytest.mark.proves("scale.stopped-worker")
+def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], None]) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        first = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        first.cancel()
+        with pytest.raises(GoOnElsewhere):
+            await first
+        again = asyncio.create_task(worker("run-1"))
+        await asyncio.sleep(0)
+        gate.is_open.set()
+        await again
+        assert (gate.entered, table.ended) == (1, {"run-1": ("done", "")})
+
+    play(story)
+
+
+@pytest.mark.proves("scale.stopped-worker")
+def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        await worker.leave(0)
+        with pytest.raises(GoOnElsewhere):
+            await job
+        with pytest.raises(GoOnElsewhere):
+            await worker("run-2")
+        assert (table.ended, table.given_back, table.begun) == ({}, ["run-1"], ["run-1"])
+
+    play(story)
+
+
+@pytest.mark.proves("scale.stopped-worker")
+def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        leaving = asyncio.create_task(worker.leave(SECONDS))
+        await asyncio.sleep(0)
+        gate.is_open.set()
+        await asyncio.gather(job, leaving)
+        assert (table.ended, table.given_back) == ({"run-1": ("done", "")}, [])
+
+    play(story)
+
+
+@pytest.mark.proves("scale.cancel")
+def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        assert worker.list_runs() == ["run-1"]
+        # Renewals name it again and again until it has ended.
+        worker.cancel(["run-1", "of somebody else"])
+        worker.cancel(["run-1"])
+        await job
+        assert table.ended == {"run-1": ("cancelled", "")}
+
+    play(story)
+
+
+@pytest.mark.proves("scale.cannot-begin")
+@pytest.mark.parametrize(
+    ("error", "code"), [(ConfigError("no", code="model_unknown"), "model_unknown"),
+                        (ValueError("no"), "job_failed")]
+)  # fmt: skip
+def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
+    play: Callable[[Story], None], error: Exception, code: str
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        gate.error = error
+        gate.is_open.set()
+        await worker("run-1")
+        assert table.ended == {"run-1": ("failed", code)}
+
+    play(story)
+
+
+@pytest.mark.proves("scale.cannot-begin")
+def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], None]) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        job = Job("go", run="run-1").with_name().as_dict()
+        table.answer = Beginning("begin", job=job, attempt=MAX_WORKERS + 1)
+        await worker("run-1")
+        assert (table.ended, gate.entered) == ({"run-1": ("failed", "job_given_up")}, 0)
+
+    play(story)
+
+
+@pytest.mark.proves("scale.per-tenant")
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (Beginning("full", ahead=0), 0.5),
+        (Beginning("full", ahead=5), 1.5),
+        (Beginning("full", ahead=100_000), 30),
+        (Beginning("early"), 0.5),
+        (Beginning("newer"), 30),
+        (QueueError("away", code="queue_unreachable"), 5),
+    ],
+)
+def test_a_job_that_may_not_begin_comes_again_later_the_more_go_first(
+    play: Callable[[Story], None], answer: Beginning | Exception, seconds: float
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        table.answer = answer
+        with pytest.raises(NotNow) as refused:
+            await worker("run-1")
+        assert (refused.value.seconds, gate.entered, table.ended) == (seconds, 0, {})
+        table.answer = Beginning("ended")
+        await worker("run-1")
+        assert (gate.entered, table.ended) == (0, {})
+
+    play(story)

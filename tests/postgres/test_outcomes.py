@@ -1,0 +1,446 @@
+"""The table of outcomes: when a job may begin, how it ends, and what is waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from faulty import AFTER, Faulty
+
+pytest.importorskip("psycopg", reason="needs the extra `scale`")
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from ferrule.core.errors import ConfigError, JournalError
+from ferrule.core.events import Noticed, RunFinished, RunStarted
+from ferrule.core.identity import Identity
+from ferrule.engine.distributed import jobs as waiting
+from ferrule.engine.distributed.draining import DrainingRemoteJournal
+from ferrule.engine.distributed.engines import EngineOptions, Ticket, open_engine
+from ferrule.engine.distributed.jobs import Job, Jobs, build_outcome
+from ferrule.engine.distributed.outcomes import OutcomeTable, QueueError
+from ferrule.engine.distributed.worker import tend
+from ferrule.storage.journal.postgres import PostgresJournal
+
+
+@pytest.fixture
+def url(cluster: Cluster) -> str:
+    name = f"queue_{cluster.free_name()}"
+    cluster.sql(f"CREATE DATABASE {name}")
+    return f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
+
+
+@pytest.fixture
+def journal(url: str) -> Iterator[PostgresJournal]:
+    with PostgresJournal(url) as opened:
+        opened.find_known([])
+        yield opened
+
+
+@pytest.fixture
+def table(url: str, journal: PostgresJournal) -> Iterator[OutcomeTable]:
+    opened = OutcomeTable(url)
+    yield opened
+    opened.close()
+
+
+class Engine:
+    """Remembers what it was told of."""
+
+    keeps_order = True
+
+    def __init__(self) -> None:
+        self.tickets: list[tuple[str, float]] = []
+        self.error: Exception | None = None
+
+    def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
+        if self.error is not None:
+            raise self.error
+        self.tickets += [(ticket.run, delay) for ticket in tickets]
+
+    async def work(self, *rest: object, **more: object) -> None:
+        """Nobody works."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def jobs(count: int, tenant: str = "acme", **more: Any) -> list[dict[str, Any]]:
+    named = [Job(f"job {n}", run=f"{tenant}-{n}", tenant=tenant, **more) for n in range(count)]
+    return [job.with_name().as_dict() for job in named]
+
+
+def begin(
+    table: OutcomeTable, run: str, *, per_tenant: int | None = None, in_order: bool = False
+) -> str:
+    return table.begin(run, "w", per_tenant=per_tenant, in_order=in_order).answer
+
+
+@pytest.mark.proves("scale.per-tenant")
+def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
+    table: OutcomeTable, url: str
+) -> None:
+    for tenant in ("a", "b", "c"):
+        table.submit(jobs(8, tenant))
+
+    def work(worker: str) -> list[str]:
+        mine = OutcomeTable(url)
+        runs = [f"{tenant}-{n}" for tenant in "abc" for n in range(8) if n % 4 == int(worker)]
+        begun = [
+            run
+            for run in runs
+            if mine.begin(run, worker, per_tenant=3, in_order=False).answer == "begin"
+        ]
+        mine.close()
+        return begun
+
+    with ThreadPoolExecutor(4) as pool:
+        begun = [run for runs in pool.map(work, "0123") for run in runs]
+    assert sorted(run[0] for run in begun) == [*"aaabbbccc"]
+
+
+@pytest.mark.proves("scale.priority")
+def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: OutcomeTable) -> None:
+    table.submit(jobs(1, "acme"))
+    named = [Job("wait", run=f"w-{p}", tenant="acme", priority=p) for p in (9, 1, 5)]
+    table.submit([job.with_name().as_dict() for job in named])
+    assert begin(table, "acme-0", per_tenant=1) == "begin"
+    for run in ("w-9", "w-5", "w-1"):
+        assert begin(table, run, per_tenant=1) == "full"
+    table.end("acme-0", "w", build_outcome(named[0], "done"))
+    assert [begin(table, run, per_tenant=1) for run in ("w-9", "w-5", "w-1")] == [
+        "full",
+        "full",
+        "begin",
+    ]
+    assert table.begin("w-9", "w", per_tenant=1, in_order=False).ahead == 1
+
+
+@pytest.mark.proves("scale.per-tenant")
+def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(2))
+    assert begin(table, "acme-0", per_tenant=1) == "begin"
+    assert begin(table, "acme-1", per_tenant=1) == "full"
+    with psycopg.connect(url, autocommit=True) as db:
+        # Begun long ago, and no session of it is leased.
+        db.execute("UPDATE ferrule.outcomes SET begun = begun - interval '1 minute'")
+    assert begin(table, "acme-1", per_tenant=1) == "begin"
+
+
+@pytest.mark.proves("scale.session")
+def test_a_job_waits_for_the_earlier_ones_of_its_session_where_the_engine_has_no_order(
+    table: OutcomeTable,
+) -> None:
+    table.submit(jobs(2, session="talk"))
+    assert begin(table, "acme-1", in_order=True) == "early"
+    assert begin(table, "acme-0", in_order=True) == "begin"
+    assert begin(table, "acme-1", in_order=True) == "early"
+    table.end("acme-0", "w", build_outcome(Job("x"), "done"))
+    assert begin(table, "acme-1", in_order=True) == "begin"
+
+
+@pytest.mark.proves("scale.newer-job")
+def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(1))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET version = version + 1")
+    assert begin(table, "acme-0") == "newer"
+    found = table.find("acme-0")
+    assert found is not None and not found.worker
+
+
+@pytest.mark.proves("scale.same-key")
+def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: OutcomeTable) -> None:
+    table.submit(jobs(1))
+    job = Job("x")
+    table.begin("acme-0", "slow", per_tenant=None, in_order=False)
+    table.begin("acme-0", "quick", per_tenant=None, in_order=False)
+    table.end("acme-0", "slow", build_outcome(job, "failed"))
+    found = table.find("acme-0")
+    assert found is not None and found.outcome is None
+    table.end("acme-0", "quick", build_outcome(job, "done"))
+    table.end("acme-0", "quick", build_outcome(job, "failed"))
+    assert table.submit(jobs(1)) == []
+    found = table.find("acme-0")
+    assert found is not None and found.stop == "done"
+    assert begin(table, "acme-0") == "ended"
+
+
+@pytest.mark.proves("scale.cancel")
+def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
+    table.submit(jobs(2))
+    assert begin(table, "acme-0") == "begin"
+    for run in ("acme-0", "acme-1"):
+        table.cancel(run, build_outcome(Job("x"), "cancelled"))
+    stops = [found.stop for run in ("acme-0", "acme-1") if (found := table.find(run))]
+    assert stops == ["", "cancelled"]
+    assert begin(table, "acme-1") == "ended"
+
+
+@pytest.mark.proves("scale.cancel")
+def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(2))
+    for run in ("acme-0", "acme-1"):
+        assert begin(table, run) == "begin"
+    table.cancel("acme-1", build_outcome(Job("x"), "cancelled"))
+    told: list[list[str]] = []
+    renewed = threading.Event()
+
+    def cancel(runs: list[str]) -> None:
+        told.append(runs)
+        renewed.set()
+
+    with PostgresJournal(url, lease_seconds=0.3) as journal:
+        journal.watch_cancelled(lambda: ["acme-0", "acme-1"], cancel)
+        journal.append("s", "r", [Noticed("test", "x")], identity=Identity("t", "u", "s", "r"))
+        assert renewed.wait(30)
+    assert told[0] == ["acme-1"]
+
+
+# ---- the end of a run and the outcome of its job
+
+ME = Identity("acme", "ines", "acme-0", "acme-0")
+
+
+def finish(journal: DrainingRemoteJournal, stop: str = "done") -> bool:
+    journal.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="ines"))
+    journal.append_batches([(ME, [RunStarted("x")])])
+    journal.append_batches([(ME, [RunFinished("done", "an \0 answer")])])
+    return journal.forget("acme-0")
+
+
+@pytest.mark.proves("scale.outcome-with-the-end")
+def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
+    table: OutcomeTable, journal: PostgresJournal, url: str
+) -> None:
+    table.submit(jobs(1, user="ines"))
+    assert begin(table, "acme-0") == "begin"
+    draining = DrainingRemoteJournal(journal)
+    assert finish(draining)
+    found = table.find("acme-0")
+    assert found is not None and found.outcome is not None
+    assert (found.outcome["stop"], found.outcome["text"]) == ("done", "an \0 answer")
+    with psycopg.connect(url, autocommit=True) as db:
+        # A transaction has one number, and rows that it wrote bear it.
+        rows = db.execute(
+            "SELECT xmin FROM ferrule.outcomes UNION SELECT xmin FROM ferrule.records"
+            " WHERE kind = 'run.finished'"
+        ).fetchall()
+    assert len(rows) == 1
+
+
+@pytest.mark.proves("scale.outcome-with-the-end")
+def test_an_end_that_is_not_recorded_writes_no_outcome(
+    table: OutcomeTable, journal: PostgresJournal, url: str
+) -> None:
+    table.submit(jobs(1, user="ines"))
+    assert begin(table, "acme-0") == "begin"
+    draining = DrainingRemoteJournal(journal)
+    draining.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="ines"))
+    draining.append_batches([(ME, [RunStarted("x")])])
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.sessions SET token = token + 1")
+    with pytest.raises(JournalError):
+        draining.append_batches([(ME, [RunFinished("done", "late")])])
+    assert not draining.forget("acme-0")
+    found = table.find("acme-0")
+    assert found is not None and found.outcome is None
+
+
+@pytest.mark.proves("scale.outcome-with-the-end")
+def test_the_end_of_anothers_run_is_no_outcome(
+    table: OutcomeTable, journal: PostgresJournal
+) -> None:
+    table.submit(jobs(1, user="ines"))
+    assert begin(table, "acme-0") == "begin"
+    draining = DrainingRemoteJournal(journal)
+    draining.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="somebody else"))
+    draining.append_batches([(ME, [RunStarted("x"), RunFinished("done", "theirs")])])
+    assert not draining.forget("acme-0")
+    found = table.find("acme-0")
+    assert found is not None and found.outcome is None
+
+
+# ---- submitting
+
+
+@pytest.mark.proves("scale.submitted-together")
+def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
+    table: OutcomeTable, url: str
+) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    odd = 'a NUL \0, a lone \ud800 and "quotes"'
+    named = handed.submit_all([Job(odd), *(Job(str(n)) for n in range(50))])
+    assert [run for run, _ in engine.tickets] == [job.run for job in named]
+    found = table.begin(named[0].run, "w", per_tenant=None, in_order=False)
+    assert found.job is not None and Job.of(found.job) == named[0]
+    handed.close()
+
+
+@pytest.mark.proves("scale.submitted-together")
+@pytest.mark.proves("scale.handed-in-later")
+def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
+    table: OutcomeTable, url: str
+) -> None:
+    engine = Engine()
+    engine.error = ConfigError("its server is away")
+    handed = Jobs(url, engine=engine)
+    with pytest.raises(ConfigError, match="away"):
+        handed.submit_all([Job("a", run="a"), Job("b", run="b")], delay=3600)
+    engine.error = None
+    tend(engine, table, 30)
+    assert engine.tickets == [], "whoever submitted them may be about to"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET submitted = submitted - interval '1 hour'")
+    tend(engine, table, 30)
+    assert [run for run, _ in engine.tickets] == ["a", "b"]
+    assert all(3500 < delay <= 3600 for _, delay in engine.tickets)
+    tend(engine, table, 30)
+    assert len(engine.tickets) == 2
+    handed.submit(Job("a", run="a"))
+    assert len(engine.tickets) == 2, "the engine knows of it"
+    handed.close()
+
+
+@pytest.mark.proves("scale.submitted-together")
+def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    handed.submit_all([Job("a", run="a"), Job("a", run="a")])
+    assert [run for run, _ in engine.tickets] == ["a"]
+    handed.close()
+
+
+@pytest.mark.proves("scale.retention")
+def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
+    table: OutcomeTable, url: str
+) -> None:
+    table.submit(jobs(2))
+    assert begin(table, "acme-0") == "begin"
+    table.end("acme-0", "w", build_outcome(Job("x"), "done"))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(
+            "UPDATE ferrule.outcomes SET ended = ended - interval '31 days',"
+            " handed = true, submitted = submitted - interval '31 days'"
+        )
+    tend(Engine(), table, 32)
+    assert table.find("acme-0") is not None
+    tend(Engine(), table, 30)
+    assert table.find("acme-0") is None and table.find("acme-1") is not None
+
+
+# ---- waiting
+
+
+@pytest.mark.proves("scale.awaited")
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_whoever_waits_hears_of_the_end(
+    table: OutcomeTable, url: str, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
+) -> None:
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600)
+    handed = Jobs(url, engine=Engine())
+    handed._table._db._is_pooled = is_pooled  # pyright: ignore[reportPrivateUsage]
+    handed.submit(Job("a", run="a"))
+    assert begin(table, "a") == "begin"
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(handed.outcome, "a")
+        with psycopg.connect(url, autocommit=True) as db:
+            end = time.monotonic() + 30
+            while not db.execute("SELECT 1 FROM ferrule.outcomes WHERE awaited").fetchone():
+                assert time.monotonic() < end
+            listens = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'"
+            listening = db.execute(listens).fetchone()
+        table.end("a", "w", build_outcome(Job("x"), "done"))
+        assert outcome.result(30)["stop"] == "done"
+    assert listening is not None and bool(listening[0]) != is_pooled
+    handed.close()
+
+
+@pytest.mark.proves("scale.awaited")
+def test_an_end_that_nobody_waits_for_is_not_announced(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(2))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("LISTEN ferrule_outcomes")
+        assert table.mark_awaited("acme-1")
+        for run in ("acme-0", "acme-1"):
+            assert begin(table, run) == "begin"
+            table.end(run, "w", build_outcome(Job("x"), "done"))
+        told = [told.payload for told in db.notifies(timeout=30, stop_after=1)]
+    assert told == [waiting.build_announcement("acme-1")]
+    assert not table.mark_awaited("acme-1")
+
+
+# ---- the connection
+
+
+@pytest.mark.proves("scale.taken-once")
+def test_a_beginning_whose_answer_was_lost_is_asked_for_again(
+    table: OutcomeTable, url: str, faulty: Faulty
+) -> None:
+    table.submit(jobs(1))
+    name = conninfo_to_dict(url)["dbname"]
+    far = OutcomeTable(f"{faulty.dsn.replace('dbname=postgres', '')} dbname={name}")
+    far.check()
+    faulty.plan.extend([AFTER])
+    assert begin(far, "acme-0") == "begin"
+    far.close()
+
+
+def test_a_connection_whose_other_end_is_gone_is_noticed_within_half_a_minute(url: str) -> None:
+    for more, interval in (("", "5"), ("&keepalives_interval=7", "7")):
+        table = OutcomeTable(url + more)
+        table.check()
+        connection = table._db._connection  # pyright: ignore[reportPrivateUsage]
+        assert connection is not None
+        used = connection.info.get_parameters()
+        names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
+        assert [used[name] for name in names] == ["15", interval, "3"]
+        table.close()
+
+
+@pytest.mark.proves("scale.errors")
+def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
+    away = OutcomeTable("postgresql://me:s3cret@127.0.0.1:1/none")
+    away._db.seconds = 1  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(QueueError, match="cannot be reached") as refused:
+        away.submit(jobs(1))
+    assert refused.value.retryable and "s3cret" not in str(refused.value)
+
+
+@pytest.mark.proves("scale.errors")
+def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str) -> None:
+    from ferrule.storage.journal import postgres_schema
+
+    first = postgres_schema.MIGRATIONS["queue"][0].format(schema="ferrule")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(postgres_schema.create_script("ferrule", "journal").encode())
+        db.execute(first.encode())
+        db.execute("INSERT INTO ferrule.versions (part, version) VALUES ('queue', 1)")
+        db.execute(
+            "INSERT INTO ferrule.jobs (run, tenant, priority, version, job, due)"
+            " VALUES ('r', 't', 0, 1, '{}', now())"
+        )
+        table = OutcomeTable(url)
+        with pytest.raises(QueueError, match="let workers of that version finish them"):
+            table.check()
+        db.execute("UPDATE ferrule.jobs SET state = 'ended'")
+        table.check()
+        table.close()
+
+
+@pytest.mark.proves("scale.errors")
+def test_an_engine_that_nobody_brings_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="no engine is called `kafka`") as refused:
+        open_engine("kafka:broker:9092", EngineOptions(""))
+    assert "procrastinate" in refused.value.hint
