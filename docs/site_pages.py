@@ -1,8 +1,11 @@
-"""A hook of mkdocs: pages of the site that are made of files outside `docs/`, and links to them.
+"""A hook of mkdocs: pages of the site that are made of files outside `docs/`, and texts for models.
 
 The documentation is written to be read in a repository, where `../README.md` is a file. In the site
 those files are pages of their own; a link to any other file outside `docs/` is left as text,
 because the site does not have it.
+
+`llms.txt` lists the pages with a sentence each, in the order of the navigation (llmstxt.org), and
+`llms-full.txt` is all of them in one Markdown file, without those that tests and code make.
 """
 
 from __future__ import annotations
@@ -21,9 +24,14 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "AGENTS.md": "agents-map.md",
+    "SECURITY.md": "security-policy.md",
     "examples": "examples.md",
 }
 """Files of the repository and what they are called in the site."""
+LEFT_OUT = {"promises.md", "field-reports.md", "machines.md", "agents-map.md"}
+"""Pages that `llms-full.txt` does not have: made lists that explain nothing."""
+_texts: dict[str, str] = {}
+"""The pages of the site as Markdown, by their names in it."""
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _WORDS = re.compile(r"^(?P<fence>`{3,})(?P<language>\S+)[^\n]*$", re.MULTILINE)
@@ -49,6 +57,44 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
+def on_post_build(config: Any) -> None:
+    """Write `llms.txt` and `llms-full.txt` beside the pages."""
+    folder = Path(config.site_dir)
+    listed: list[str] = [f"# {config.site_name}", f"> {config.site_description}"]
+    whole: list[str] = []
+    for part in config.nav:
+        for title, names in part.items():
+            rows: list[str] = []
+            for name in names:
+                text = _texts.get(name, "")
+                rows.append(f"- [{_title(text)}]({_html(name)}): {_summary(text)}")
+                if name not in LEFT_OUT:
+                    whole.append(f"<!-- {name} -->\n\n{text.strip()}")
+            listed += [f"## {title}", "\n".join(rows)]
+    (folder / "llms.txt").write_text("\n\n".join(listed) + "\n", encoding="utf-8")
+    (folder / "llms-full.txt").write_text("\n\n".join(whole) + "\n", encoding="utf-8")
+
+
+def _html(name: str) -> str:
+    return name.removesuffix(".md") + ".html"
+
+
+def _title(text: str) -> str:
+    """Return the first heading of a page."""
+    found = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _summary(text: str) -> str:
+    """Return the first sentence of a page as plain text."""
+    for paragraph in text.split("\n\n"):
+        words = " ".join(paragraph.split())
+        if words and words[0] not in "#<`|!-*" and not words.startswith("**"):
+            plain = _LINK.sub(lambda link: link["text"], words)
+            return re.split(r"(?<=[.!?:]) ", plain, maxsplit=1)[0]
+    return ""
+
+
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Links of a page in `docs/` to files outside it; and fences without the words that only tests
     read.
@@ -56,7 +102,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     at = page.file.src_uri
     if at not in PAGES.values():
         markdown = _linked(markdown, posixpath.join("docs", posixpath.dirname(at)), at)
-    return _WORDS.sub(lambda fence: f"{fence['fence']}{fence['language']}", markdown)
+    markdown = _WORDS.sub(lambda fence: f"{fence['fence']}{fence['language']}", markdown)
+    _texts[at] = markdown
+    return markdown
 
 
 def _linked(text: str, folder: str, page: str) -> str:

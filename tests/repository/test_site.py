@@ -43,6 +43,12 @@ def test_the_site_is_built_strictly_and_its_pages_load_nothing_from_elsewhere(
     written = list((ROOT / "docs").rglob("*.md"))
     assert len(pages) > len(written)
     assert [path.name for path in pages if LOADED.search(path.read_text(encoding="utf-8"))] == []
+    listed = (tmp_path / "site/llms.txt").read_text(encoding="utf-8")
+    linked = re.findall(r"^- \[.+\]\(([^)]+)\): .{10}", listed, re.MULTILINE)
+    assert len(linked) > 60 and all((tmp_path / "site" / name).exists() for name in linked)
+    assert len(linked) == listed.count("\n- "), "each page has a title and a summary"
+    whole = (tmp_path / "site/llms-full.txt").read_text(encoding="utf-8")
+    assert "# Concepts" in whole and "<!-- tutorial.md -->" in whole
     text = (tmp_path / "site/tutorial.html").read_text(encoding="utf-8")
     assert "record_sale" in text and "console tutorial" not in text
     assert 'href="../examples.html' in (tmp_path / "site/howto/many-workers.html").read_text(

@@ -98,8 +98,10 @@ def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
     from .terminal_agent import assemble_at_terminal
 
-    agent = assemble_at_terminal(options, needs_model=False).agent
-    findings = agent.gate.rules.lint([tool.full_name for tool in agent.catalog])
+    assembly = assemble_at_terminal(options, needs_model=False)
+    names = [tool.full_name for tool in assembly.agent.catalog]
+    can_grow = bool(assembly.settings["tools.register"])
+    findings = assembly.agent.gate.rules.lint(names, can_grow=can_grow)
     for finding in findings:
         click.echo(finding)
     if not findings:

@@ -67,6 +67,8 @@ class ToolResult:
             follow the value in the text that the model reads.
         media: What the tool returned besides text. The journal's event has it only if there is any.
         refused_by: Who refused the call; empty if nobody did.
+        cause: What the tool's error was raised from (`raise ... from`), one error after the other;
+            empty if from nothing. For programs and people: the model does not read it.
     """
 
     call_id: str
@@ -82,6 +84,7 @@ class ToolResult:
     notes: tuple[str, ...] = ()
     media: tuple[MediaReference, ...] = field(default=(), metadata={"omit_empty": True})
     refused_by: Refuser | Literal[""] = field(default="", metadata={"omit_empty": True})
+    cause: str = field(default="", metadata={"omit_empty": True})
 
     @property
     def outcome(self) -> CallOutcome:

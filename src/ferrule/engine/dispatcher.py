@@ -48,6 +48,9 @@ from .stopping import STOP_SECONDS, check_stop, get_stop
 from .threads import run_blocking
 
 _LOGGER = logging.getLogger("ferrule.tools")
+MAX_CAUSES = 5
+"""Causes of one error that are kept, the nearest first."""
+MAX_CAUSE_CHARACTERS = 300
 _CHANGES_FILES = (SideEffect.WRITE, SideEffect.EXECUTE)
 
 
@@ -504,6 +507,11 @@ class Dispatcher:
 
     def _fail_by_error(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
         """Return the result of a call whose tool raised an error."""
+        result = self._describe_failure(call, error, started)
+        # Where errors are hidden the log has the causes, with everything else.
+        return result if self._hides_errors else replace(result, cause=_describe_causes(error))
+
+    def _describe_failure(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
         if isinstance(error, ToolFailed):
             failed = self._fail(
                 call, error.error_type, error.message, started, refused_by=error.refused_by
@@ -752,6 +760,16 @@ def _describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  boundary: the kind is all there is to say
         return type(error).__name__
+
+
+def _describe_causes(error: BaseException) -> str:
+    """Describe what an error was raised from, one error after the other; "" for nothing."""
+    causes: list[str] = []
+    cause = error.__cause__
+    while cause is not None and len(causes) < MAX_CAUSES:
+        causes.append(_describe_error(cause)[:MAX_CAUSE_CHARACTERS])
+        cause = cause.__cause__
+    return "; from ".join(causes)
 
 
 def _join_problems(items: Sequence[str], most: int = 8) -> str:

@@ -100,7 +100,7 @@ class VisibleTools:
             ToolSpec(
                 tool.full_name,
                 names[tool.full_name],
-                tool.description,
+                tool.offered_description,
                 tool.schema_json(),
                 tool.examples,
                 provider_type=str(tool.annotations.get(PROVIDER_TYPE, "")),

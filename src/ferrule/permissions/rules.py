@@ -27,7 +27,7 @@ from typing import Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
-from ferrule.core.similar_names import suggest_names
+from ferrule.core.similar_names import find_similar_names, suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RuleLayer
 from ferrule.tools.definition import BUILTIN_NAMESPACE
@@ -208,16 +208,18 @@ class RuleSet:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def lint(self, tools: Iterable[str] = ()) -> list[str]:
+    def lint(self, tools: Iterable[str] = (), *, can_grow: bool = False) -> list[str]:
         """Return what is probably a mistake, a sentence each.
 
         Args:
             tools: The full names of all tools, if they are known.
+            can_grow: Whether scripts may register further tools (`tools.register`). Then a rule
+                may name a tool before there is one, unless the name looks like a misspelling.
         """
         known = frozenset(tools)
         findings: list[str] = []
         for rule in self.rules:
-            findings += _lint_rule(rule, known)
+            findings += _lint_rule(rule, known, can_grow=can_grow)
         return [*findings, *self._lint_order()]
 
     def _lint_order(self) -> Iterator[str]:
@@ -307,9 +309,11 @@ def _command_prefix(specifier: str) -> str | None:
     return None
 
 
-def _lint_rule(rule: PermissionRule, known: frozenset[str]) -> Iterator[str]:
+def _lint_rule(rule: PermissionRule, known: frozenset[str], *, can_grow: bool) -> Iterator[str]:
     shown = f"`{rule.text}` ({rule.list}, {rule.layer})"
-    if not rule.kind and known and not any(matches_tool(rule, name) for name in known):
+    may_come = can_grow and not find_similar_names(rule.tool, known, cutoff=0.8)
+    is_unknown = known and not any(matches_tool(rule, name) for name in known)
+    if not rule.kind and is_unknown and not may_come:
         family = _SIMILAR_FAMILIES.get(rule.tool)
         instead = f": write `{family}(...)`" if family else ""
         yield f"{shown} can never match: there is no tool `{rule.tool}`{instead}"

@@ -14,7 +14,7 @@ from .background_launch import Launch
 from .chunked_output import Chunks
 from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
 from .docstring import parse_docstring
-from .names import check_name, check_namespace
+from .names import check_name, check_namespace, split_full_name
 from .parameters import Parameter, find_documentation, find_name, is_async, read_signature
 from .plain_schemas import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
@@ -118,7 +118,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
     **fields: Any,
 ) -> Tool:
     """Make a tool of a function, with the keywords of `tool`."""
-    name = name or find_name(function)
+    namespace, name = split_full_name(name or find_name(function), namespace)
     check_name(name)
     if namespace != "":
         check_namespace(namespace)

@@ -14,7 +14,7 @@ from ferrule.core.similar_names import suggest_names
 
 from .decorator import tool_from_function
 from .definition import COMMAND, READS, URL, VARIABLES, WRITES, CheckedArguments, Tool
-from .names import check_name
+from .names import check_name, split_full_name
 from .parameters import unknown_arguments
 
 _CONFIG = (
@@ -63,7 +63,7 @@ def define_tool(
     """Define a tool whose parameters are data.
 
     Args:
-        name: The tool's name.
+        name: The tool's name, with its namespace if it has one: `calc` or `math::calc`.
         description: What the tool does, for the model.
         parameters: Either a JSON Schema of an object (it has `type: object` or `properties`), or a
             mapping from name to a schema or a plain description. In the mapping every parameter is
@@ -77,6 +77,8 @@ def define_tool(
     Raises:
         ToolDefinitionError: A value or key is wrong, such as `params` for `parameters`.
     """
+    namespace, name = split_full_name(name, config.get("namespace", ""))
+    config = {**config, "namespace": namespace} if namespace else config
     check_name(name)
     _check_config(name, config)
     if not isinstance(description, str) or not description.strip():  # pyright: ignore[reportUnnecessaryIsInstance]  from data

@@ -188,6 +188,16 @@ class Tool:
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
 
     @property
+    def offered_description(self) -> str:
+        """The description as a model gets it: with the hints about cost and latency, if any."""
+        hints = [
+            f"{name}: {hint}"
+            for name, hint in (("cost", self.cost), ("latency", self.latency))
+            if hint
+        ]
+        return f"{self.description}\n({'; '.join(hints)})" if hints else self.description
+
+    @property
     def rule_name(self) -> str:
         """The name for permission rules: the full name, without the namespace `ferrule`.
 
@@ -232,6 +242,11 @@ class Tool:
             value = values.get(parameter)
             if isinstance(value, str):
                 found.append(Subject(touch.kind, value))
+            elif isinstance(value, Mapping) and touch.kind in ("read", "write"):
+                # A file described by an object: only its path names something of the workspace.
+                path = cast("Mapping[object, object]", value).get("path")
+                if isinstance(path, str):
+                    found.append(Subject(touch.kind, path))
             elif isinstance(value, Mapping):
                 pairs = cast("Mapping[object, object]", value).items()
                 found.append(Subject(touch.kind, tuple(f"{name}={text}" for name, text in pairs)))

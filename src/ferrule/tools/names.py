@@ -33,6 +33,30 @@ def check_name(name: str) -> None:
         )
 
 
+def split_full_name(name: str, namespace: str = "") -> tuple[str, str]:
+    """Split a full name, `math::calc`, into namespace and name.
+
+    Args:
+        name: A name, or a full name.
+        namespace: The namespace that was given separately; a full name must not contradict it.
+
+    Returns:
+        The namespace, "" for none, and the name. Neither is checked.
+
+    Raises:
+        ToolDefinitionError: The full name has another namespace than the one given.
+    """
+    if not isinstance(name, str) or "::" not in name:  # pyright: ignore[reportUnnecessaryIsInstance]  from data
+        return namespace, name
+    own_namespace, _, short = name.rpartition("::")
+    if namespace not in ("", own_namespace):
+        raise ToolDefinitionError(
+            f"`{name}` is given the namespace `{namespace}`",
+            hint=f"name it `{short}`, or leave `namespace` out",
+        )
+    return own_namespace, short
+
+
 def check_namespace(namespace: object) -> None:
     """Check a namespace: one name, or several joined by `::`, each as for tools.
 

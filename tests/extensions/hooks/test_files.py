@@ -13,6 +13,7 @@ import pytest
 
 from ferrule import Agent, ErrorType, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
+from ferrule.core.events import Noticed
 from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.models.scripted import calls, says
@@ -105,6 +106,28 @@ async def test_a_script_has_no_way_to_the_outside(tmp_path: Path) -> None:
         )
         hooks = loaded(put(tmp_path, hooks__a_dot_md=script)).hooks
         assert "the hook `a`: it failed" in await said(hooks, "x")
+
+
+@pytest.mark.proves("hook.logs")
+async def test_what_a_script_prints_and_logs_reaches_the_journal(tmp_path: Path) -> None:
+    script = (
+        "---\nevents: [tool.pre]\nscript: |\n  def handle(event, payload):\n"
+        '      print("seen")\n      log.warn("careful", tool="echo")\n'
+        "      for i in range(40):\n          print(i)\n      return allow()\n---\n"
+    )
+    hooks = loaded(put(tmp_path, hooks__watch_dot_md=script)).hooks
+    agent = Agent(
+        Scripted([calls(("echo", {"text": "x"})), says("ok")]),
+        [echo],
+        hooks=hooks,
+        storage=Storage(journal=SqliteJournal(":memory:")),
+    )
+    run = await agent.run("go")
+    records = agent.journal.records(run.session)
+    told = [one.event.text for one in records if isinstance(one.event, Noticed)]
+    assert told[:3] == ["`watch`: seen", "`watch`: warn: careful tool=echo", "`watch`: 0"]
+    assert told[-1] == "`watch`: [more than 20 lines; the rest is dropped]"
+    assert len(told) == 21
 
 
 @pytest.mark.proves("hook.untrusted")

@@ -88,7 +88,9 @@ async def _render(
         "gate": gate,
         "rules": [*gate.rules.deny, *gate.rules.ask, *gate.rules.allow],
         "grants": list(gate.grants.rules) if viewer.operator else [],
-        "findings": gate.rules.lint(names),
+        "findings": gate.rules.lint(
+            names, can_grow=bool(console.assembly.settings["tools.register"])
+        ),
         "reading": reading,
         "picture": draw_denied_calls(stopped),
         "last": last[:20],

@@ -173,7 +173,9 @@ class Hooks:
         who = place.identity()
         if place.agent:
             payload = replace(payload, agent_type=place.agent, agent_id=who.session)
-        return Occasion(payload, who, place.workspace, place.mode)
+        return Occasion(
+            payload, who, place.workspace, place.mode, lambda line: place.notice("hook", line)
+        )
 
     async def ask(self, hook: EventHook, occasion: Occasion) -> HookContext:
         """Ask one hook. A broken one answers as its `on_error` says."""

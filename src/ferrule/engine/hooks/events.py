@@ -421,14 +421,27 @@ def delegate(request: Mapping[str, Any]) -> Action:
     return Action("delegate", request=request)
 
 
+def _ignore_line(line: str) -> None:
+    """Drop a line of a hook that nobody listens to."""
+
+
 @frozen
 class Occasion:
-    """An event with its circumstances: what, for whom, where. `mode` is the permission mode."""
+    """An event with its circumstances: what, for whom, where.
+
+    Attributes:
+        payload: What happened.
+        identity: For whom.
+        workspace: The folder of the session.
+        mode: The permission mode.
+        log: Takes a line that a hook writes: it goes to the person and into the journal.
+    """
 
     payload: Payload
     identity: Identity
     workspace: str = ""
     mode: PermissionMode = "default"
+    log: Callable[[str], None] = _ignore_line
 
     @property
     def event(self) -> str:

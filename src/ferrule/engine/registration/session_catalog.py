@@ -96,7 +96,7 @@ class SessionCatalog(Catalog):
             ToolSpec(
                 tool.full_name,
                 api_name,
-                tool.description,
+                tool.offered_description,
                 tool.schema_json(),
                 tool.examples,
                 side_effect=tool.declared_side_effect,

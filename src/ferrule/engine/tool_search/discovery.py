@@ -402,7 +402,7 @@ def first_specs(
         ToolSpec(
             tool.full_name,
             names[tool.full_name],
-            tool.description,
+            tool.offered_description,
             tool.schema_json(),
             tool.examples,
             deferred,

@@ -27,8 +27,14 @@ from ferrule.extensions.tool_files.python_tools import (
 )
 from ferrule.extensions.tool_files.tool_file import NO_SCRIPT, ToolFile
 from ferrule.permissions.rules import PermissionRule, RuleSet
+from ferrule.storage import paths
 from ferrule.storage.settings.merge import MergedSettings
-from ferrule.storage.settings.settings import PROJECT_FILE, check_python_names, load_settings
+from ferrule.storage.settings.settings import (
+    PROJECT_FILE,
+    USER_FILE_NAME,
+    check_python_names,
+    load_settings,
+)
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
@@ -92,7 +98,8 @@ async def check_workspace(
         known for known in found if known.message != NO_SCRIPT or known.file not in with_handler
     ]
     found += _lint(seen, rules, names)
-    found += _check_tool_names(seen, names)
+    found += _check_tool_names(seen.files.get(PROJECT_FILE), PROJECT_FILE, names)
+    found += _check_own_tool_names(names)
     found += _check_agents(seen, names)
     found += _check_skills(seen)
     found += [
@@ -145,14 +152,27 @@ def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) ->
             yield make_problem(PROJECT_FILE, notice, level="warning")
 
 
-def _check_tool_names(seen: ConfigurationSnapshot, tools: Sequence[str]) -> Iterator[Problem]:
-    """Yield problems about unknown tools in `tools.entries` and `tools.required`.
+def _check_own_tool_names(tools: Sequence[str]) -> Iterator[Problem]:
+    """Yield warnings about unknown tools in the person's own settings.
+
+    Not errors: another folder may define the tool.
+    """
+    file = paths.config() / USER_FILE_NAME
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return  # There are none, or `_lint` reports that they cannot be read.
+    for problem in _check_tool_names(data, str(file), tools):
+        yield replace(problem, level="warning")
+
+
+def _check_tool_names(data: bytes | None, file: str, tools: Sequence[str]) -> Iterator[Problem]:
+    """Yield problems about unknown tools in `tools.entries` and `tools.required` of a file.
 
     Tools of servers are not known here.
     """
-    data = seen.files.get(PROJECT_FILE)
     try:
-        group = get_field(parse_yaml(data, PROJECT_FILE), "tools") if data else None
+        group = get_field(parse_yaml(data, file), "tools") if data else None
     except ConfigError:
         return
     if group is None:
@@ -293,17 +313,20 @@ def _lint(
 
     The person's own rules count as well.
     """
+    own = RuleSet()
+    can_grow = False
     try:
-        own = load_settings(workspace=seen.workspace, trust=_NoConfiguration()).rules
+        settings = load_settings(workspace=seen.workspace, trust=_NoConfiguration())
+        own = settings.rules
+        can_grow = bool(settings["tools.register"])
     except ConfigError as error:
         yield from convert_error(error, "your settings")
-        own = RuleSet()
     data = seen.files.get(PROJECT_FILE)
     places: dict[object, str] = {}
     if rules and data:
         nodes = _leaves(parse_yaml(data, PROJECT_FILE))
         places = {node.value: node.where for node in nodes}
-    for message in RuleSet((*own, *rules)).lint(tools):
+    for message in RuleSet((*own, *rules)).lint(tools, can_grow=can_grow):
         rule = message.partition("`")[2].partition("`")[0]
         where = places.get(rule)
         if where is not None:

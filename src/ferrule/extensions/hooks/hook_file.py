@@ -22,7 +22,7 @@ one; anything else that is wrong is an error with its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -48,6 +48,9 @@ from .guards import GUARDS
 
 TIMEOUT_MS = 5000
 """For scripts and guards. Commands and servers have 60,000."""
+MAX_LOG_LINES = 20
+"""Lines that a script may print and log in one run; the rest is dropped, which a line says."""
+MAX_LOG_CHARACTERS = 500
 EVENT_KEYS = ("events", "on", "event")
 """Alternative spellings of one key."""
 KEYS = (
@@ -114,7 +117,7 @@ def parse_hook_node(
     if source == "guard":
         return _make_guard(node, name, timeout, data), warnings
     if source == "script":
-        run = _script_runner(node, data, timeout, pool)
+        run = _script_runner(node, name, data, timeout, pool)
     else:
         run = make_runner(node, access, timeout)
     priority = _priority(node, DEFAULT_PRIORITY)
@@ -190,7 +193,7 @@ def _priority(node: Node, default: int) -> int:
 
 
 def _script_runner(
-    node: Node, data: bytes, timeout: float, pool: WorkerPool | None
+    node: Node, name: str, data: bytes, timeout: float, pool: WorkerPool | None
 ) -> Callable[[Occasion], Any]:
     place = get_field(node, "script")
     source = get_text(node, "script")
@@ -203,10 +206,35 @@ def _script_runner(
     async def run(occasion: Occasion) -> object:
         arguments = (occasion.event, occasion.payload.as_dict())
         return await (pool or shared_pool()).run(
-            script, "handle", arguments, limits=bounds, pure=True
+            script,
+            "handle",
+            arguments,
+            listener=_ScriptLog(name, occasion.log).write,
+            limits=bounds,
+            pure=True,
         )
 
     return run
+
+
+class _ScriptLog:
+    """Receives the printed and logged lines of one run of a hook's script."""
+
+    def __init__(self, name: str, log: Callable[[str], None]) -> None:
+        self._name = name
+        self._log = log
+        self._lines = 0
+
+    def write(self, level: str, text: str, fields: Mapping[str, Any]) -> None:
+        """Pass one line on, bounded. `level` is `print`, `info`, `warn`, `error` or `debug`."""
+        self._lines += 1
+        if self._lines > MAX_LOG_LINES:
+            if self._lines == MAX_LOG_LINES + 1:
+                self._log(f"`{self._name}`: [more than {MAX_LOG_LINES} lines; the rest is dropped]")
+            return
+        prefix = "" if level in ("print", "info") else f"{level}: "
+        suffix = "".join(f" {key}={value}" for key, value in fields.items())
+        self._log(f"`{self._name}`: {prefix}{text}{suffix}"[:MAX_LOG_CHARACTERS])
 
 
 def _make_guard(node: Node, name: str, timeout: float, data: bytes) -> EventHook:

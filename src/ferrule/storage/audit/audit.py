@@ -168,6 +168,8 @@ class AuditedCall:
     outcome: CallOutcome = "open"
     message: str = ""
     """The error message of the result."""
+    cause: str = ""
+    """What the tool's error was raised from; empty if from nothing."""
     refused_by: Refuser | Literal[""] = ""
     """Who refused the call; empty if nobody did."""
     result_sha256: str = ""
@@ -429,6 +431,7 @@ def _build_audited_call(draft: _Draft, last: JournalRecord) -> AuditedCall:
         finished=last.time,
         outcome=outcome,
         message=result.error_message or "",
+        cause=result.cause,
         refused_by=result.refused_by,
         result_sha256=_data_digest(result.data),
         size=result.size,

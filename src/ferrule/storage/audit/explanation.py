@@ -174,6 +174,8 @@ def _outcome(call: AuditedCall, cap: int) -> Iterator[str]:
         f"  outcome    {call.outcome} after {call.duration_ms} ms, {call.size} bytes{message} "
         f"(event {call.last_event})"
     )
+    if call.cause:
+        yield f"             from {_cut(call.cause, cap)}"
     if call.result_sha256:
         yield f"             result sha256 {call.result_sha256}"
 

@@ -1187,10 +1187,13 @@ ALIASES = {
     "secrets": "secrets.extend",
     "artifacts.heavy_output_threshold_bytes": "artifacts.threshold",
     "require_successful_tools": "tools.required",
+    "tools.mcp_servers": "mcp_servers",
+    "planner.max_steps": "limits.max_turns",
+    "planner.parallel_tool_calls": "tools.parallel",
     "journal": "journal.path",
     "durability": "journal.durability",
 }
-"""Names of `harvey.yaml`, and short forms, that files may use."""
+"""Names of `harvey.yaml` and `harbor.yaml`, and short forms, that files may use."""
 
 MOVED = {
     "tools.packs": "plugins",
@@ -1202,6 +1205,17 @@ MOVED = {
     "index.outline": "plugins.index.outline",
 }
 """Settings that are fields of a plugin now; a file that has the old name is an error."""
+
+FOREIGN = {
+    "tools.built_in": (
+        "tools that ship are offered without it: choose among them with `tools.allowed` and "
+        "`tools.denied` (docs/from/harbor.md)"
+    ),
+    "tools_policy": (
+        "it is `permissions`, `tools.allowed` and `tools.denied` (docs/from/ai-harness.md)"
+    ),
+}
+"""Settings of other systems that have no single counterpart -> what to write instead."""
 
 MODEL_ALIASES = {"max_tool_calls_per_turn": "max_turns"}
 

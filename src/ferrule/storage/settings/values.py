@@ -22,6 +22,7 @@ from .mistakes import Mistakes
 from .table import (
     ALIASES,
     BY_KEY,
+    FOREIGN,
     MAP_SETTINGS,
     MODEL_ALIASES,
     MOVED,
@@ -511,6 +512,8 @@ def unknown_setting_error(where: str, path: str, known: Iterable[str] = ()) -> C
     hint = "`ferrule init` writes a file that lists them all"
     if path in MOVED:
         hint = f"it is `{MOVED[path]}` now (docs/plugins.md)"
+    elif path in FOREIGN:
+        hint = FOREIGN[path]
     elif near:
         hint = ask_about([ALIASES.get(near[0], near[0])])
     return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)

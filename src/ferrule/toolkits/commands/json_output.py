@@ -36,6 +36,7 @@ async def command_json(
     options: Mapping[str, Any] | None = None,
     *,
     runner: Runner,
+    capture: Mapping[str, Any] | None = None,
     stream: Literal["stdout", "stderr"] = "stdout",
     result: Literal["value", "record"] = "value",
     allow_empty: bool = False,
@@ -48,6 +49,8 @@ async def command_json(
         spec: What to run.
         options: Further fields of the request.
         runner: Runs the request.
+        capture: How much output is kept, such as `{"max_inline_bytes": 65536}`; the same as
+            `capture` in `options`, which it overrides.
         stream: The output that is parsed.
         result: `record` returns `{ok, value, error: None | {code, message}, step}` and raises
             nothing.
@@ -62,7 +65,12 @@ async def command_json(
     given = dict(options or {})
     from_spec = dict(spec.get("capture") or {}) if isinstance(spec, Mapping) else {}
     from_options: Mapping[str, Any] = given.get("capture") or {}
-    given["capture"] = {"max_inline_bytes": _INLINE_BYTES, **from_spec, **from_options}
+    given["capture"] = {
+        "max_inline_bytes": _INLINE_BYTES,
+        **from_spec,
+        **from_options,
+        **(capture or {}),
+    }
     ran = await command_step(name, spec, given, runner=runner, **step)
     try:
         value = _parse(ran, stream, allow_empty)

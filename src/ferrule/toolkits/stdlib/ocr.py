@@ -12,6 +12,7 @@ the run: an object of a subclass of `Recognizer`. Places are pixels from the top
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import groupby
@@ -20,6 +21,7 @@ from typing import Annotated, TypedDict
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.session_media import read_input
+from ferrule.permissions.filesystem.workspace import READ_LIMIT
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 
@@ -116,6 +118,18 @@ class StructuredText(TypedDict):
     stats: Stats
 
 
+class ImageObject(TypedDict, total=False):
+    """An image as an object: either its `path` or its content as `base64`.
+
+    `name` and `mime_type` describe content; the format is recognized from the bytes.
+    """
+
+    path: str
+    base64: str
+    name: str
+    mime_type: str
+
+
 class OcrOptions(TypedDict, total=False):
     """`language`: names as tesseract has them, several joined by `+`: `eng`, `deu+eng`."""
 
@@ -137,9 +151,10 @@ class OcrOptions(TypedDict, total=False):
 )
 async def ocr(
     image: Annotated[
-        str,
+        str | ImageObject,
         READS,
-        "An image of the workspace: PNG, JPEG, TIFF, GIF, BMP, WebP or PNM, up to 10 MB.",
+        "The path of an image of the workspace, or an object with `path` or `base64`: PNG, JPEG, "
+        "TIFF, GIF, BMP, WebP or PNM, up to 10 MB.",
     ],
     context: Context,
     options: Annotated[
@@ -150,8 +165,8 @@ async def ocr(
     confidence.
     """
     language = _language(options or {})
-    content, name = await read_input(image, context)
-    kind = _format(content, image)
+    content, name = await _read_image(image, context)
+    kind = _format(content, name)
     recognized = await _recognizer(context).recognize(content, language, context)
     source = Source(
         path=name,
@@ -162,6 +177,25 @@ async def ocr(
     found = _structure(recognized, source, language)
     context.note(TOPIC, _journal_note(found))
     return found
+
+
+async def _read_image(image: str | ImageObject, context: Context) -> tuple[bytes, str]:
+    """Return the bytes of an image, and its name."""
+    if isinstance(image, str):
+        return await read_input(image, context)
+    path = image.get("path")
+    encoded = image.get("base64")
+    if (path is None) == (encoded is None):
+        raise RetryCall("`image` needs either `path` or `base64`")
+    if path is not None:
+        return await read_input(path, context)
+    if len(encoded or "") > READ_LIMIT * 4 // 3 + 4:
+        raise ToolFailed(ErrorType.LIMIT, f"the image is larger than {READ_LIMIT} bytes")
+    try:
+        content = b64decode(encoded or "", validate=True)
+    except ValueError as error:
+        raise RetryCall(f"`base64` of the image cannot be decoded: {error}") from error
+    return content, image.get("name", "image")
 
 
 def _recognizer(context: Context) -> Recognizer:

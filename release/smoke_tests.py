@@ -1,0 +1,76 @@
+"""A short program for each extra, run in an environment that has this extra alone."""
+
+from __future__ import annotations
+
+_RUN = """
+from ferrule import Agent, Scripted, Storage, tool
+from ferrule.testing import calls, says
+
+
+@tool(side_effect="read")
+def stock(article: str) -> int:
+    "Pieces of an article."
+    return 12
+
+
+model = Scripted([calls(("stock", {"article": "bolt"})), says("There are 12.")])
+run = Agent(model, [stock], storage=Storage(journal=":memory:")).run_sync("How many bolts?")
+assert run.results[0].data == 12 and run.text == "There are 12."
+"""
+_PROGRAM = """
+import subprocess, sys
+from pathlib import Path
+program = Path(sys.executable).with_name("ferrule")
+done = subprocess.run([program, {words}], capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+"""
+
+SMOKE_TESTS: dict[str, str] = {
+    "": _RUN,
+    "cli": _PROGRAM.format(words='"tools", "list"'),
+    "local": _RUN + "import xllamacpp",
+    "files": (
+        "import asyncio\n"
+        "from ferrule.extensions.starlark.pool import WorkerPool\n"
+        "from ferrule.extensions.starlark.script import Script\n"
+        "async def main():\n"
+        "    pool = WorkerPool()\n"
+        "    try:\n"
+        "        script = Script('def run(args):\\n    return args[0] + 1\\n', 'x', 1)\n"
+        "        assert await pool.run(script, 'run', ([41],), pure=True) == 42\n"
+        "    finally:\n"
+        "        await pool.close()\n"
+        "asyncio.run(main())\n"
+    ),
+    "vertex": _RUN + "import ferrule.models.google.client, google.auth",
+    "bedrock": _RUN + "import ferrule.models.bedrock.client, botocore",
+    "any": _RUN + "import ferrule.models.any_llm.client, any_llm",
+    "code": _RUN + "from ferrule.toolkits import code_tool; code_tool([stock])",
+    "mcp": _RUN + "import ferrule.connectors.mcp, ferrule.servers.mcp.server",
+    "typed": (
+        "from ferrule.toolkits import stdlib_tools\n"
+        "match = next(one for one in stdlib_tools() if one.full_name == 'regex::match')\n"
+        "assert match(pattern='b+', text='abba')['matches'] == ['bb']\n"
+    ),
+    "a2a": _RUN + "import ferrule.connectors.a2a, a2a",
+    "a2a-server": _RUN + "import ferrule.servers.a2a.server",
+    "serve": (
+        _RUN + "from ferrule.web import create_ag_ui_endpoint, Principal\n"
+        "agent = Agent(Scripted([]), [stock])\n"
+        "create_ag_ui_endpoint(agent, address='http://x.example', identify=lambda r: None)\n"
+    ),
+    "index": "import tree_sitter_python, tree_sitter_lua, ferrule.toolkits.code_index",
+    "console": _RUN + "import ferrule.console.app",
+    "pictures": "import PIL, ferrule.engine.media_scaling",
+    "embeddings": "import model2vec",
+    "objects": "from ferrule.storage import ObjectArtifactStore; import obstore",
+    "otel": "import ferrule.engine.telemetry, opentelemetry.sdk",
+    "prices": (
+        "from ferrule.models.prices import find_price\n"
+        "assert find_price('openai:gpt-4o') is not None\n"
+    ),
+    "scale": "from ferrule.storage import PostgresJournal; import psycopg",
+    "sign": "import cryptography; from ferrule.storage.audit import signing",
+    "bubblewrap": _PROGRAM.format(words='"--version"'),
+}
+"""By the name of the extra; "" is no extra at all."""

@@ -1,0 +1,281 @@
+"""Snippets of the requirements, as their authors wrote them or as near as Python comes.
+
+Each was found to fail, or to work only in part, by somebody who read the requirement and tried it.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule import (
+    Agent,
+    ConfigError,
+    ErrorType,
+    Permissions,
+    Scripted,
+    Storage,
+    ToolDefinitionError,
+    ToolFailed,
+    define_tool,
+    tool,
+)
+from ferrule.command import command_json
+from ferrule.core.calls import ToolResult
+from ferrule.extensions.checks.workspace import check_workspace
+from ferrule.models.scripted import calls, says
+from ferrule.permissions import RuleSet
+from ferrule.storage import load_settings, paths
+from ferrule.storage.audit.audit import audit_calls
+from ferrule.storage.audit.explanation import explain
+from ferrule.toolkits import stdlib_tools
+from ferrule.tools.definition import Tool
+
+
+async def call_tool(
+    tools: list[Tool], name: str, workspace: Path | None = None, **arguments: Any
+) -> ToolResult:
+    """Call a tool as a model would, and return the result."""
+    agent = Agent(
+        Scripted([calls((name, arguments)), says("Done.")]),
+        tools,
+        workspace=workspace,
+        storage=Storage(journal=":memory:"),
+        permissions=Permissions(mode="bypassPermissions"),
+    )
+    run = await agent.run("Go.")
+    return run.results[0]
+
+
+def read_settings(folder: Path, text: str) -> Any:
+    file = folder / "settings.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_settings(user_file=file, environment={})
+
+
+# ---- requirement 001: typed tools
+
+
+@pytest.mark.proves("tools.full-name")
+async def test_a_namespace_may_be_part_of_the_name() -> None:
+    calc = define_tool(
+        "math::calc",
+        "Deterministic arithmetic",
+        parameters={
+            "lhs": {"type": "number"},
+            "rhs": {"type": "number"},
+            "op": {"type": "string", "enum": ["add", "sub", "mul", "div"]},
+        },
+        returns={"type": "number"},
+        handler=lambda lhs, rhs, op: lhs + rhs if op == "add" else lhs - rhs,
+    )
+    assert (calc.namespace, calc.name, calc.full_name) == ("math", "calc", "math::calc")
+    result = await call_tool([calc], "math::calc", lhs=1, rhs=2, op="add")
+    assert result.data == 3
+
+
+@pytest.mark.proves("tools.full-name")
+def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
+    @tool(name="ops::deploy", namespace="ops")
+    def deploy() -> str:
+        """Deploy."""
+        return "done"
+
+    assert deploy.full_name == "ops::deploy"
+    with pytest.raises(ToolDefinitionError, match="is given the namespace `other`"):
+        define_tool("ops::deploy", "Deploy.", namespace="other", handler=lambda: 1)
+    with pytest.raises(ToolDefinitionError, match="cannot be the name of a tool"):
+        define_tool("ops::", "Deploy.", handler=lambda: 1)
+
+
+@pytest.mark.proves("typed.ocr-object")
+async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
+    (ocr,) = stdlib_tools(["vision::ocr"])
+    picture = Path(__file__).parents[1] / "toolkits/stdlib/receipt.png"
+    (tmp_path / "receipt.png").write_bytes(picture.read_bytes())
+    encoded = base64.b64encode(picture.read_bytes()).decode()
+    assert [one.value for one in ocr.subjects({"image": {"path": "receipt.png"}})] == [
+        "receipt.png"
+    ]
+    assert ocr.subjects({"image": {"base64": encoded}}) == ()
+    for image in ({"path": "receipt.png"}, {"base64": encoded, "name": "receipt.png"}):
+        result = await call_tool([ocr], "vision::ocr", tmp_path, image=image)
+        if not result.success and "tesseract" in (result.error_message or ""):
+            pytest.skip("no tesseract on this machine")
+        assert result.success, result.error_message
+        assert result.data["source"]["path"] == "receipt.png"
+
+
+@pytest.mark.proves("typed.ocr-object")
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ({}, "either `path` or `base64`"),
+        ({"path": "a.png", "base64": "eA=="}, "either `path` or `base64`"),
+        ({"base64": "%%%"}, "cannot be decoded"),
+        ({"base64": "eA=="}, "`image` is not an image"),
+        ({"path": ".env"}, "secret"),
+    ],
+)
+async def test_a_wrong_image_object_is_refused(
+    tmp_path: Path, image: dict[str, str], words: str
+) -> None:
+    (tmp_path / ".env").write_text("KEY=1", encoding="utf-8")
+    (ocr,) = stdlib_tools(["vision::ocr"])
+    result = await call_tool([ocr], "vision::ocr", tmp_path, image=image)
+    assert not result.success
+    assert words in (result.error_message or "")
+
+
+@pytest.mark.proves("script.json-capture")
+async def test_command_json_takes_capture_by_keyword() -> None:
+    repository = await command_json(
+        ["echo", '{"name": "harn"}'], capture={"max_inline_bytes": 65536}
+    )
+    assert repository == {"name": "harn"}
+
+
+# ---- requirement 004: hints, causes, settings
+
+
+@pytest.mark.proves("tools.hints")
+async def test_cost_and_latency_hints_reach_the_model() -> None:
+    @tool(name="weather.get_current", side_effect="external", cost="medium", latency="slow")
+    def weather(city: str) -> str:
+        """Return the current temperature."""
+        return city
+
+    agent = Agent(Scripted([says("x")]), [weather], storage=Storage(journal=":memory:"))
+    (spec,) = agent.visible_tools.specs()
+    assert spec.description == "Return the current temperature.\n(cost: medium; latency: slow)"
+    assert weather.description == "Return the current temperature."
+
+
+async def fetch_by_error(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        raise ConnectionError("no route to host")
+    except ConnectionError as error:
+        raise ValueError(f"weather: fetch {city!r}") from error
+
+
+async def fetch_by_failure(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        await fetch_by_error(city)
+    except ValueError as error:
+        raise ToolFailed(ErrorType.IO_ERROR, "weather is not available") from error
+    return ""
+
+
+@pytest.mark.proves("results.cause")
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [
+        (fetch_by_error, "ConnectionError: no route to host"),
+        (
+            fetch_by_failure,
+            "ValueError: weather: fetch 'Ghent'; from ConnectionError: no route to host",
+        ),
+    ],
+)
+async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
+    function: Any, cause: str
+) -> None:
+    model = Scripted([calls((function.__name__, {"city": "Ghent"})), says("Sorry.")])
+    agent = Agent(model, [tool(function)], storage=Storage(journal=":memory:"))
+    run = await agent.run("Weather?")
+    assert run.results[0].cause == cause
+    assert "no route" not in model.histories[1][-1].text, "causes are for programs and people"
+    (record,) = audit_calls(agent.journal.records(run.session))
+    assert record.cause == cause
+    assert any(f"from {cause}" in line for line in explain(record))
+
+
+async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
+    from ferrule import ToolCalling
+
+    model = Scripted([calls(("fetch_by_error", {"city": "Ghent"})), says("Sorry.")])
+    agent = Agent(
+        model,
+        [tool(fetch_by_error)],
+        storage=Storage(journal=":memory:"),
+        tool_calling=ToolCalling(errors="name"),
+    )
+    run = await agent.run("Weather?")
+    assert run.results[0].cause == ""
+
+
+@pytest.mark.proves("settings.foreign-names")
+def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:
+    settings = read_settings(
+        tmp_path,
+        """
+planner: {max_steps: 12, parallel_tool_calls: false}
+artifacts: {heavy_output_threshold_bytes: 16384}
+tools:
+  entries:
+    - name: weather.get_current
+      loading_mode: always
+    - name: niche.compute_orbital_elements
+      loading_mode: deferred
+  mcp_servers:
+    - name: youtube
+      transport_mode: streamable_http
+      url: https://example.com/mcp/youtube
+      policy: {max_attempts: 3, timeout_ms: 10000, retry_on: [transient, timeout, 5xx]}
+      tool_policies: {get_metadata: {max_attempts: 1, timeout_ms: 60000}, search: {max_attempts: 6}}
+""",
+    )
+    assert settings.limits.max_turns == 12
+    assert settings["tools.parallel"] is False
+    assert settings["artifacts.threshold"] == 16384
+    assert settings["mcp_servers"][0]["name"] == "youtube"
+
+
+@pytest.mark.proves("settings.foreign-names")
+@pytest.mark.parametrize(
+    ("text", "lead"),
+    [
+        ("tools: {built_in: [tool_search]}", "`tools.allowed` and `tools.denied`"),
+        ("tools_policy: {allow: [x]}", "`permissions`, `tools.allowed` and `tools.denied`"),
+    ],
+)
+def test_a_setting_of_another_system_leads_to_ours(tmp_path: Path, text: str, lead: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings(tmp_path, text)
+    assert lead in caught.value.hint
+
+
+# ---- rules for tools that a script will register, and checks of a person's own settings
+
+
+@pytest.mark.proves("rules.unregistered")
+def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
+    rules = RuleSet.parse(deny=["whisper", "read_fil"])
+    assert len(rules.lint(["read_file"])) == 2
+    (finding,) = rules.lint(["read_file"], can_grow=True)
+    assert "read_fil" in finding, "a misspelling is still found"
+
+
+@pytest.mark.proves("validate.own-settings")
+async def test_validate_checks_tool_names_in_a_persons_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "config", lambda: tmp_path / "config")
+    own = tmp_path / "config/ferrule.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        "tools:\n  required: [red_file]\n  entries:\n    - name: nothing_such\n", encoding="utf-8"
+    )
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    checked = await check_workspace(folder, shipped=["read_file"])
+    found = [(one.file, one.line, one.message) for one in checked.problems]
+    assert (str(own), 2, "`tools.required` names a tool `red_file`, and there is none") in [
+        (file, line, message.partition(";")[0]) for file, line, message in found
+    ]
+    assert any("nothing_such" in message for _, _, message in found)

@@ -1,0 +1,83 @@
+"""Tables of the pages against the code: every option, error type and exit code, and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+from source import ROOT
+
+import ferrule
+from ferrule.cli.exit_codes import __doc__ as exit_codes
+from ferrule.core.errors import FerruleError
+from ferrule.toolkits.commands.json_output import CommandFailed
+from ferrule.toolkits.commands.policy import Behavior, CommandOptions
+from ferrule.toolkits.packs import RunCommandOptions, SearchOptions
+from ferrule.tools.pack_options import PackOptions
+
+KINDS = (PackOptions, SearchOptions, RunCommandOptions, Behavior)
+DEFAULTS = {
+    field.name: field.default
+    for kind in (Behavior, CommandOptions)
+    for field in dataclasses.fields(kind)
+}
+
+
+def table_after(page: str, mark: str) -> dict[str, list[str]]:
+    """The rows of the first table behind a text, by the name in their first cell."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert mark in text, f"{page} has no {mark}"
+    found: dict[str, list[str]] = {}
+    for line in text.partition(mark)[2].splitlines():
+        if not line.startswith("|"):
+            if found:
+                break
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for name in re.findall(r"`([^`]+)`", cells[0]) or re.findall(r"\d+", cells[0]):
+            found[name] = cells[1:]
+    return found
+
+
+@pytest.mark.proves("documents.tables")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None:
+    rows = table_after("docs/packs.md", f"<!-- options: {kind.__name__} -->")
+    assert sorted(rows) == sorted(kind.__annotations__)
+    for name, (default, _) in rows.items():
+        shown = default.strip("`")
+        if shown.isdigit() and name in DEFAULTS:
+            assert int(shown) == DEFAULTS[name], name
+        if shown in ("True", "False") and name in DEFAULTS:
+            assert shown == str(DEFAULTS[name]), name
+
+
+@pytest.mark.proves("documents.tables")
+def test_the_page_about_errors_has_every_type_of_error() -> None:
+    rows = table_after("docs/errors.md", "| type | when |")
+    assert list(rows) == [str(one) for one in ferrule.ErrorType if one != "none"]
+
+
+@pytest.mark.proves("documents.tables")
+def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
+    rows = table_after("docs/errors.md", "| exception | exit code | when |")
+    public = {
+        name: value
+        for name in ferrule.__all__
+        if isinstance(value := getattr(ferrule, name), type)
+        and issubclass(value, FerruleError)
+        and value is not FerruleError
+    }
+    assert set(public) <= set(rows)
+    for name, value in {**public, "CommandFailed": CommandFailed}.items():
+        assert rows[name][0] == str(value.exit_code), name
+
+
+@pytest.mark.proves("documents.tables")
+def test_the_page_about_errors_has_every_exit_code() -> None:
+    rows = table_after("docs/errors.md", "| code | meaning |")
+    named = set(re.findall(r"\b(\d+) [a-zS]", (exit_codes or "").partition("Exit codes:")[2]))
+    assert set(rows) >= named - {"124"}, "124 is that of the program `timeout`"
+    assert {str(one.exit_code) for one in FerruleError.__subclasses__()} <= set(rows)
