@@ -5,8 +5,8 @@ becomes a value or a failure.
 
 Packages: `openapi`.
 Modules: `auth`, `bodies`, `endpoints`, `fields`, `hosts`, `loading`, `manifest`, `parameters`,
-`plugin`, `response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`, `templates`,
-`tools`, `url_templates`.
+`plugin`, `response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`,
+`templates`, `tools`, `url_templates`.
 """
 
 from .loading import (
