@@ -19,6 +19,7 @@ from .core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .console.plugin_pages import ConsolePage
     from .engine.plugins.protocol import Parts, Plugin, Setup
+    from .engine.registration.plugin import Registering
     from .engine.telemetry.plugin import OpenTelemetry
     from .extensions.diagnostics.plugin import Diagnostics
     from .extensions.instructions_plugin import InstructionFiles
@@ -53,6 +54,7 @@ __all__ = [
     "Parts",
     "Pictures",
     "Plugin",
+    "Registering",
     "Search",
     "Setup",
     "Skills",
@@ -65,6 +67,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
+        "ferrule.engine.registration.plugin": ("Registering",),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
         "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),
         "ferrule.extensions.instructions_plugin": ("InstructionFiles",),

@@ -19,7 +19,8 @@ from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.events import EventHook, Occasion
 from ferrule.engine.model_fallbacks import ModelFallbacks
 from ferrule.engine.model_layers import Layer, Slot
-from ferrule.engine.registration.registration import Registration, RegistrationLimits
+from ferrule.engine.registration.plugin import Registering
+from ferrule.engine.registration.registration import Registration
 from ferrule.models.client import Capabilities, Exchange, Offer, Open
 from ferrule.models.scripted import RecordedOpen, Script, Scripted, Step, calls, fails, says
 from ferrule.tools.context import Context
@@ -109,7 +110,7 @@ def agent_with_everything(
         storage=Storage(artifacts=str(folder / "artifacts")),
         tool_calling=ToolCalling(mode=mode),
         hooks=[EventHook(name="look", events=("completion.pre", "completion.post"), run=hook)],
-        registration=RegistrationLimits(),
+        plugins=[Registering()],
         output_type=dict[str, int],
         output_mode="prompt",
     )

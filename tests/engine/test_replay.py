@@ -327,6 +327,9 @@ async def test_a_rerun_that_could_not_differ_is_refused() -> None:
 def test_arguments_are_the_same_if_they_are_the_same_json() -> None:
     assert canonical_json('{"b": 1, "a": [1, 2]}') == canonical_json({"a": [1, 2], "b": 1})
     assert canonical_json("{broken") == "{broken"
+    # Arguments as they are carried out: nothing, null, and an object that is text twice.
+    assert canonical_json("") == canonical_json("null") == canonical_json("{}")
+    assert canonical_json('"{\\"a\\": 1}"') == canonical_json({"a": 1})
     assert canonical_json('{"a": 1}') != canonical_json('{"a": 1.5}')
 
 

@@ -29,6 +29,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.call_hooks import Answer
+from ferrule.engine.registration.plugin import Registering
 from ferrule.engine.registration.registration import Registration, RegistrationLimits
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
@@ -558,7 +559,7 @@ async def test_what_is_discovered_and_what_is_registered_come_in_the_order_in_wh
     steps = [calls(search("deploy")), calls(("register", {})), calls(search("paint")), says("done")]
     limits = RegistrationLimits(tools=1)
     agent = agent_of(
-        steps, [look, register, DEPLOY, PAINT], registration=limits, tool_search="bm25"
+        steps, [look, register, DEPLOY, PAINT], plugins=[Registering(limits)], tool_search="bm25"
     )
     await agent.run("go")
     behind = offered(agent)[-1][len(offered(agent)[0]) :]

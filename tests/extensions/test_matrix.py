@@ -13,7 +13,7 @@ from script_sessions import ScriptSession
 
 from ferrule import Agent
 from ferrule.engine.hooks.events import Action, Custom, block, modify
-from ferrule.engine.registration.registration import RegistrationLimits
+from ferrule.engine.registration.plugin import Registering
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.starlark.inside import names
@@ -288,7 +288,7 @@ async def test_each_member_does_what_the_matrix_says(
         arguments=["--fast", "x"],
     )
     if member.startswith("meta."):
-        script_session.options["registration"] = RegistrationLimits()
+        script_session.options["plugins"] = [Registering()]
         script_session.open(
             script_session.tool(f"{before}return {last}"),
             *make_registration_tools(script_session.pool),

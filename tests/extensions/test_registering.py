@@ -23,6 +23,7 @@ from ferrule.core.events import DirectCall, Noticed, PersonAnswered
 from ferrule.core.messages import UserMessage
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
 from ferrule.engine.registration.growing_exchange import RegistrationExchange
+from ferrule.engine.registration.plugin import Registering
 from ferrule.engine.registration.registration import RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
@@ -81,7 +82,7 @@ def look() -> str:
 async def registering_session(script_session: ScriptSession) -> AsyncIterator[ScriptSession]:
     """A room whose sessions may gain something."""
     script_session.world = ScriptEnvironment(meta=handle_meta_call, delegate=delegate_from_script)
-    script_session.options["registration"] = RegistrationLimits()
+    script_session.options["plugins"] = [Registering()]
     yield script_session
 
 

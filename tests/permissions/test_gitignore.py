@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferrule.permissions.filesystem.gitignore import IgnoreFile
+from ferrule.permissions.filesystem.gitignore import IgnoreFile, PathPatterns
 
 GIT = {
     **os.environ,
@@ -129,6 +129,38 @@ def test_names_are_ignored_as_git_ignores_them(repository: Path, patterns: list[
     theirs = {os.fsdecode(name) for name in asked.stdout.split(b"\0") if name}
     file = IgnoreFile(data)
     assert {name for name in NAMES if walked(file, name, repository)} == theirs
+
+
+@pytest.mark.proves("gitignore.as-git")
+@pytest.mark.parametrize(
+    ("pattern", "matched", "others"),
+    [
+        ("*.py", ["a.py", "x/a.py", "x.py/a"], ["a.pyc", "py"]),
+        ("/a", ["a", "a/b"], ["b/a"]),
+        ("a/", ["a/b", "x/a/b"], ["a", "x/a"]),
+        ("a/*", ["a/b", "a/b/c"], ["a", "x/a/b"]),
+        ("a/**", ["a/b", "a/b/c"], ["a"]),
+        ("**/a", ["a", "x/y/a", "a/b"], ["ab"]),
+        ("/*", ["a", ".env"], ["a/b"]),
+        ("/**", ["a", "a/b"], []),
+        ("[!a]", ["b", "b/c"], ["a", "ab", "a/aa"]),
+        ("a[!b]c", ["axc"], ["a/c", "abc"]),
+        ("?", ["é", "x/é"], ["éé"]),
+        ("#x", ["#x"], ["x"]),
+        ("!x", ["!x"], ["x"]),
+        ("a b ", ["a b"], ["a b c"]),
+    ],
+)
+def test_a_path_matches_with_all_that_is_below_it(
+    pattern: str, matched: list[str], others: list[str]
+) -> None:
+    patterns = PathPatterns([pattern])
+    assert [path for path in (*matched, *others) if patterns.match(path)] == matched
+
+
+@pytest.mark.proves("gitignore.as-git")
+def test_a_pattern_that_matches_nothing_is_named() -> None:
+    assert PathPatterns(["a", "[b", "[[:none:]]"]).unusable == ["[b", "[[:none:]]"]
 
 
 @pytest.mark.proves("gitignore.as-git")

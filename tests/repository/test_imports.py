@@ -88,7 +88,6 @@ HEAVY = {
     "jiter": {"models", "engine.output", "cli.tool_cards"},
     "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models", "small_models"},
     "platformdirs": {"storage.paths"},
-    "pathspec": {"toolkits", "permissions.rule_matching", "extensions.skills"},
     "tree_sitter": {"toolkits"},
     "tree_sitter_bash": {"toolkits"},
     "click": {"cli", "console", "servers", "runtime.shared_options", "runtime.lazy_group"},

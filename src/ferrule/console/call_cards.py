@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from ferrule.core.calls import parse_json
+from ferrule.core.calls import parse_json, read_arguments
 from ferrule.runtime.change_lines import diff_arguments
 
 MAX_SHOWN = 8_000
@@ -41,13 +41,9 @@ def indent_json(value: Any) -> str:
 
 def summarize_arguments(arguments: str) -> str:
     """Show arguments on one line: `path=note.txt content=hello…`. Other texts stay as they are."""
-    try:
-        values = parse_json(arguments)
-    except ValueError:
+    named = read_arguments(arguments)
+    if named is None:
         return _line(arguments)
-    if not isinstance(values, dict):
-        return _line(arguments)
-    named = cast("dict[str, object]", values)
     if len(named) == 1:
         return _line(_word(next(iter(named.values()))))
     return _line("  ".join(f"{name}={_word(value)}" for name, value in named.items()))

@@ -30,6 +30,8 @@ EXTRAS: Final = {
     "rich": "cli",
     "starlark": "files",
     "starlette": "serve",
+    "tree_sitter": "capture",
+    "tree_sitter_bash": "capture",
     "uvicorn": "serve",
     "xllamacpp": "local",
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import field, replace
 
-from .calls import ErrorType, ToolCall, ToolResult
+from .calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from .value_class import mutable
 
 _encode_sorted = json.JSONEncoder(sort_keys=True).encode
@@ -37,7 +37,7 @@ class RepeatBreaker:
         Must be called once per call, before `count_result`.
         """
         try:
-            arguments = _encode_sorted(json.loads(call.arguments))
+            arguments = _encode_sorted(decode_arguments(call.arguments)[0])
         except (ValueError, RecursionError):
             arguments = call.arguments
         key = (call.tool, arguments)

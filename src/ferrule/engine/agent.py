@@ -34,7 +34,7 @@ from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.catalog import Catalog, ToolLike
 
-from . import delegation, hooks, registration, tool_search
+from . import delegation, hooks, tool_search
 from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .agent_parts import (
@@ -109,8 +109,6 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         hooks: Asked around calls, or on events (`engine.hooks.events`).
         agents: Sub-agents that sessions may delegate to with the tool `delegate`, which is there if
             this is not None.
-        registration: Lets sessions gain so many tools, hooks and agents while they run
-            (`engine.registration.registration`), and delegate.
         context: How sessions keep within the model's context window (`engine.context.options`). By
             default they are compacted.
         run_options: What runs have unless they say otherwise (`RunOptions`); not those of
@@ -143,7 +141,6 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model_options: ModelOptions | None = ...,
         hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = ...,
         agents: SubAgents | Iterable[delegation.SubAgent] | None = ...,
-        registration: registration.RegistrationLimits | None = ...,
         context: ContextOptions | Mapping[str, Any] | Compact | None = ...,
         run_options: RunOptions | None = ...,
         resources: Iterable[object] = ...,
@@ -197,7 +194,6 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model_options: ModelOptions | None = None,
         hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = (),
         agents: SubAgents | Iterable[delegation.SubAgent] | None = None,
-        registration: registration.RegistrationLimits | None = None,
         context: ContextOptions | Mapping[str, Any] | Compact | None = None,
         run_options: RunOptions | None = None,
         resources: Iterable[object] = (),
@@ -268,7 +264,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
         if self.workspace is not None:
             self.resources[filesystem.Workspace] = self.workspace
-        self.registration = registration or self.plugins.registration
+        self.registration = self.plugins.registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""

@@ -22,6 +22,7 @@ from ferrule.tools.definition import Tool
 from .command_analysis.program_facts import drop_options, program_name, runs_arguments
 from .command_analysis.subcommands import subcommand_spellings
 from .command_analysis.syntax import CommandAnalysis, CommandPart
+from .filesystem.gitignore import PathPatterns
 from .rules import PermissionRule, matches_tool
 
 
@@ -227,9 +228,7 @@ def split_anchor(specifier: str, settings: str, root: str, home: str) -> tuple[s
 
 @lru_cache(maxsize=1024)
 def _compile_patterns(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    from pathspec import PathSpec  # slow to import, and only needed for path rules
-
-    return PathSpec.from_lines("gitignore", patterns).match_file
+    return PathPatterns(patterns).match
 
 
 # ---- commands

@@ -343,3 +343,10 @@ def test_the_record_says_where_the_copy_is_for_the_model(tmp_path: Path) -> None
 def test_a_path_or_limit_that_cannot_be_meant_is_refused(path: str, limit: int) -> None:
     with pytest.raises(ValueError, match="absolute path"):
         plan_capture("seq 3 | tail -1", path, limit=limit)
+
+
+def test_without_the_second_reader_the_text_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferrule.toolkits.commands.pipelines._is_reader_missing", lambda: True)
+    left = plan_capture("seq 3 | tail -1", "/captures/copy", shell="bash")
+    assert isinstance(left, NotCaptured)
+    assert "pip install 'ferrule[capture]'" in left.reason

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.core.calls import parse_json
+from ferrule.core.calls import read_arguments
 from ferrule.core.errors import ConfigError
 from ferrule.storage.export.steps import CallStep, Step, StepReader
 
@@ -66,7 +66,7 @@ def promote(
 
     used = _find_call(session, call)
     assert used.result is not None
-    seen = read_recorded_command(parse_json(used.call.arguments), used.result.data)
+    seen = read_recorded_command(read_arguments(used.call.arguments) or {}, used.result.data)
     words = find_parameters(seen.words, _parse_parameters(params))
     name = name or suggest_name(words)
     text = asyncio.run(_make_file(name, seen, words))

@@ -1,7 +1,8 @@
 """Tools, hooks and agents that are added to a session while it runs.
 
 Modules: `registration` (what may be added), `session_catalog` (the session's tools),
-`growing_exchange` (how the model learns of them), `session_registration` (the driver extension).
+`growing_exchange` (how the model learns of them), `session_registration` (the driver extension),
+`plugin` (what switches it on).
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, read_arguments
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.dispatcher import Dispatcher, parse_arguments
+from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.hooks.call_adapter import insert_call_hook
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import EventHook, Occasion, ToolPost, ToolPre
@@ -210,8 +210,5 @@ def describe_lost(events: Iterable[Event]) -> str:
 
 
 def _name_of(arguments: str) -> str:
-    try:
-        given: dict[str, Any] = parse_arguments(arguments)[0]
-    except ToolFailed:
-        return "?"
+    given = read_arguments(arguments) or {}
     return str(given.get("name", "?"))[:64]

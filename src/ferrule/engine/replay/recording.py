@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core import events
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult, parse_json
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, decode_arguments
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.limits import Limits
@@ -174,10 +174,12 @@ def canonical_json(arguments: Any) -> str:
 
     Invalid JSON is returned unchanged.
     """
-    try:
-        value = parse_json(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return str(arguments)
+    value: object = arguments
+    if isinstance(arguments, str):
+        try:
+            value, _ = decode_arguments(arguments)
+        except ValueError:
+            return arguments
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 

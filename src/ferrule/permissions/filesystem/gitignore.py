@@ -1,8 +1,8 @@
 """Reads an ignore file of git as git does (gitignore(5), and wildmatch.c for details).
 
-A pattern is matched against one name only. Callers walk from the root down to the name and skip
-what is below an ignored folder. (Libraries that match whole paths also count matches of a folder
-above, so that a later `!*/` shows what an earlier `*` has hidden.)
+A pattern of an ignore file is matched against one name only. Callers walk from the root down to the
+name and skip what is below an ignored folder. (Libraries that match whole paths also count matches
+of a folder above, so that a later `!*/` shows what an earlier `*` has hidden.)
 
 Patterns come from repositories, so none may take long: runs of `*` are matched without
 backtracking.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from ferrule.core.value_class import frozen
 
@@ -67,6 +68,52 @@ class IgnoreFile:
             if pattern.expression.fullmatch(name if pattern.matches_path else last):
                 return pattern.ignores
         return None
+
+
+class PathPatterns:
+    """Patterns in the language of ignore files, matched against whole paths.
+
+    A path matches if a pattern matches it or a folder above it. `/*` alone means the names of the
+    first level, and nothing below. Patterns are not negated; `#` begins no comment.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._first_level = False
+        self._of_names: list[_Pattern] = []
+        self._of_paths: list[_Pattern] = []
+        self.unusable: list[str] = []
+        """Patterns that match nothing, such as a bracket that is not closed."""
+        for pattern in patterns:
+            self._add(pattern)
+
+    def _add(self, pattern: str) -> None:
+        if pattern.rstrip(" ") == "/*":
+            self._first_level = True
+            return
+        parsed = _parse_line(f"\\{pattern}" if pattern[:1] in ("#", "!") else pattern)
+        if parsed is None:
+            self.unusable.append(pattern)
+        else:
+            (self._of_paths if parsed.matches_path else self._of_names).append(parsed)
+
+    def match(self, path: str) -> bool:
+        """Return whether a path, relative to where the patterns begin, matches."""
+        parts = path.split("/")
+        last = len(parts) - 1
+        if self._first_level and not last:
+            return True
+        for pattern in self._of_names:
+            candidates = parts[:last] if pattern.folders_only else parts
+            if any(map(pattern.expression.fullmatch, candidates)):
+                return True
+        if not self._of_paths:
+            return False
+        names = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        for pattern in self._of_paths:
+            candidates = names[:last] if pattern.folders_only else names
+            if any(map(pattern.expression.fullmatch, candidates)):
+                return True
+        return False
 
 
 def _parse_line(line: str) -> _Pattern | None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ferrule.core.value_class import frozen
@@ -78,6 +80,10 @@ def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
     problem = analysis.over_limit or analysis.problem
     if problem:
         raise NotCapturable(problem)
+    if _is_reader_missing():
+        raise NotCapturable(
+            "the second reader of shell text is not installed (pip install 'ferrule[capture]')"
+        )
     if CRASHING_TEXT.search(text):
         raise NotCapturable("it holds a character that the parser cannot read")
     source = text.encode()
@@ -93,6 +99,11 @@ def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
     end = max(node.end_byte for node in (parts[-1], *redirects))
     simple = all(_without_redirects(part).type == "command" for part in parts[:-1])
     return Pipeline(parts[0].start_byte, pipe, end, len(parts) - 1, simple)
+
+
+@cache
+def _is_reader_missing() -> bool:
+    return any(find_spec(name) is None for name in ("tree_sitter", "tree_sitter_bash"))
 
 
 def _parse(source: bytes) -> Node:

@@ -20,14 +20,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.entry import show_path
 from ferrule.permissions.filesystem.folder_trees import ScannedName
-from ferrule.permissions.filesystem.gitignore import FILE_NAME
+from ferrule.permissions.filesystem.gitignore import FILE_NAME, PathPatterns
 from ferrule.permissions.filesystem.ignore_rules import IgnoreRules, is_ignored
 from ferrule.permissions.filesystem.workspace import (
     READ_LIMIT,
@@ -38,12 +37,6 @@ from ferrule.permissions.filesystem.workspace import (
 )
 
 from .rows import SearchResult
-
-if TYPE_CHECKING:
-    from pathspec import PathSpec
-    from pathspec.pattern import Pattern
-
-    Globs = PathSpec[Pattern]
 
 _MAX_ALTERNATIVES = 64
 
@@ -249,16 +242,14 @@ class _Filter:
         if self._include is None and self._exclude is None:
             return True
         names = (name, name[self._cut :])
-        if self._exclude is not None and any(map(self._exclude.match_file, names)):
+        if self._exclude is not None and any(map(self._exclude.match, names)):
             return False
-        return self._include is None or any(map(self._include.match_file, names))
+        return self._include is None or any(map(self._include.match, names))
 
 
-def _compile_globs(globs: Sequence[str], parameter: str) -> Globs | None:
+def _compile_globs(globs: Sequence[str], parameter: str) -> PathPatterns | None:
     if not globs:
         return None
-    from pathspec import GitIgnoreSpec
-
     for glob in globs:
         if glob.startswith("!") or not glob.strip():
             raise ToolFailed(
@@ -269,10 +260,13 @@ def _compile_globs(globs: Sequence[str], parameter: str) -> Globs | None:
     lines: list[str] = []
     for glob in globs:
         lines += _expand_braces(glob)
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError as error:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{parameter}`: {error}") from None
+    patterns = PathPatterns(lines)
+    if patterns.unusable:
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED,
+            f"`{parameter}`: `{patterns.unusable[0]}` matches no name; is a bracket not closed?",
+        )
+    return patterns
 
 
 def _expand_braces(glob: str) -> list[str]:
