@@ -160,7 +160,7 @@ def test_without_a_terminal_a_question_is_a_no_that_is_said(
 ) -> None:
     model = script(a_call("write_file", path="a", content="b"), {"say": "no"})
     ran = ferrule("run", "-m", model, "go")
-    assert "Denied: no one was available to approve it" in ran.err and "Edit(" in ran.err
+    assert "denied: no one was available to approve it" in ran.err and "Edit(" in ran.err
     assert not (folder / "a").exists()
 
 

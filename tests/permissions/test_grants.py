@@ -150,12 +150,14 @@ async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleName
     assert (
         "no one was available" in answer.note
         and "it writes" in answer.note
-        and "Edit(//w/a)" in answer.note
+        and "Edit(//w/a)" in answer.hint
     )
-    assert "person" in (await DenyingApprover().ask(request(tools.write))).note
+    # A model can do nothing with a rule.
+    assert "Edit" not in answer.note and len(answer.note) < 4 * 40
+    assert "person" in (await DenyingApprover().ask(request(tools.write))).hint
     # What a question of critical risk offers is no rule that could be written down.
     question = request(tools.write, GrantOffer("session", "writing in `/a`"), risk="critical")
-    assert "the rule" not in (await DenyingApprover().ask(question)).note
+    assert "the rule" not in (await DenyingApprover().ask(question)).hint
 
 
 @pytest.mark.proves("approval.yes-to")

@@ -11,9 +11,10 @@ import socket
 import stat
 import subprocess
 import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from ferrule.permissions import provenance
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
-from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 SECRET = b"outside, and not for tools"
 
@@ -1066,3 +1067,55 @@ def test_no_tool_changes_what_ferrule_runs_from(
     assert look() == before
     workspace.write("tools/beside", b"x")
     workspace.delete("tools/beside")
+
+
+# ---- other names of a file, and other spellings of a name
+
+
+@pytest.mark.proves("workspace.hard-links-stay")
+def test_a_file_that_is_written_stays_one_file_under_all_its_names(
+    workspace: Workspace, root: Path, tmp_path: Path
+) -> None:
+    (root / "deep").mkdir()
+    file = root / "linked.txt"
+    file.write_text("old\n")
+    (root / "deep/other.txt").hardlink_to(file)
+    (root / ".env").hardlink_to(file)
+    elsewhere = tmp_path / "elsewhere.txt"
+    elsewhere.hardlink_to(file)
+    workspace.write("linked.txt", b"new\n", expect=sha(b"old\n"))
+    assert (root / "deep/other.txt").read_text() == "new\n"
+    assert (root / "deep/other.txt").stat().st_ino == file.stat().st_ino
+    # Neither what is outside nor what tools may not write is changed.
+    assert elsewhere.read_text() == "old\n" and (root / ".env").read_text() == "old\n"
+    assert not [name for name in os.listdir(root / "deep") if name.startswith(".ferrule")]
+
+
+@pytest.mark.proves("workspace.normal-forms")
+def test_a_name_is_found_in_the_normal_form_in_which_it_is_on_the_disk(
+    workspace: Workspace, root: Path
+) -> None:
+    composed = unicodedata.normalize("NFC", "Bücher/Café.txt")
+    split = unicodedata.normalize("NFD", composed)
+    (root / split).parent.mkdir()
+    (root / split).write_text("eins\n")
+    assert workspace.read_text(composed) == "eins\n"
+    workspace.write(composed, b"zwei\n")
+    assert [path.name for path in (root / split).parent.iterdir()] == [split.rpartition("/")[2]]
+    assert (root / split).read_text() == "zwei\n"
+    # Of two that look the same the one that is spelled so is meant.
+    (root / split).with_name(composed.rpartition("/")[2]).write_text("drei\n")
+    assert (
+        workspace.read_text(f"{split.rpartition('/')[0]}/{composed.rpartition('/')[2]}") == "drei\n"
+    )
+    assert workspace.read_text(split) == "zwei\n"
+
+
+@pytest.mark.proves("workspace.normal-forms")
+def test_a_refusal_holds_for_every_normal_form(root: Path) -> None:
+    split = unicodedata.normalize("NFD", "Lohn-März.txt")
+    (root / split).write_text("geheim\n")
+    names = ProtectedNames(secret=(split,))
+    with closing(Workspace(root, names=names)) as workspace:
+        for path in (split, unicodedata.normalize("NFC", split)):
+            assert refused(lambda path=path: workspace.read(path)).error_type == "permission_denied"

@@ -166,6 +166,8 @@ def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay
         ("    return x\n", "return x", "    return x, y", "unclear how far"),
         # Whether the typographic apostrophe is meant, nothing says.
         ("it’s\nf(\"a\")\n", "f(“a”)\n", "f(“a”)\nf(“it’s”)\n", "most similar"),
+        # Nor whether this is: the file has both kinds.
+        ("“Hi”\nf(\"a\")\n", "f(“a”)\n", "f(“a”)\nSay “hi”\n", "most similar"),
         # Blanks that are neither those of the file nor of the old text, which has them by mistake.
         ("a\n  \nb\n", "a \n   \nb\n", "x\n    \nb\n", "most similar"),
         ("x\n", "5: x", "y", "most similar"),

@@ -119,7 +119,8 @@ class LiveOutput:
 
     def _draw_approval(self, item: PersonAnswered) -> None:
         if item.refused_by == "nobody":
-            self._terminal.write_message(f"! {item.note}", style="yellow")
+            what = "; ".join(filter(None, (item.note, item.hint)))
+            self._terminal.write_message(f"! denied: {what}", style="yellow")
         elif item.choice == "deny":
             self._terminal.write_progress(f"  ✗ {item.note or 'denied'}", style="red")
         elif item.grant:

@@ -129,6 +129,7 @@ async def request_approval(
         answer.note,
         shown,
         answer.refuser,
+        answer.hint,
     )
 
 

@@ -64,7 +64,8 @@ class ApprovalRequest:
 class ApprovalAnswer:
     """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why.
 
-    `refused_by` is who said no; other than `person` where nobody was asked.
+    `refused_by` is who said no; other than `person` where nobody was asked. `hint` says what a
+    person can do about it; a model, which cannot, is told the note alone.
     """
 
     choice: ApprovalChoice
@@ -72,6 +73,7 @@ class ApprovalAnswer:
     by: str = ""
     note: str = ""
     refused_by: Refuser = "person"
+    hint: str = ""
 
     @property
     def refuser(self) -> Refuser | Literal[""]:
@@ -134,8 +136,8 @@ class DenyingApprover:
         offers = () if request.risk == "critical" else request.offers
         rule = next((offer.rule for offer in offers if offer.rule), "")
         step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
-        note = f"Denied: no one was available to approve it ({request.reason}); {step}"
-        return ApprovalAnswer("deny", by="no-terminal", note=note, refused_by="nobody")
+        note = f"no one was available to approve it ({request.reason})"
+        return ApprovalAnswer("deny", by="no-terminal", note=note, refused_by="nobody", hint=step)
 
 
 class AllowlistApprover:

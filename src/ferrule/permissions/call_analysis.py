@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
@@ -336,9 +335,7 @@ def _describe_opening(finding: Finding) -> str:
     if not finding.place or not finding.place.isprintable():
         return ""
     key = "writable" if finding.is_written else "readable"
-    place = posixpath.dirname(finding.place) if finding.is_written else finding.place
-    line = f"sandbox: {{{key}: {encode_json([place])}}}"
-    return f"; a person opens it for commands by `{line}` in their own settings"
+    return f"; a person can open it with `sandbox.{key}`"
 
 
 def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator[str]:

@@ -30,6 +30,12 @@ PASSED_ON = word_set("""
     XDG_DATA_HOME XDG_STATE_HOME VIRTUAL_ENV SYSTEMROOT COMSPEC PATHEXT""")
 """Variables that every child gets if they are set."""
 
+INDEXES = word_set("""
+    PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST UV_DEFAULT_INDEX UV_INDEX_URL
+    UV_EXTRA_INDEX_URL NPM_CONFIG_REGISTRY npm_config_registry YARN_NPM_REGISTRY_SERVER GOPROXY
+    CARGO_REGISTRY_DEFAULT""")
+"""Variables that say where packages are: passed on unless they also sign in there."""
+
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The value of PATH if it is not set, so that programs are always found in the same way."""
 
@@ -93,7 +99,11 @@ def filter_environment(
             )
     exact = frozenset(name for name in names if not name.endswith("*"))
     patterns = tuple(name for name in names if name.endswith("*"))
-    values = {name: value for name, value in parent.items() if _is_passed(name, exact, patterns)}
+    values = {
+        name: value
+        for name, value in parent.items()
+        if _is_passed(name, exact, patterns) or (name in INDEXES and "@" not in value)
+    }
     withheld = tuple(sorted(name for name in parent if name not in values))
     values.update(overrides or {})
     values.setdefault("PATH", DEFAULT_PATH)

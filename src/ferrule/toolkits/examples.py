@@ -13,6 +13,8 @@ from typing import Any
 
 from ferrule.tools.definition import Tool
 
+from .usual_arguments import accept_usual_arguments
+
 EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "read_file": (
         ("View the text of poem.tex", {"path": "poem.tex"}),
@@ -245,5 +247,7 @@ def examples_for(name: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def with_examples(*tools: Tool) -> tuple[Tool, ...]:
-    """Return the tools, each with its examples."""
-    return tuple(replace(tool, examples=examples_for(tool.name)) for tool in tools)
+    """Return the tools, each with its examples, and with arguments under usual names."""
+    return tuple(
+        replace(accept_usual_arguments(tool), examples=examples_for(tool.name)) for tool in tools
+    )

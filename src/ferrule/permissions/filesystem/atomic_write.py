@@ -1,9 +1,10 @@
 """Replaces a file atomically: readers see the old or the new content, also after a crash.
 
 New content is written to a new inode in the same folder (O_EXCL, an unguessable name), flushed to
-disk, and renamed over the old file. So a hard link to the old file keeps the old content, and a
-link put in its place is replaced, not followed. Kept: permission bits, and owner and group as far
-as the process may set them. Not kept: set-uid bits, ACLs and extended attributes.
+disk, and renamed over the old file. So a hard link to the old file keeps the old content (unless
+`replace_by_link` gives it the new one), and a link put in its place is replaced, not followed.
+Kept: permission bits, and owner and group as far as the process may set them. Not kept: set-uid
+bits, ACLs and extended attributes.
 """
 
 from __future__ import annotations
@@ -62,6 +63,25 @@ def rename(from_folder: int, name: str, to_folder: int, new: str, *, replace: bo
         _rename_after_check(from_folder, name, to_folder, new)
     elif code:
         raise OSError(code, os.strerror(code), new)
+
+
+def replace_by_link(
+    folder: int, name: str, other_folder: int, other: str, before: os.stat_result
+) -> None:
+    """Make a name another one (hard link) of a file, if it still is one of the file before.
+
+    Raises OSError.
+    """
+    status = os.stat(other, dir_fd=other_folder, follow_symlinks=False)
+    if (status.st_dev, status.st_ino) != (before.st_dev, before.st_ino):
+        return
+    temporary = TEMPORARY_PREFIX + os.urandom(8).hex()
+    os.link(name, temporary, src_dir_fd=folder, dst_dir_fd=other_folder, follow_symlinks=False)
+    try:
+        os.rename(temporary, other, src_dir_fd=other_folder, dst_dir_fd=other_folder)
+    except OSError:
+        os.unlink(temporary, dir_fd=other_folder)
+        raise
 
 
 def _copy_mode(descriptor: int, like: os.stat_result) -> None:

@@ -38,6 +38,19 @@ class HardLinkCheck:
             self._counts.setdefault(key, 0)
         return self._counts[key] == status.st_nlink
 
+    def find_names(self, status: os.stat_result) -> list[tuple[str, ...]]:
+        """Return the names of a file below the root; none in a tree beyond the limit.
+
+        Raises OSError.
+        """
+        found: list[tuple[str, ...]] = []
+        for number, (below, other) in enumerate(self.tree.walk(())):
+            if number > self.limit:
+                return []
+            if (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino):
+                found.append(below)
+        return found
+
     def _count(self) -> dict[_Inode, int]:
         counts: dict[_Inode, int] = {}
         for number, (below, status) in enumerate(self.tree.walk(())):

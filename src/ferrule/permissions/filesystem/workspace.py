@@ -150,15 +150,18 @@ class Workspace:
         return "/".join(paths.split_below_root(path, self._spellings))
 
     def check_name(self, path: str, *, write: bool) -> str:
-        """Return `name(path)` if tools may use it.
+        """Return `name(path)` if tools may use it, in the normal form in which it is on the disk.
 
         Nothing is read of it; whether a folder above it is a repository is looked at.
 
         Raises:
             ToolFailed: As in `name`, and permission_denied if the name is on the lists.
         """
-        name = self.name(path)
+        given = self.name(path)
+        name = given if given.isascii() else self._find_spelling(given)
         reason = self.names.check(name, write=write) or self._check_repository(name, write)
+        if name != given:
+            reason = reason or self.names.check(given, write=write)
         if reason:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
@@ -166,6 +169,38 @@ class Workspace:
         if write and self._own_code.held:
             self._check_own_code(path, name)
         return name
+
+    def _find_spelling(self, name: str) -> str:
+        """Return a name as it is on the disk, where that is another normal form of the same text.
+
+        What has a file of just this spelling, or two of other ones, stays as it is: `é` may be one
+        character or two, and people cannot tell.
+        """
+        parts = _split(name)
+        found: tuple[str, ...] = ()
+        for part in parts:
+            if part.isascii() or self._exists((*found, part)):
+                found = (*found, part)
+                continue
+            wanted = unicodedata.normalize("NFC", part)
+            try:
+                listed = self._tree.list_folder(found)
+            except OSError:
+                return name
+            alike = [
+                below[-1]
+                for below, _ in listed
+                if unicodedata.normalize("NFC", below[-1]) == wanted
+            ]
+            found = (*found, alike[0] if len(alike) == 1 else part)
+        return "/".join(found)
+
+    def _exists(self, parts: tuple[str, ...]) -> bool:
+        try:
+            self._status("/".join(parts))
+        except OSError:
+            return False
+        return True
 
     def _check_own_code(self, path: str, name: str, *, moves: bool = False) -> None:
         """Refuse to write what this process runs from, or to move or delete a folder with it."""
@@ -375,7 +410,26 @@ class Workspace:
                 if expect is not None:
                     regular_files.check_unchanged(folder, last, path, expect)
                 atomic_write.rename(folder, temporary, folder, last, replace=expect != ABSENT)
+            if before is not None and before.st_nlink > 1:
+                self._link_again(before, folder, last)
             return FileEntry.from_stat(name, stat_name(folder, last))
+
+    def _link_again(self, before: os.stat_result, folder: int, last: str) -> None:
+        """Have the other names of a file that was replaced be names of the new one.
+
+        Those outside the workspace, and those that tools may not write, keep the old content, and
+        so do all in a workspace that is too large to look for them.
+        """
+        for below in self._name_count.find_names(before):
+            if self.names.check("/".join(below), write=True) is not None:
+                continue
+            with (
+                suppress(OSError),
+                open_beneath.folder_descriptor(
+                    self._open_folder, self._tree.root, below[:-1]
+                ) as other,
+            ):
+                atomic_write.replace_by_link(folder, last, other, below[-1], before)
 
     def set_executable(self, path: str, executable: bool) -> None:
         """Let those who may read a file run it too, or nobody."""

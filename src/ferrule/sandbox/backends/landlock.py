@@ -25,6 +25,7 @@ from ferrule.sandbox.inside.session import SandboxRecord
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view.layout import HELD_FOLDER, MachineFolders, SessionPaths, Step
 from ferrule.sandbox.view.mount_points import clear_folders_above
+from ferrule.sandbox.view.toolchains import add_shipped_programs
 
 from .namespaces import NamespaceBackend
 
@@ -79,6 +80,7 @@ class LandlockBackend(NamespaceBackend):
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         places = self.ensure_session_paths()
         values = {name: value for name, value in given.items() if name not in _DROPPED_VARIABLES}
+        values = add_shipped_programs(values, places.home)
         return values | {"HOME": places.home, "TMPDIR": places.tmp}
 
 

@@ -66,6 +66,7 @@ from ferrule.sandbox.view.openings import LeftOut, Openings, resolve_openings
 from ferrule.sandbox.view.rebase_steps import STEPS_FILE, remove_programs
 from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
 from ferrule.sandbox.view.siblings import SiblingPlaceholders
+from ferrule.sandbox.view.toolchains import add_shipped_programs
 
 from .cgroup import Group, find_groups
 from .probes import probe
@@ -407,6 +408,7 @@ class NamespaceBackend:
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """Replace variables that name folders outside by those of the view."""
         values = {name: value for name, value in given.items() if name not in ("TEMP", "TMP")}
+        values = add_shipped_programs(values, self._home)
         return values | {"HOME": self._home, "TMPDIR": "/tmp"}
 
     async def close(self) -> None:

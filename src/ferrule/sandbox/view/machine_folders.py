@@ -25,11 +25,11 @@ from ferrule.permissions.provenance import (
     trust_path,
 )
 
-from . import certificates, git_config
+from . import certificates, git_config, package_indexes
 from .environments import find_environments
 from .layout import SYSTEM, MachineFolders, SessionPaths
 from .openings import Openings
-from .toolchains import ReadOnlyBind, find_inside, find_toolchains
+from .toolchains import ReadOnlyBind, find_inside, find_shipped_programs, find_toolchains
 
 _MAX_ENTRIES = 20_000
 """Entries of /etc that are looked at: beyond, folders are covered whole."""
@@ -69,11 +69,12 @@ def inspect_machine(
     """
     writable = openings.writable
     write_git_identity(environment, home, places, writable)
+    write_package_indexes(home, places, writable)
     path = environment.get("PATH", "")
     prefixes = (sys.prefix, sys.base_prefix)
     environments = find_environments(environment, home, openings.root, writable)
     binds = find_toolchains(Path(home), writable, path, prefixes, environments)
-    binds = tuple(_drop_visible_links(binds, openings))
+    binds = (*_drop_visible_links(binds, openings), *find_shipped_programs(home, writable))
     closed = dict(_closed_paths(Path("/etc")))
     for bind in binds:
         closed.update((hidden, os.path.isdir(hidden)) for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
@@ -127,13 +128,30 @@ def write_git_identity(
     text = git_config.extract_identity(
         *(_read_text(path) for path in files if _is_own(path, writable))
     )
-    if not text:
-        return
+    if text:
+        _write_new(f"{places.home}/.gitconfig", text)
+
+
+def write_package_indexes(
+    home: str, places: SessionPaths, writable: CommandWritable = NOTHING_WRITABLE
+) -> None:
+    """Write where the person's package managers look into the session's home.
+
+    A file that a command made there by now stays.
+    """
+
+    def read(path: Path) -> str:
+        return _read_text(path) if _is_own(path, writable) else ""
+
+    for name, text in package_indexes.list_settings(home, read):
+        path = Path(places.home, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_new(str(path), text)
+
+
+def _write_new(path: str, text: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with (
-        suppress(FileExistsError),
-        os.fdopen(os.open(f"{places.home}/.gitconfig", flags, 0o600), "w") as file,
-    ):
+    with suppress(FileExistsError), os.fdopen(os.open(path, flags, 0o600), "w") as file:
         file.write(text)
 
 

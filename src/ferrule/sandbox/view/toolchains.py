@@ -15,7 +15,9 @@ not know.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
@@ -223,6 +225,35 @@ def find_toolchains(
             found.setdefault(bind.shown_at, bind)
     found |= {bind.shown_at: bind for bind in environments}
     return _outermost(found.values())
+
+
+PROGRAMS_FOLDER = ".programs"
+"""Folder of the home in which commands see the programs that come with Ferrule."""
+SHIPPED_PROGRAMS = ("rg",)
+
+
+def find_shipped_programs(
+    home: str, writable: CommandWritable = NOTHING_WRITABLE
+) -> Iterator[ReadOnlyBind]:
+    """Yield the programs that come with Ferrule and are of use to commands, in their own folder.
+
+    The folder they are in has others beside them, which must not take the place of the machine's.
+    """
+    if home in ("", "/"):
+        return
+    for name in SHIPPED_PROGRAMS:
+        file = Path(sysconfig.get_path("scripts"), name)
+        if not file.is_file():
+            continue
+        with suppress(UntrustedPath):
+            real = trust_path(file, Origin.MACHINE, writable, reason="comes with Ferrule")
+            yield ReadOnlyBind(real, f"{home}/{PROGRAMS_FOLDER}/{name}")
+
+
+def add_shipped_programs(values: Mapping[str, str], home: str) -> dict[str, str]:
+    """Return an environment whose PATH ends with the folder of `find_shipped_programs`."""
+    path = values.get("PATH", os.defpath)
+    return {**values, "PATH": f"{path}:{home}/{PROGRAMS_FOLDER}"}
 
 
 def find_inside(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
@@ -20,6 +21,7 @@ from ferrule.permissions.provenance import (
 from ferrule.sandbox.backends.selection import find_required
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.view.toolchains import PROGRAMS_FOLDER, SHIPPED_PROGRAMS
 from ferrule.toolkits.session_folder import share_folder
 from ferrule.toolkits.subfolder import find_whole_workspace
 from ferrule.tools.context import Context
@@ -161,6 +163,8 @@ def find_executable(
         return name
     search_path = environment.get("PATH", os.defpath)
     found = find_any_program(name, search_path)
+    if found is None and name in SHIPPED_PROGRAMS and not policy.safe_mode.on:
+        return str(Path.home() / PROGRAMS_FOLDER / name)  # the sandbox shows it there
     if found is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,

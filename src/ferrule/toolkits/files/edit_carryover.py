@@ -160,7 +160,7 @@ def _find_habits(text: str, old: list[str], found: list[str]) -> _Habits:
     unclear = frozenset(
         chr(code)
         for code in LOOKALIKES
-        if code not in made_plain and (code not in alike or chr(code) in text)
+        if chr(code) in text or (code not in made_plain and code not in alike)
     )
     return _Habits(adds_blanks, {**alike, **made_plain}, unclear if made_plain else frozenset())
 

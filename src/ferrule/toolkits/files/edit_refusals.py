@@ -163,7 +163,9 @@ def describe_grade(grade: str) -> str:
     return {
         "line endings": "fits apart from line endings",
         "trailing white space": "fits apart from white space at line ends",
-        "look-alikes": "fits apart from characters that look alike",
+        "look-alikes": (
+            "fits apart from characters that look alike, which the new text got from the file too"
+        ),
         "indentation": "fits apart from its indentation, which the new text was given too",
         "line numbers": "fits without its line numbers",
     }.get(grade, "fits exactly")

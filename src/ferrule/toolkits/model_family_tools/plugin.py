@@ -10,6 +10,7 @@ from typing import ClassVar
 from ferrule.core.value_class import frozen
 from ferrule.engine.plugins.protocol import Parts, Setup
 from ferrule.storage.plugins.manifests import list_coding_tools
+from ferrule.toolkits.usual_arguments import accept_usual_arguments
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
 
@@ -119,7 +120,7 @@ class _Shaping:
             return ()
         # What a file put in the place of one is the person's, and stays.
         self._ours = frozenset(own) - hidden
-        return family.added
+        return tuple(map(accept_usual_arguments, family.added))
 
     def present(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         return [self._shape(tool) if tool.full_name in self._ours else tool for tool in tools]
