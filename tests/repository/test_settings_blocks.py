@@ -5,7 +5,9 @@ not know.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,15 @@ def test_settings_of_a_page_load(text: str, tmp_path: Path) -> None:
     assert not [one for one in settings.notices if "unknown" in one]
 
 
+@pytest.fixture
+def _nothing_piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with open(os.devnull, encoding="utf-8") as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield
+
+
 @pytest.mark.proves("documents.settings-load")
+@pytest.mark.usefixtures("_nothing_piped")
 @pytest.mark.parametrize(("text", "model"), SENT)
 def test_a_model_with_the_settings_of_a_page_is_asked(
     text: str, model: str, tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +85,7 @@ def test_a_model_with_the_settings_of_a_page_is_asked(
 
 
 @pytest.mark.proves("documents.settings-load")
+@pytest.mark.usefixtures("_nothing_piped")
 def test_a_setting_that_only_another_route_takes_is_found(
     tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ class _ExpectedEnd:
     has_begun_here: bool = False
     is_typed: bool = False
     failed: ModelFailed | None = None
-    is_told: bool = False
+    has_outcome: bool = False
     """Whether its outcome is written."""
 
 
@@ -111,7 +111,7 @@ class DrainingRemoteJournal(DrainingJournal):
 
     def forget(self, run: str) -> bool:
         """Expect the end of a run no more. Return whether its outcome was written."""
-        return self._expected.pop(run).is_told
+        return self._expected.pop(run).has_outcome
 
     def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         self._check()
@@ -122,7 +122,7 @@ class DrainingRemoteJournal(DrainingJournal):
         self._outcomes.append_ends(batches, ended)
         for run in ended:
             if run in self._expected:
-                self._expected[run].is_told = True
+                self._expected[run].has_outcome = True
 
     def _find_ends(
         self, batches: Sequence[tuple[Identity, Sequence[Event]]]

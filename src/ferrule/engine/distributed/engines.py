@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import Protocol, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.permissions.installed_code import find_entry_points
+from ferrule.permissions.provenance import CommandWritable
 
 DEFAULT_ENGINE = "procrastinate"
 LOST_AFTER = 30.0
@@ -126,7 +127,8 @@ class Engine(Protocol):
 def open_engine(named: str, options: EngineOptions) -> Engine:
     """Return the engine called `NAME` or `NAME:ADDRESS`. Raises ConfigError, EngineExtraMissing."""
     name, _, address = named.partition(":")
-    known = {point.name: point for point in entry_points(group="ferrule.engines")}
+    points, _ = find_entry_points("ferrule.engines", CommandWritable.from_current_folder())
+    known = {point.name: point for point in points}
     if name not in known:
         raise ConfigError(
             f"no engine is called `{name}`",

@@ -126,8 +126,8 @@ class Runner:
             return
         job = Job.of(beginning.job)
         try:
-            outcome, is_told = await self._run(job, beginning)
-            if not is_told:
+            outcome, has_outcome = await self._run(job, beginning)
+            if not has_outcome:
                 await _run_in_thread(partial(self._table.end, run, self._name, outcome))
         except QueueError as error:
             raise NotNow(RETRY_SECONDS) from error
@@ -171,15 +171,15 @@ class Runner:
         is_new = not beginning.is_known
         running = asyncio.create_task(run_job(job, journal, self._make, self._turns, is_new=is_new))
         self._running[job.run] = running
-        is_told = False
+        has_outcome = False
         try:
             outcome = await self._wait(job, running)
         finally:
             del self._running[job.run]
             self._cancelled.discard(job.run)
             if isinstance(journal, DrainingRemoteJournal):
-                is_told = journal.forget(job.run)
-        return outcome, is_told
+                has_outcome = journal.forget(job.run)
+        return outcome, has_outcome
 
     async def _wait(self, job: Job, running: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
         await asyncio.wait([running])
