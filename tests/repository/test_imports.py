@@ -306,7 +306,7 @@ def test_importing_loads_little_prints_nothing_and_leaves_nothing_behind(
     heavy = set(HEAVY) | WITH_THE_FIRST_RUN
     if statement in FOR_A_RUN:
         heavy = set(HEAVY) - {"jiter"}  # reads streamed answers
-    program = PROBE.format(statement=statement, heavy=heavy, most=LIGHT.get(statement, 312))
+    program = PROBE.format(statement=statement, heavy=heavy, most=LIGHT.get(statement, 310))
     home = tmp_path / "home"
     home.mkdir()
     kept = {

@@ -58,8 +58,6 @@ def build_console_over(make: AssemblyBuilder, *, owner: str) -> Console:
 async def close_console(console: Console) -> None:
     """Settle and journal every run, end it, and release everything the console holds."""
     await console.open_sessions.close()
-    console.timelines.close()
+    console.close_reading()
     console.bus.close()
-    if console.journal is not console.open_sessions.journal:
-        console.journal.close()
     await console.assembly.close(strict=False)

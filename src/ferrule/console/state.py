@@ -9,6 +9,7 @@ their own sessions, as if there were no others.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
@@ -62,6 +63,7 @@ class Console:
     _changes_lock: threading.Lock = field(default_factory=threading.Lock)
     _changes: ChangeDetector | None = None
     _change_count: int = 0
+    _closers: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
     _epoch: str = field(default_factory=lambda: token_hex(4))
 
     def require_viewer(self, request: Request) -> Viewer:
@@ -117,11 +119,25 @@ class Console:
         with self._changes_lock:
             if self._changes is None and begun:
                 self._changes = create_change_detector(journal)
+                self.close_with_reading(self._changes.close)
             if self._changes is not None and self._changes.has_changed():
                 self._change_count += 1
             questions = len(self.open_sessions.list_questions(viewer))
             sessions = self.open_sessions.change_count
             return f"{self._epoch}.{self._change_count}.{sessions}.{questions}"
+
+    def close_with_reading(self, close: Callable[[], object]) -> None:
+        """Have `close` called by `close_reading`."""
+        self._closers.append(close)
+
+    def close_reading(self) -> None:
+        """Close the connections with which pages look for changes of the journal, and read it."""
+        for close in self._closers:
+            close()
+        self._closers.clear()
+        self.timelines.close()
+        if self.journal is not self.open_sessions.journal:
+            self.journal.close()
 
     def subscription_scope(self, viewer: Viewer, info: SessionInfo | None = None) -> Scope:
         """Return what this viewer may subscribe to on the event bus.

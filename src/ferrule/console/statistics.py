@@ -33,7 +33,7 @@ def find_statistics(console: Console) -> JournalStatistics:
         found = _statistics[console.timelines] = JournalStatistics(
             console.journal, price_of=find_price
         )
-        weakref.finalize(console.timelines, found.close)
+        console.close_with_reading(found.close)
     return found
 
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.tools.forking import make_lock
 
 from .rules import PermissionRule, parse_rule
@@ -152,31 +151,37 @@ def _read(file: Path) -> list[Any]:
     """Return the entries of a grants file. Raises ConfigError if it cannot be trusted or read."""
     hint = "look at the file; remove it to start without remembered grants"
     try:
-        opened = open_for_reading(file)
+        with open(file, "rb", opener=_open_without_waiting) as opened:
+            status = os.fstat(opened.fileno())
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if not is_own or status.st_mode & 0o022:
+                raise ConfigError(
+                    f"grants in `{file}` are not used: it is not a file that only its owner can "
+                    "write",
+                    code="grants_file",
+                    hint=hint,
+                )
+            text = opened.read()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise ConfigError(
             f"grants in `{file}` cannot be read: {error.strerror}", code="grants_file", hint=hint
         ) from error
-    with opened:
-        status = os.fstat(opened.fileno())
-        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        if not is_own or status.st_mode & 0o022:
-            raise ConfigError(
-                f"grants in `{file}` are not used: it is not a file that only its owner can write",
-                code="grants_file",
-                hint=hint,
-            )
-        try:
-            entries = json.loads(opened.read())
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(
-                f"grants in `{file}` are not JSON: {error}", code="grants_file", hint=hint
-            ) from error
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"grants in `{file}` are not JSON: {error}", code="grants_file", hint=hint
+        ) from error
     if not isinstance(entries, list):
         raise ConfigError(f"grants in `{file}` are not a JSON array", code="grants_file", hint=hint)
     return cast("list[Any]", entries)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a path, but no link, and wait for no pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _replace_file(file: Path, text: str) -> None:

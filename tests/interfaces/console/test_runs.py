@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from ferrule.engine.event_bus.events import ArgumentsPiece, Place, redact, seal
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.sqlite import SqliteJournal
+from left_open import list_descriptors
 
 OWNER = Viewer("owner", True)
 BOB = Viewer("bob", False)
@@ -123,6 +125,20 @@ async def test_the_list_is_filtered_by_words_state_model_and_user(served: Any) -
         assert await listed(model="m:big") == ["peel pears"]
         assert await listed(user="owner") == ["Count the apples"]
         assert await listed(words="nothing of that") == []
+
+
+async def test_a_closed_console_has_no_file_of_the_journal_open(
+    served: Any, tmp_path: Path
+) -> None:
+    async with served({"scripted:a": [says("x")]}) as serving, serving.browser() as browser:
+        await ran(serving, OWNER, "first")
+        page = (await browser.get("/runs")).text
+        mark = re.search(r"mark=([\w.]+)", page)
+        assert mark is not None
+        assert (await browser.get("/runs/list", params={"mark": mark[1]})).status_code == 204
+        assert (await browser.get("/tools")).status_code == 200
+    journal = str(tmp_path / "journal.db")
+    assert not [name for name in list_descriptors().values() if name.startswith(journal)]
 
 
 @pytest.mark.proves("console.runs-live")

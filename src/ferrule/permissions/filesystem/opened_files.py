@@ -25,9 +25,6 @@ def open_for_reading(
     Raises:
         OSError: It cannot be opened, or is a folder.
     """
-    descriptor = os.open(path, READ & ~os.O_NOFOLLOW if follow_links else READ, dir_fd=folder)
-    try:
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    flags = READ & ~os.O_NOFOLLOW if follow_links else READ
+    # What `opener` opened is closed again if it is a folder.
+    return open(path, "rb", opener=lambda name, _: os.open(name, flags, dir_fd=folder))

@@ -9,6 +9,7 @@ nor makes one wait. Other journals cannot tell; for them the answer is always ye
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -63,6 +64,7 @@ class SqliteChangeDetector:
                     self._db = sqlite3.connect(
                         where, uri=True, isolation_level=None, check_same_thread=False
                     )
+                    weakref.finalize(self, self._db.close)
                 (version,) = self._db.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise translate_error(error, str(self._path), "looking for changes") from error
