@@ -177,6 +177,12 @@ class Timeline:
                 f"{made.name or made.provider_tool_type}: {made.status}",
             )
 
+    def _keep_cut_answer(self, text: str, at: int, run: str) -> None:
+        """Keep what had arrived of an answer when the run was stopped."""
+        self.partial = Partial()
+        if text:
+            self._add(Message, at, run, "model", f"{text}\n\n[cut here]")
+
     def _end_run(self, event: events.RunFinished, at: int, run: str) -> None:
         self.open_run = ""
         self.partial = Partial()
@@ -250,14 +256,16 @@ class Timeline:
             case events.Noticed():
                 self._add(Note, at, run, event.topic, event.text)
             case events.ModelFailed():
-                self.partial = Partial()
+                self._keep_cut_answer(event.text, at, run)
                 said = f"{event.detail} {event.hint}".strip()
                 self._add(Note, at, run, f"model error ({event.code})", said)
             case events.Recovered() if self.open_run:
                 self._add(Note, at, run, "resumed", event.reason or "another process took over")
             case events.LimitHit():
+                self._keep_cut_answer(event.text, at, run)
                 self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")
             case events.Cancelled():
+                self._keep_cut_answer(event.text, at, run)
                 what = f"call {event.call_id}" if event.call_id else "the run"
                 self._add(Note, at, run, "stopped", f"{what}: {event.reason}")
             case _:

@@ -797,7 +797,9 @@ class Driver:
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema
         check_stop()
+        self.log.take_arrived_text()
         answer = await exchange.ask(history, tools=command.tools, schema=schema, sink=sink)
+        self.log.take_arrived_text()
         if exchange.notices:
             self.log.add_notices(exchange.notices)
         self.context_window.record_usage(answer.usage, len(history) + 1)
@@ -1013,6 +1015,10 @@ class Driver:
             slot = self.machine.find_slot(event.result.call_id)
             if slot is None or slot.result is not None:
                 return []
+        if isinstance(event, (events.ModelFailed, events.LimitHit)) or (
+            isinstance(event, events.Cancelled) and not event.call_id
+        ):
+            event = replace(event, text=self.log.take_arrived_text())
         for extension in self.extensions:
             extension.before_event(event)
         commands = self.machine.feed(event)

@@ -21,7 +21,9 @@ from ferrule.core.events import (
     DirectCall,
     Event,
     JournalRecord,
+    LimitHit,
     ModelAnswered,
+    ModelFailed,
     Noticed,
     PersonAnswered,
     Recovered,
@@ -170,3 +172,20 @@ def test_a_card_says_what_became_of_its_call() -> None:
         "cancelled",
         "refused",
     )
+
+
+@pytest.mark.proves("run.cut-answers")
+@pytest.mark.parametrize(
+    "event",
+    [
+        Cancelled("stopped", text="Half of it"),
+        ModelFailed("connection", "it broke", text="Half of it"),
+        LimitHit("max_seconds", 3, text="Half of it"),
+    ],
+)
+def test_an_answer_that_was_cut_stays_on_the_page(event: Event) -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), event])
+    assert [entry.text for entry in timeline.entries if entry.kind == "message"] == [
+        "go",
+        "Half of it\n\n[cut here]",
+    ]
