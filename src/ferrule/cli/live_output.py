@@ -134,6 +134,7 @@ class LiveOutput:
 
     def _finish_call(self, item: ToolAnswered) -> None:
         self.finished_calls += 1
+        self._terminal.show_tail("")
         call = self._find(item.result.call_id)
         if call is None or call.id in self._typed:
             return
@@ -152,6 +153,9 @@ class LiveOutput:
             self._terminal.write_progress(text, style=style)
 
     def _draw_progress(self, item: Progress) -> None:
+        if item.is_tail:
+            self._terminal.show_tail(item.text)
+            return
         self._terminal.write_progress(f"  … {indent(item.text)}", style="dim")
 
     def _draw_notice(self, item: Noticed) -> None:

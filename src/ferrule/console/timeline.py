@@ -95,7 +95,9 @@ class Timeline:
             card = self.cards.get(str(payload["call_id"]))
             if card is not None:
                 self._touch(card)
-                if kind == "piece.progress":
+                if kind == "piece.progress" and payload.get("is_tail"):
+                    card.progress = str(payload["text"]).splitlines()[-MAX_PROGRESS_LINES:]
+                elif kind == "piece.progress":
                     card.progress = [*card.progress, str(payload["text"])][-MAX_PROGRESS_LINES:]
                 else:
                     card.preview = str(payload["preview"])
