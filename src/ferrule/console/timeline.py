@@ -193,7 +193,11 @@ class Timeline:
             self._close(card)
         seconds = (at - self._began) / 1000
         output = read_output(event.text) if self._is_typed and event.stop == "done" else None
-        self._add(End, at, run, event, self._answers, self._calls, seconds, output=output)
+        cards = (entry for entry in self.entries if isinstance(entry, Card) and entry.run == run)
+        denied = sum(card.state == "refused" for card in cards)
+        self._add(
+            End, at, run, event, self._answers, self._calls, seconds, denied=denied, output=output
+        )
 
     def _decide(self, event: Any, at: int) -> None:
         card = self.cards.get(event.call_id)

@@ -406,6 +406,8 @@ def _outcome(step: CallStep) -> str:
         return "✗ outcome unknown" if step.started else "✗ not run"
     if not step.result.success:
         return f"✗ {step.result.error_type}: {_first_line(step.result.error_message or '')}"
+    if step.result.exit_status:
+        return f"✗ exit status {step.result.exit_status}: {_first_line(step.result.to_text())}"
     return f"✓ {_first_line(step.result.to_text())}"
 
 
