@@ -114,6 +114,7 @@ async def _read_lines(
     if resumed:
         await _continue_session(chat)
     woken = 0
+    wants_to_leave = False
     while True:
         if chat.has_ended_work and woken < MOST_WAKES:
             woken += 1
@@ -123,9 +124,15 @@ async def _read_lines(
         try:
             line = (await prompt.read()).strip()
         except KeyboardInterrupt:
+            if wants_to_leave:
+                return
+            wants_to_leave = not prompt.typed
+            if wants_to_leave:
+                chat.assembly.terminal.write_message("Ctrl-C again leaves", style="dim")
             continue
         except EOFError:
             return
+        wants_to_leave = False
         if line:
             woken = 0
         if line and not await _handle_line(chat, line, reloader):
