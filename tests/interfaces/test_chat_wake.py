@@ -30,6 +30,7 @@ class PersonAway:
         self.lines = list(lines)
         self.ends = ends
         self.woken = asyncio.Event()
+        self.typed = ""
         chat.wake = self.woken.set
 
     async def read(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -1119,3 +1120,22 @@ def test_a_refusal_holds_for_every_normal_form(root: Path) -> None:
     with closing(Workspace(root, names=names)) as workspace:
         for path in (split, unicodedata.normalize("NFC", split)):
             assert refused(lambda path=path: workspace.read(path)).error_type == "permission_denied"
+
+
+@pytest.mark.proves("command.shell.folder-gone")
+def test_a_root_that_was_made_anew_is_found_and_one_behind_a_link_is_not(
+    workspace: Workspace, root: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(root)
+    refused(lambda: workspace.read("a.txt"))
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "a.txt").write_text("not yours\n")
+    root.symlink_to(secret)
+    refused(lambda: workspace.read("a.txt"))
+    root.unlink()
+    root.mkdir()
+    (root / "a.txt").write_text("new\n")
+    assert workspace.read_text("a.txt") == "new\n"
+    workspace.write("b.txt", b"written\n")
+    assert (root / "b.txt").read_text() == "written\n"

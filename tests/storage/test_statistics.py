@@ -119,6 +119,7 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
     assert (tools["double"].calls, tools["double"].failures) == (2, 1)
     assert (
         tools["note"].outcomes == Counter(permission_denied=1)
+        and tools["note"].failures == 0
         and tools["note"].latency(0.5) is None
     )
     assert [call.outcome for call in tools["double"].recent] == ["internal_error", "success"]

@@ -8,8 +8,11 @@ from typing import Any
 from ferrule.core.calls import ToolCall
 from ferrule.core.events import (
     CallEvaluated,
+    Cancelled,
     DirectCall,
+    LimitHit,
     ModelAnswered,
+    ModelFailed,
     Noticed,
     NoticeGiven,
     PersonAnswered,
@@ -65,6 +68,9 @@ class LiveOutput:
             Progress: self._draw_progress,
             Noticed: self._draw_notice,
             NoticeGiven: self._draw_end,
+            ModelFailed: self._keep_cut_answer,
+            Cancelled: self._keep_cut_answer,
+            LimitHit: self._keep_cut_answer,
         }
 
     def __call__(self, item: Live) -> None:
@@ -128,6 +134,7 @@ class LiveOutput:
 
     def _finish_call(self, item: ToolAnswered) -> None:
         self.finished_calls += 1
+        self._terminal.show_tail("")
         call = self._find(item.result.call_id)
         if call is None or call.id in self._typed:
             return
@@ -146,6 +153,9 @@ class LiveOutput:
             self._terminal.write_progress(text, style=style)
 
     def _draw_progress(self, item: Progress) -> None:
+        if item.is_tail:
+            self._terminal.show_tail(item.text)
+            return
         self._terminal.write_progress(f"  … {indent(item.text)}", style="dim")
 
     def _draw_notice(self, item: Noticed) -> None:
@@ -160,3 +170,13 @@ class LiveOutput:
             first = item.text.partition("\n")[0].removesuffix("; the end of it:")
             self._terminal.end_stream()
             self._terminal.write_message(f"! background: {first}", style="yellow")
+
+    def _keep_cut_answer(self, item: ModelFailed | Cancelled | LimitHit) -> None:
+        """Leave what had arrived of an answer on the screen, and say that it is not whole."""
+        if self._streamed and self._live:
+            self._terminal.end_stream()
+            self._terminal.write_message("[cut here]", style="dim")
+        elif item.text:
+            self._terminal.write_message(f"{item.text}\n[cut here]")
+        self._arriving = (-1, "")
+        self._streamed = False

@@ -180,6 +180,9 @@ class Terminal:
     def stream_call(self, tool: str, arguments: Sequence[str]) -> None:
         """Show the arguments of a call as far as they have arrived, in pieces. Here: nothing."""
 
+    def show_tail(self, text: str) -> None:
+        """Show the last lines of what a running command has printed. Here: nothing."""
+
     def end_stream(self) -> None:
         """End the line that pieces were written to."""
         if self._open_line is not None:

@@ -115,7 +115,11 @@ def describe_result(result: ToolResult, *, changed: bool = False) -> Iterator[Li
         return
     more = f", {len(lines) - shown} more lines" if len(lines) > shown else ""
     cut = ", cut" if result.partial else ""
-    yield f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", "green"
+    size = f"{result.size} bytes{more}{cut}, {result.duration_ms} ms"
+    if result.exit_status:
+        yield f"  ✗ exit status {result.exit_status}, {size}", "red"
+    else:
+        yield f"  ✓ {size}", "green"
 
 
 def indent(text: str) -> str:

@@ -87,7 +87,7 @@ class Card(Entry):
         """Where the call stands. `unknown`: it had started when its process ended."""
         if self.result is not None:
             if self.result.success:
-                return "done"
+                return "failed" if self.result.exit_status else "done"
             return _FAILED.get(str(self.result.error_type), "failed")
         if self.settled:
             return (
@@ -167,6 +167,8 @@ class End(Entry):
     answers: int
     calls: int
     seconds: float
+    denied: int = 0
+    """Calls of the run that were refused."""
     output: Node | None = None
     """The typed answer that the run ended with."""
     kind: ClassVar[str] = "end"

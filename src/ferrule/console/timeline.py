@@ -95,7 +95,9 @@ class Timeline:
             card = self.cards.get(str(payload["call_id"]))
             if card is not None:
                 self._touch(card)
-                if kind == "piece.progress":
+                if kind == "piece.progress" and payload.get("is_tail"):
+                    card.progress = str(payload["text"]).splitlines()[-MAX_PROGRESS_LINES:]
+                elif kind == "piece.progress":
                     card.progress = [*card.progress, str(payload["text"])][-MAX_PROGRESS_LINES:]
                 else:
                     card.preview = str(payload["preview"])
@@ -177,6 +179,12 @@ class Timeline:
                 f"{made.name or made.provider_tool_type}: {made.status}",
             )
 
+    def _keep_cut_answer(self, text: str, at: int, run: str) -> None:
+        """Keep what had arrived of an answer when the run was stopped."""
+        self.partial = Partial()
+        if text:
+            self._add(Message, at, run, "model", f"{text}\n\n[cut here]")
+
     def _end_run(self, event: events.RunFinished, at: int, run: str) -> None:
         self.open_run = ""
         self.partial = Partial()
@@ -185,7 +193,11 @@ class Timeline:
             self._close(card)
         seconds = (at - self._began) / 1000
         output = read_output(event.text) if self._is_typed and event.stop == "done" else None
-        self._add(End, at, run, event, self._answers, self._calls, seconds, output=output)
+        cards = (entry for entry in self.entries if isinstance(entry, Card) and entry.run == run)
+        denied = sum(card.state == "refused" for card in cards)
+        self._add(
+            End, at, run, event, self._answers, self._calls, seconds, denied=denied, output=output
+        )
 
     def _decide(self, event: Any, at: int) -> None:
         card = self.cards.get(event.call_id)
@@ -250,14 +262,16 @@ class Timeline:
             case events.Noticed():
                 self._add(Note, at, run, event.topic, event.text)
             case events.ModelFailed():
-                self.partial = Partial()
+                self._keep_cut_answer(event.text, at, run)
                 said = f"{event.detail} {event.hint}".strip()
                 self._add(Note, at, run, f"model error ({event.code})", said)
             case events.Recovered() if self.open_run:
                 self._add(Note, at, run, "resumed", event.reason or "another process took over")
             case events.LimitHit():
+                self._keep_cut_answer(event.text, at, run)
                 self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")
             case events.Cancelled():
+                self._keep_cut_answer(event.text, at, run)
                 what = f"call {event.call_id}" if event.call_id else "the run"
                 self._add(Note, at, run, "stopped", f"{what}: {event.reason}")
             case _:

@@ -7,6 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Literal, cast
 
+from .lazy_patterns import compile_lazily
 from .media import MediaReference
 from .value_class import frozen
 from .vocabulary import Refuser
@@ -151,6 +152,17 @@ class ToolResult:
             body = encode_json(self.data)
         return "\n".join((body, *self.notes)) if self.notes else body
 
+    @property
+    def exit_status(self) -> int:
+        """The exit status that the result of a command ends with; 0 if it names none.
+
+        A command that failed is a call that succeeded: it was run, and its output is the value.
+        """
+        if not self.success or not isinstance(self.data, str) or not self.data.endswith("]"):
+            return 0
+        ending = _EXIT_STATUS.search(self.data, max(0, len(self.data) - _LONGEST_ENDING))
+        return int(ending[1]) if ending else 0
+
     def to_model_text(self) -> str:
         """Return what the model reads: the value, or the error's type and message."""
         if self.success:
@@ -158,6 +170,9 @@ class ToolResult:
         body = f"{self.error_type}: {self.error_message or 'the call failed'}"
         return "\n".join((body, *self.notes))
 
+
+_EXIT_STATUS = compile_lazily(r"(?:^|\n)\[exit status (\d{1,9})\b[^\n]*\](?:\n\[[^\n]*\])*$")
+_LONGEST_ENDING = 2_000
 
 encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

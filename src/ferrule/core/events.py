@@ -281,7 +281,7 @@ class OutputChecked:
 class ModelFailed:
     """The model gave no usable answer: the fields of its `ProviderError`.
 
-    `detail` is for people.
+    `detail` is for people. `text` is what of the answer had arrived.
     """
 
     kind: ClassVar[str] = "model.failed"
@@ -291,6 +291,7 @@ class ModelFailed:
     status: int | None = None
     retryable: bool | None = None
     retry_after: float | None = None
+    text: str = ""
 
 
 @frozen
@@ -500,20 +501,28 @@ class ContextRestored:
 
 @frozen
 class Cancelled:
-    """The run, or only the call `call_id`, was cancelled."""
+    """The run, or only the call `call_id`, was cancelled.
+
+    `text` is what had arrived of an answer that the model was giving.
+    """
 
     kind: ClassVar[str] = "cancelled"
     reason: str = ""
     call_id: str = ""
+    text: str = ""
 
 
 @frozen
 class LimitHit:
-    """A limit that the machine does not count itself (seconds, tokens) was reached."""
+    """A limit that the machine does not count itself (seconds, tokens) was reached.
+
+    `text` is what had arrived of an answer that the model was giving.
+    """
 
     kind: ClassVar[str] = "limit.hit"
     limit: LimitName
     value: float
+    text: str = ""
 
 
 @frozen

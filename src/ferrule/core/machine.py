@@ -305,7 +305,9 @@ class Machine:
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not RunPhase.AWAITING_MODEL:
             return []
-        return self._stop(ErrorType.CANCELLED, event.detail, "failed", event.code, event.hint)
+        return self._stop(
+            ErrorType.CANCELLED, event.detail, "failed", event.code, event.hint, event.text
+        )
 
     # ---- the calls
 
@@ -406,7 +408,7 @@ class Machine:
             return self._cancel_call(event.call_id, reason)
         if not self.is_active:
             return []
-        return self._stop(ErrorType.CANCELLED, reason, "cancelled")
+        return self._stop(ErrorType.CANCELLED, reason, "cancelled", text=event.text)
 
     def _cancel_call(self, call_id: str, reason: str) -> list[Command]:
         slot = self._slots.get(call_id)
@@ -419,16 +421,25 @@ class Machine:
         if not self.is_active:
             return []
         reason = f"{event.limit} = {event.value:g}"
-        return self._stop(ErrorType.LIMIT, reason, "limit", f"limit_{event.limit}")
+        return self._stop(ErrorType.LIMIT, reason, "limit", f"limit_{event.limit}", text=event.text)
 
     def _stop(
-        self, error: ErrorType, reason: str, stop: RunStop, code: str = "", hint: str = ""
+        self,
+        error: ErrorType,
+        reason: str,
+        stop: RunStop,
+        code: str = "",
+        hint: str = "",
+        text: str = "",
     ) -> list[Command]:
-        """Complete every open call and end the run."""
+        """Complete every open call and end the run; `text` is of an answer that was cut."""
         for slot in self.open_calls():
             slot.abandon(error, reason)
         self._close_turn()
-        self._close_history(f"[no answer: the run was stopped: {reason}]")
+        if text:
+            self._close_history(f"{text}\n\n[cut here: the run was stopped: {reason}]")
+        else:
+            self._close_history(f"[no answer: the run was stopped: {reason}]")
         self.phase = RunPhase.FINISHED
         return [FinishRun(stop, "", code or stop, reason, self.usage, hint)]
 

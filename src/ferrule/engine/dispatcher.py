@@ -647,7 +647,7 @@ class Dispatcher:
         )
 
     def build_stopped_result(
-        self, prepared: PreparedCall, why: str = "", *, was_left: bool = False
+        self, prepared: PreparedCall, why: str = "", *, was_left: bool = False, printed: str = ""
     ) -> ToolResult:
         """Build the result of a call whose handler was cancelled: what is known of its effect.
 
@@ -655,6 +655,7 @@ class Dispatcher:
             prepared: The call.
             why: Why it was stopped, if that was about this call.
             was_left: The handler did not end and may still be running.
+            printed: What it had printed until then.
         """
         what = f"stopped: {why}" if why else "stopped"
         if was_left:
@@ -665,6 +666,8 @@ class Dispatcher:
         if prepared.tool is None or not prepared.tool.is_repeatable:
             what += " while it ran" if not why else "; it ran"
             what += ": outcome unknown; check what it did before doing it again"
+        if printed:
+            what += f"\nIts output until then:\n{printed}"
         return self._fail(prepared.call, ErrorType.CANCELLED, what)
 
     def _fail(

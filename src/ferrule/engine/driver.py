@@ -19,6 +19,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -303,6 +304,10 @@ class SessionParts:
     interruptible: bool = False
     other_models: tuple[str, ...] = ()
     output: typed_output.OutputCheck | None = None
+
+
+_RUNNING: ContextVar[Context | None] = ContextVar("running call", default=None)
+"""The context of the call that the current task carries out."""
 
 
 class Inbox:
@@ -797,7 +802,9 @@ class Driver:
         request = self.machine.output_request
         schema = None if request is None else self._find_output_check(request).output.schema
         check_stop()
+        self.log.take_arrived_text()
         answer = await exchange.ask(history, tools=command.tools, schema=schema, sink=sink)
+        self.log.take_arrived_text()
         if exchange.notices:
             self.log.add_notices(exchange.notices)
         self.context_window.record_usage(answer.usage, len(history) + 1)
@@ -862,6 +869,7 @@ class Driver:
             again = await self._look_again(command, prepared, context)
             if again is not None:
                 return again
+        outer = _RUNNING.set(context)
         try:
             if prepared.evaluation.is_announced:
                 self.feed(events.CallStarted(call.id, digest))
@@ -872,12 +880,14 @@ class Driver:
             if context.was_left:
                 self.log.notice(LEFT_BEHIND, f"`{call.tool}` was stopped and did not end")
             stopped = self.dispatcher.build_stopped_result(
-                prepared, why or "", was_left=context.was_left
+                prepared, why or "", was_left=context.was_left, printed=context.printed
             )
             commands = self.feed(events.ToolAnswered(stopped))
             if why is None:
                 raise
             return commands
+        finally:
+            _RUNNING.reset(outer)
         if isinstance(outcome, PreparedCall):
             self._prepared[call.id] = outcome
             return self.feed(outcome.evaluation)
@@ -962,6 +972,8 @@ class Driver:
             self.memory,
             self._resources,
             progress=lambda text: self.log.show(Progress(call.id, text)),
+            show_tail=lambda text: self.log.show(Progress(call.id, text, is_tail=True)),
+            outer=_RUNNING.get(),
             call=call_nested,
             deadline=None if seconds == math.inf else seconds,
             tell=lambda text: self.inbox.put(text, call.tool),
@@ -1013,6 +1025,10 @@ class Driver:
             slot = self.machine.find_slot(event.result.call_id)
             if slot is None or slot.result is not None:
                 return []
+        if isinstance(event, (events.ModelFailed, events.LimitHit)) or (
+            isinstance(event, events.Cancelled) and not event.call_id
+        ):
+            event = replace(event, text=self.log.take_arrived_text())
         for extension in self.extensions:
             extension.before_event(event)
         commands = self.machine.feed(event)

@@ -44,10 +44,14 @@ class ArgumentsDelta:
 
 @frozen
 class Progress:
-    """A line of progress from a running tool."""
+    """A line of progress from a running tool.
+
+    With `is_tail` it is the end of what a running command has printed, in place of the one before.
+    """
 
     call_id: str
     text: str
+    is_tail: bool = False
 
 
 @frozen

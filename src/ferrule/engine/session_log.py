@@ -67,6 +67,7 @@ class SessionLog:
         self.outlet = None if connect is None else connect(self)
         self._observers: tuple[Observer, ...] = ()
         self._outlet_watched = False
+        self._arrived: list[str] = []
         self.history_digest = HistoryDigest()
         self.is_recorded = recorded
         """Whether the session is in the journal: one that was opened and never used is not."""
@@ -170,7 +171,14 @@ class SessionLog:
 
     def add_text(self, piece: str) -> None:
         """Show a piece of the answer, as the model client received it."""
+        self._arrived.append(piece)
         self.show(TextDelta(piece))
+
+    def take_arrived_text(self) -> str:
+        """Return what arrived of an answer that has not ended, and begin anew."""
+        text = "".join(self._arrived).strip()
+        self._arrived.clear()
+        return text
 
     def add_reasoning(self, piece: str) -> None:
         """Show a piece of the model's reasoning, as the model client received it."""

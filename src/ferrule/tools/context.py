@@ -50,6 +50,8 @@ class Context(Generic[DepsT]):
             when the session ends or the process restarts.
         resources: Objects the run was given, by type; see `resource`.
         progress: Shows a line to the person, not to the model.
+        show_tail: Shows the person the end of what this call has printed so far, in place of what
+            was shown before.
         call: Runs another tool on behalf of this call, with the same checks and approvals.
         deadline: Seconds this attempt may take, for handlers that pass a timeout on.
         timeouts: What bounds this attempt; a handler pauses it while it asks a person.
@@ -72,6 +74,8 @@ class Context(Generic[DepsT]):
         is_stopped: Tells whether the call was stopped or is over its time. A blocking handler that
             takes long looks at it and returns: nothing can stop its thread.
         was_left: Whether the handler did not end when it was stopped. Set by the engine.
+        printed: What the call had printed when it was stopped (`keep_printed`).
+        outer: The context of the call whose handler makes this one.
         deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
             gave none.
     """
@@ -81,6 +85,7 @@ class Context(Generic[DepsT]):
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     resources: Mapping[type, object] = field(default_factory=dict[type, object])
     progress: Callable[[str], None] = lambda text: None
+    show_tail: Callable[[str], None] = lambda text: None
     call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]] | None = None
     deadline: float | None = None
     tell: Callable[[str], None] = lambda text: None
@@ -93,6 +98,8 @@ class Context(Generic[DepsT]):
     timeouts: PausableTimeouts = field(default_factory=PausableTimeouts)
     is_stopped: Callable[[], bool] = lambda: False
     was_left: bool = False
+    printed: str = ""
+    outer: Context[Any] | None = None
     deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
     def begin_attempt(self, is_stopped: Callable[[], bool]) -> None:
@@ -106,6 +113,12 @@ class Context(Generic[DepsT]):
     def mark_left(self) -> None:
         """Take note that the handler did not end when it was stopped."""
         self.was_left = True
+
+    def keep_printed(self, text: str) -> None:
+        """Keep what the call had printed when it was stopped, for its result and the person."""
+        self.printed = text
+        if self.outer is not None:
+            self.outer.keep_printed(text)
 
     def resource(self, kind: type[T]) -> T:
         """Return the run's resource of a type, such as `context.resource(Workspace)`.

@@ -21,7 +21,9 @@ from ferrule.core.events import (
     DirectCall,
     Event,
     JournalRecord,
+    LimitHit,
     ModelAnswered,
+    ModelFailed,
     Noticed,
     PersonAnswered,
     Recovered,
@@ -170,3 +172,44 @@ def test_a_card_says_what_became_of_its_call() -> None:
         "cancelled",
         "refused",
     )
+
+
+@pytest.mark.proves("run.cut-answers")
+@pytest.mark.parametrize(
+    "event",
+    [
+        Cancelled("stopped", text="Half of it"),
+        ModelFailed("connection", "it broke", text="Half of it"),
+        LimitHit("max_seconds", 3, text="Half of it"),
+    ],
+)
+def test_an_answer_that_was_cut_stays_on_the_page(event: Event) -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), event])
+    assert [entry.text for entry in timeline.entries if entry.kind == "message"] == [
+        "go",
+        "Half of it\n\n[cut here]",
+    ]
+
+
+@pytest.mark.proves("records.exit-status")
+def test_a_run_whose_calls_were_denied_and_a_command_that_failed_are_not_green() -> None:
+    refused = ToolResult.refusal(ToolCall("c1", "note"), "rule", "no")
+    failed = ToolResult("c2", "run", True, "oh no\n[exit status 1]")
+    timeline = fed(
+        Timeline(),
+        [
+            SessionOpened(model="m"),
+            RunStarted("go"),
+            ModelAnswered("", (ToolCall("c1", "note"), ToolCall("c2", "run"))),
+            CallEvaluated("c1", "refuse", result=refused),
+            CallEvaluated("c2", "allow"),
+            ToolAnswered(failed),
+            RunFinished("done", "fine"),
+        ],
+    )
+    assert [entry.state for entry in timeline.entries if isinstance(entry, Card)] == [
+        "refused",
+        "failed",
+    ]
+    [end] = [entry for entry in timeline.entries if entry.kind == "end"]
+    assert end.denied == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,25 @@ async def test_calls_of_one_answer_are_judged_where_they_start(
     assert not (shell.folder / "out").exists()
     assert len(shell.approver.requests) == asked
     assert all("sub" in request.preview for request in shell.approver.requests)
+
+
+@pytest.mark.proves("command.shell.folder-gone")
+async def test_a_folder_that_is_gone_ends_one_command_and_not_all(shell: Shell) -> None:
+    await shell.run("cd sub/deep")
+    (shell.folder / "sub/deep").rmdir()
+    refused = await shell.call("pwd")
+    assert refused.error_type == ErrorType.NOT_FOUND
+    assert "nothing was run" in refused.error_message and "starts in `sub`" in refused.error_message
+    assert await shell.run("basename $PWD") == "sub\n"
+
+
+@pytest.mark.proves("command.shell.folder-gone")
+async def test_a_workspace_that_was_made_anew_is_found_again(shell: Shell) -> None:
+    await shell.run("echo one > one.txt; cd sub")
+    shutil.rmtree(shell.folder)
+    assert not (await shell.call("pwd")).success
+    shell.folder.mkdir()
+    (shell.folder / "two.txt").write_text("two\n")
+    await shell.call("pwd")
+    assert await shell.run("ls; echo three > three.txt") == "two.txt\n"
+    assert (shell.folder / "three.txt").read_text() == "three\n"

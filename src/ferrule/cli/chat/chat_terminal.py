@@ -30,6 +30,8 @@ MIN_INTERVAL = 0.06
 """Seconds between two repaints at the least: more often nobody sees."""
 REASONING_ROWS = 6
 """Rows of the model's reasoning that are shown while it thinks."""
+TAIL_ROWS = 5
+"""Rows of a running command's output that are shown."""
 MAX_COLUMNS = 120
 """Prose is not laid out wider than this."""
 
@@ -61,6 +63,7 @@ class ChatTerminal(Terminal):
         self._reasoning: list[str] = []
         self._line = ""
         self._call: tuple[str, Sequence[str]] | None = None
+        self._tail: list[str] = []
         self._next_paint: asyncio.TimerHandle | None = None
 
     # ---- what arrives
@@ -80,6 +83,9 @@ class ChatTerminal(Terminal):
 
     def stream_call(self, tool: str, arguments: Sequence[str]) -> None:
         self._call = (tool, arguments)
+
+    def show_tail(self, text: str) -> None:
+        self._tail = [line for line in text.splitlines() if line.strip()][-TAIL_ROWS:]
 
     def end_stream(self) -> None:
         self._end_reasoning()
@@ -190,6 +196,9 @@ class ChatTerminal(Terminal):
             tool, pieces = self._call
             lines = describe_partial_call(tool, "".join(pieces))
             rows += [self._renderer.fit_row(*line) for line in lines]
+        rows += [
+            self._renderer.fit_row(f"  │ {escape_invisible(line)}", "dim") for line in self._tail
+        ]
         status = self.status()
         if status:
             rows.append(self._renderer.fit_row(status, "dim"))

@@ -114,6 +114,7 @@ async def _read_lines(
     if resumed:
         await _continue_session(chat)
     woken = 0
+    wants_to_leave = False
     while True:
         if chat.has_ended_work and woken < MOST_WAKES:
             woken += 1
@@ -123,9 +124,15 @@ async def _read_lines(
         try:
             line = (await prompt.read()).strip()
         except KeyboardInterrupt:
+            if wants_to_leave:
+                return
+            wants_to_leave = not prompt.typed
+            if wants_to_leave:
+                chat.assembly.terminal.write_message("Ctrl-C again leaves", style="dim")
             continue
         except EOFError:
             return
+        wants_to_leave = False
         if line:
             woken = 0
         if line and not await _handle_line(chat, line, reloader):
@@ -406,6 +413,8 @@ def _outcome(step: CallStep) -> str:
         return "✗ outcome unknown" if step.started else "✗ not run"
     if not step.result.success:
         return f"✗ {step.result.error_type}: {_first_line(step.result.error_message or '')}"
+    if step.result.exit_status:
+        return f"✗ exit status {step.result.exit_status}: {_first_line(step.result.to_text())}"
     return f"✓ {_first_line(step.result.to_text())}"
 
 

@@ -7,6 +7,8 @@
     Ctrl-R              searches what was typed before
     Ctrl-X Ctrl-E       opens the message in `$VISUAL` or `$EDITOR`, and sends what is saved
     Shift-Tab           goes to the next permission mode
+
+A long text that is pasted stands as one mark, `[pasted 120 lines #1]`, until the message is sent.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
@@ -37,6 +40,8 @@ from .editor import edit_file
 from .file_references import complete_path, find_open_reference
 
 PROMPT = "› "
+SHORT_PASTE = (10, 1_000)
+"""Lines and characters up to which a pasted text is shown as it is."""
 MENU_LINES = 6
 """Lines that are kept free for the menu of completions while it is open."""
 _STYLE = Style.from_dict(
@@ -70,6 +75,7 @@ class ChatPrompt:
     ) -> None:
         self._plain = plain
         self._depth = None if colour else ColorDepth.DEPTH_1_BIT
+        self._pasted: dict[str, str] = {}
         history = paths.make_private_folder(paths.state()) / "chat-history"
         history.touch(mode=0o600)
         self._session: PromptSession[str] = PromptSession(
@@ -81,7 +87,7 @@ class ChatPrompt:
             prompt_continuation="  ",
             enable_open_in_editor=True,
             tempfile_suffix=".md",
-            key_bindings=_make_keys(next_mode),
+            key_bindings=_make_keys(next_mode, self.mark_paste),
             bottom_toolbar=None if plain else lambda: FormattedText([("", status())]),
             style=_STYLE,
             color_depth=self._depth,
@@ -97,9 +103,24 @@ class ChatPrompt:
             KeyboardInterrupt: Ctrl-C dropped what was typed.
         """
         with patch_stdout(raw=True):
-            return await self._session.prompt_async(
+            typed = await self._session.prompt_async(
                 FormattedText([("bold", fit_encoding(PROMPT, sys.stdout, ascii_only=self._plain))])
             )
+        for mark, text in self._pasted.items():
+            typed = typed.replace(mark, text)
+        return typed
+
+    def mark_paste(self, text: str) -> str:
+        """Return what stands for a pasted text in the input: a mark if it is long."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.rstrip("\n").count("\n") + 1
+        most_lines, most_characters = SHORT_PASTE
+        if lines <= most_lines and len(text) <= most_characters:
+            return text
+        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        mark = f"[pasted {size} #{len(self._pasted) + 1}]"
+        self._pasted[mark] = text
+        return mark
 
     def wake(self) -> None:
         """End the reading of a message, if there is one and nothing was typed yet."""
@@ -158,8 +179,12 @@ class ChatPrompt:
         return options[int(typed) - 1][0] if is_number else ""
 
 
-def _make_keys(next_mode: Callable[[], None]) -> KeyBindings:
+def _make_keys(next_mode: Callable[[], None], mark_paste: Callable[[str], str]) -> KeyBindings:
     keys = KeyBindings()
+
+    @keys.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+        event.current_buffer.insert_text(mark_paste(event.data))
 
     @keys.add("enter")
     def send(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key

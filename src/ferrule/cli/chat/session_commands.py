@@ -5,6 +5,7 @@ from __future__ import annotations
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
+from ferrule.storage import paths
 from ferrule.storage.export.transcripts import write_markdown
 
 from .chat_state import Chat
@@ -145,15 +146,21 @@ async def diff(chat: Chat, rest: str) -> None:
 
 
 async def export(chat: Chat, rest: str) -> None:
-    """Write this conversation as Markdown into a new file of the folder."""
-    name = rest or f"conversation-{chat.session.id[:8]}.md"
-    workspace = chat.assembly.agent.workspace
-    if workspace is None:
-        raise ConfigError("there is no folder to write to")
+    """Write this conversation as Markdown: into a new file of the folder, if one is named."""
     chat.session.flush()
     if not chat.session.is_recorded:
         raise ConfigError("there is nothing to export yet")
     text = "".join(write_markdown(chat.assembly.agent.journal.records(chat.session.id)))
+    name = rest
+    if not name:
+        # A repository is not littered by a command that names no place in it.
+        file = paths.state() / "exports" / f"conversation-{chat.session.id[:12]}.md"
+        paths.write_private(file, text)
+        chat.assembly.terminal.write_message(f"wrote {file}")
+        return
+    workspace = chat.assembly.agent.workspace
+    if workspace is None:
+        raise ConfigError("there is no folder to write to")
     refusal = chat.assembly.agent.gate.find_path_refusal(name, write=True)
     if refusal:
         raise ConfigError(f"`{name}` was not written: {refusal}")

@@ -28,7 +28,7 @@ KEYS = (
     ("Ctrl-X Ctrl-E", "write the message in an editor"),
     ("Ctrl-R", "search what was typed before"),
     ("Shift-Tab", "go to the next mode"),
-    ("Ctrl-C", "stop the call, and pressed again the turn"),
+    ("Ctrl-C", "stop the call, and pressed again the turn; twice at the prompt: leave"),
 )
 """What can be typed besides commands, and what it does."""
 CONTEXT_BYTES = 8_000

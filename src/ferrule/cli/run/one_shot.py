@@ -180,7 +180,9 @@ def stream_line(item: Live) -> dict[str, Any]:
         body: dict[str, Any] = {"call": item.call, "tool": item.tool, "text": item.text}
         return {"v": FORMAT, "kind": "arguments.delta", **body}
     if isinstance(item, Progress):
-        return {"v": FORMAT, "kind": "progress", "call_id": item.call_id, "text": item.text}
+        tail = {"is_tail": True} if item.is_tail else {}
+        shown = {"call_id": item.call_id, "text": item.text, **tail}
+        return {"v": FORMAT, "kind": "progress", **shown}
     event: Event = item
     kind, whole = event_to_json(event)
     # No field of an event may replace the two that every line has.

@@ -360,6 +360,8 @@ def _show_progress(work: DelegatedTask) -> Observer:
     def watch(item: Live) -> None:
         if isinstance(item, ModelAnswered) and item.calls:
             work.context.progress(f"{work.name}: {', '.join(call.tool for call in item.calls)}")
+        elif isinstance(item, Progress) and item.is_tail:
+            work.context.show_tail(item.text)
         elif isinstance(item, Progress):
             work.context.progress(f"{work.name}: {item.text}")
 

@@ -218,7 +218,8 @@ def describe(item: Item) -> tuple[str, str]:
     Raises TypeError for what has no JSON form.
     """
     if isinstance(item, Progress):
-        return PIECES[Progress], encode_json({"call_id": item.call_id, "text": item.text})
+        tail = {"is_tail": True} if item.is_tail else {}
+        return PIECES[Progress], encode_json({"call_id": item.call_id, "text": item.text, **tail})
     if isinstance(item, TextDelta | ReasoningDelta):
         return PIECES[type(item)], encode_json({"text": item.text})
     if isinstance(item, ArgumentsDelta):

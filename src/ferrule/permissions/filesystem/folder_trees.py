@@ -11,7 +11,7 @@ from operator import attrgetter
 from ferrule.core.value_class import mutable
 
 from .entry import Kind
-from .open_beneath import OpenFolder, folder_descriptor
+from .open_beneath import PATH_ONLY, OpenFolder, folder_descriptor
 
 ScannedName = tuple[str, os.stat_result]
 """A name in a folder as the file system spells it, and a stat that follows no link."""
@@ -58,10 +58,39 @@ class FolderListing:
 
 @mutable
 class FolderTree:
-    """A root (a descriptor, -1 once it is closed) and a function that opens folders beneath it."""
+    """A root (a descriptor, -1 once it is closed) and a function that opens folders beneath it.
 
-    root: int
+    A root that was removed and made again at its `path` is found again, under the same descriptor.
+    """
+
+    descriptor: int
     open_folder: OpenFolder
+    path: str = ""
+
+    @property
+    def root(self) -> int:
+        """The descriptor of the root."""
+        if self.descriptor >= 0 and self.path and os.fstat(self.descriptor).st_nlink == 0:
+            self._open_again()
+        return self.descriptor
+
+    def close(self) -> None:
+        """Forget the descriptor, whose number may soon belong to another file."""
+        self.descriptor = -1
+
+    def _open_again(self) -> None:
+        # What stands at the path by now must be a folder there, and nothing that a link leads to.
+        if os.path.realpath(self.path) != self.path:
+            return
+        flags = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            found = os.open(self.path, flags)
+        except OSError:
+            return
+        try:
+            os.dup2(found, self.descriptor, inheritable=False)
+        finally:
+            os.close(found)
 
     def scan_folder(self, parts: tuple[str, ...]) -> list[ScannedName]:
         """Return what is in a folder, sorted by name. What vanishes meanwhile is left out."""

@@ -96,7 +96,7 @@ class Workspace:
         self._own_code = CommandWritable.from_folders(self.root)
         self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
         self._open_folder = open_folder or open_beneath.select_open_folder()
-        self._tree = FolderTree(descriptor, self._open_folder)
+        self._tree = FolderTree(descriptor, self._open_folder, str(self.root))
         self._linked = linked
         self._name_count = HardLinkCheck(self._tree, self.names, WALK_LIMIT)
         self._commit = make_lock()
@@ -105,7 +105,7 @@ class Workspace:
     def close(self) -> None:
         """Close the root's descriptor. Safe to call twice; all other methods fail afterwards."""
         # The number must not be used again: it may soon belong to another file.
-        self._tree.root = -1
+        self._tree.close()
         self._finalizer()
 
     def restrict(

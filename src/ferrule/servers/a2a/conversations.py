@@ -216,7 +216,7 @@ class Conversations:
 
     async def _run_task(self, task: Task, conversation: _Conversation, message: Content) -> None:
         def show_progress(item: Live) -> None:
-            if isinstance(item, Progress):
+            if isinstance(item, Progress) and not item.is_tail:
                 task.updates.put_nowait(TaskUpdate("words", item.text[:_LINE]))
 
         session = conversation.session

@@ -234,7 +234,8 @@ class SessionUpdates:
         shown = self._calls.get(item.call_id)
         if shown is None:
             return
-        shown.progress = f"{shown.progress}{item.text.rstrip()}\n"[-MAX_PROGRESS:]
+        before = "" if item.is_tail else shown.progress
+        shown.progress = f"{before}{item.text.rstrip()}\n"[-MAX_PROGRESS:]
         yield _call_update(
             item.call_id, content=[text_content(self._redactor.redact_text(shown.progress))]
         )

@@ -72,7 +72,7 @@ class EventWriter:
             case PersonAnswered(call_id, choice):
                 value = {"toolCallId": call_id, "choice": str(choice), "by": item.by}
                 yield self._own("approval", value)
-            case Progress(call_id, text):
+            case Progress(call_id, text, is_tail=False):
                 shown = redact(text[:MAX_PROGRESS])
                 yield self._own("progress", {"toolCallId": call_id, "text": shown})
             case Noticed(topic, text):

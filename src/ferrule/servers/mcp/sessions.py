@@ -202,7 +202,7 @@ class ClientSession:
     def _observe(self, item: Live) -> None:
         """Pass what happens in the session to its request. Progress may come from other threads."""
         if isinstance(item, Progress):
-            if (request := self.calls.get(item.call_id)) is not None:
+            if (request := self.calls.get(item.call_id)) is not None and not item.is_tail:
                 request.peer.progress(item.text)
         elif isinstance(item, DirectCall):
             above = self.calls.get(item.by.removeprefix("call "))

@@ -268,7 +268,7 @@ class _Run:
                 return {"event": "approval", "id": call_id, "choice": choice}
             case ToolAnswered(result):
                 return {"event": "result", **_outcome(result)}
-            case Progress(call_id, text):
+            case Progress(call_id, text, is_tail=False):
                 return {"event": "progress", "id": call_id, "text": redact(text[:MAX_NEWS])}
             case Noticed(topic, text):
                 return {"event": "notice", "topic": topic, "text": redact(text[:MAX_NEWS])}

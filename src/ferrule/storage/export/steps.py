@@ -13,6 +13,7 @@ from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
+    Cancelled,
     ConsentAnswered,
     ContextAdded,
     ContextCompacted,
@@ -22,6 +23,7 @@ from ferrule.core.events import (
     Event,
     HistoryGiven,
     JournalRecord,
+    LimitHit,
     ModelAnswered,
     ModelFailed,
     Noticed,
@@ -156,6 +158,9 @@ class StepReader:
                 return [*self.finish(), self._begin(record, event)]
             case ModelAnswered() as event:
                 return self._on_answer(event)
+            case ModelFailed(text=text) | Cancelled(text=text) | LimitHit(text=text) if text:
+                cut = AnswerStep(f"{text}\n[cut here]", self._model)
+                return [cut, *self._on_call(record.event)]
             case RunFinished() as event:
                 return [*self.finish(), self._end(record, event)]
             case _:

@@ -142,7 +142,10 @@ def _outcome(step: CallStep) -> str:
     result = step.result
     if result is None:
         return f"{text}: outcome unknown" if step.started else f"{text}: not run"
-    text += ": ok" if result.success else f": error {result.error_type}"
+    if result.exit_status:
+        text += f": exit status {result.exit_status}"
+    else:
+        text += ": ok" if result.success else f": error {result.error_type}"
     first = _first_line(result)
     return f"{text}: {first}" if first else text
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
+from ferrule.core.calls import ErrorType
+
 from .finished_calls import FinishedCall
 
 T = TypeVar("T")
@@ -104,8 +106,13 @@ class ToolUse:
 
     @property
     def failures(self) -> int:
-        """Calls that did not end with success."""
-        return self.calls - self.outcomes["success"]
+        """Calls that ran, or could not, and did not end with success."""
+        return self.calls - self.outcomes["success"] - self.denials
+
+    @property
+    def denials(self) -> int:
+        """Calls that somebody refused, which says nothing about the tool."""
+        return self.outcomes[str(ErrorType.PERMISSION_DENIED)]
 
     def latency(self, share: float) -> int | None:
         """Return the milliseconds in the handler that this share of the last calls did not exceed.

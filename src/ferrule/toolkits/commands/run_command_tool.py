@@ -20,6 +20,8 @@ from ferrule.engine.usable_tools import UsableTools
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.reading_commands import only_reads
 from ferrule.permissions.command_variables import is_harmless
+from ferrule.permissions.filesystem.paths import quote_path
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -76,6 +78,40 @@ def _find_shell(values: Mapping[str, Any], context: Context) -> ShellState:
     # Safe mode lets no call set variables.
     safe = CommandPolicy.from_context(context).safe_mode.on
     return replace(found.shell, variables={}, removed=()) if safe else found.shell
+
+
+def _leave_missing_folder(values: Mapping[str, Any], context: Context) -> None:
+    """Leave the folder where the last `cd` led, if it is gone.
+
+    Nothing is run elsewhere instead: the call was judged as one that starts there.
+
+    Raises:
+        ToolFailed: It is gone (`not_found`); the next command starts in the nearest one above.
+    """
+    shell = _find_shell(values, context)
+    if values.get("cwd") or shell.folder in ("", "."):
+        return
+    workspace = context.resource(Workspace)
+    folder = shell.folder
+    while folder not in ("", ".") and not _is_folder(workspace, folder):
+        folder = posixpath.dirname(folder)
+    if folder == shell.folder:
+        return
+    commands = SessionCommands.from_context(context)
+    commands.shell = replace(commands.shell, folder=folder or ".")
+    _follow_folder(context)
+    raise ToolFailed(
+        ErrorType.NOT_FOUND,
+        f"nothing was run: {quote_path(shell.folder)}, where the last `cd` led, is gone; the next "
+        f"command starts in {quote_path(folder or '.')}",
+    )
+
+
+def _is_folder(workspace: Workspace, folder: str) -> bool:
+    try:
+        return workspace.stat(folder).kind == "dir"
+    except ToolFailed as error:
+        return error.error_type is not ErrorType.NOT_FOUND
 
 
 def _follow_folder(context: Context) -> None:
@@ -224,6 +260,7 @@ async def run_command(
     patched = await apply_command_patch(command, context, cwd)
     if patched is not None:
         return patched
+    _leave_missing_folder(values, context)
     request, planned, folder = _plan(values, context)
     request, note = await _settle_variables(values, request, planned, context)
     if restart:

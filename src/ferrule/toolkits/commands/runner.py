@@ -13,6 +13,7 @@ arguments.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -34,6 +35,7 @@ from ferrule.tools.context import SANDBOX_TOPIC, Context
 from ferrule.tools.definition import Tool
 
 from .output_copies import plan_copy
+from .output_folding import fold_output
 from .outputs import Outputs
 from .pipe_status import plan_pipe_status
 from .plan import (
@@ -67,6 +69,11 @@ from .start import (
 )
 from .verdict import ask_policy
 
+_SHOW_SECONDS = 0.5
+"""How often the person is shown the end of what a command has printed."""
+_SHOWN_BYTES = 2_000
+_KEPT_BYTES = 8_000
+"""The end of an output that a command which was stopped leaves to the model and the person."""
 _MAX_CHANGES = 3
 _MAX_QUESTIONS = 5
 """Questions about openings that one call may ask, and so how often it is run again."""
@@ -586,12 +593,12 @@ async def wait_for_command(
     commands = SessionCommands.from_context(context)
     after = request.background_after_ms
     try:
-        if after is None:
-            return await handle.wait()
-        if after and await handle.wait(after / 1000):
+        seconds = None if after is None else after / 1000
+        if seconds != 0 and await _wait_and_show(handle, seconds, context):
             return True
     except asyncio.CancelledError:
         await commands.kill(handle)
+        context.keep_printed(_end_of_output(handle, _KEPT_BYTES))
         raise
     inline = request.progress_max_inline_bytes
     reports = ProgressReports(
@@ -602,6 +609,26 @@ async def wait_for_command(
     )
     commands.report(handle, reports)
     return handle.has_ended
+
+
+async def _wait_and_show(handle: CommandHandle, seconds: float | None, context: Context) -> bool:
+    """Wait as `CommandHandle.wait`, and show the person the end of the output meanwhile."""
+    shown = 0
+    left = math.inf if seconds is None else seconds
+    while left > 0:
+        if await handle.wait(min(left, _SHOW_SECONDS)):
+            return True
+        left -= _SHOW_SECONDS
+        size = handle.outputs.combined.size
+        if size != shown:
+            shown = size
+            context.show_tail(_end_of_output(handle, _SHOWN_BYTES))
+    return handle.has_ended
+
+
+def _end_of_output(handle: CommandHandle, most: int) -> str:
+    """Return the last lines of an output, as a terminal leaves them."""
+    return fold_output(handle.outputs.combined.tail(most))[0].rstrip("\n")
 
 
 def make_display_limits(context: Context, options: CommandOptions, inline: int) -> DisplayLimits:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ferrule.core.calls import ErrorType
@@ -55,6 +56,8 @@ class SessionSandbox:
         self._making = asyncio.Lock()
         self._consent: ReducedProtectionApproval | None = None
         self._noted = ""
+        self._root: tuple[int, int] | None = None
+        """The folder that the sandbox shows as its root: not one that was made there since."""
         self.openings = SessionOpenings()
         """What a person opened besides."""
 
@@ -82,7 +85,9 @@ class SessionSandbox:
                     await self._sandbox.change_policy(policy)
                 elif _is_wider(policy, self._sandbox.policy):
                     return self._sandbox  # what was opened takes effect when nothing runs
-            if self._sandbox is None or self._sandbox.policy != policy:
+            root = _identify(policy.root)
+            if self._sandbox is None or self._sandbox.policy != policy or root != self._root:
+                self._root = root
                 backend = await self._choose_backend(policy, on_missing_protection, context)
                 old = self._sandbox
                 self._sandbox = Sandbox(
@@ -197,3 +202,11 @@ async def _close(sandbox: Sandbox | None, loop: asyncio.AbstractEventLoop | None
     else:
         # Its loop has stopped, and with it the tasks that watched its commands.
         await asyncio.to_thread(sandbox.close_now)
+
+
+def _identify(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,113 @@
+"""What a person types in the chat: pasted texts, Ctrl-C at the prompt, and where exports go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from ferrule.cli.chat import loop, session_commands
+from ferrule.cli.chat.chat_state import Chat
+from ferrule.cli.chat.hot_reload import ChatReloader
+from ferrule.cli.chat.prompt import ChatPrompt
+from ferrule.cli.terminal_agent import assemble_at_terminal
+from ferrule.storage import paths
+
+
+def make_prompt() -> ChatPrompt:
+    return ChatPrompt(
+        commands=dict[str, str],
+        complete=lambda command, beginning: (),
+        list_folder=lambda folder: [],
+        status=str,
+        next_mode=lambda: None,
+        colour=False,
+        plain=False,
+    )
+
+
+@pytest.mark.proves("chat.pastes-and-leaving")
+async def test_a_long_paste_stands_as_a_mark_and_is_sent_whole() -> None:
+    long = "\n".join(f"line {number}" for number in range(200))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        prompt = make_prompt()
+        keys.send_text(f"why? \x1b[200~{long}\x1b[201~ and \x1b[200~short\x1b[201~\r")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == f"why? {long} and short"
+        assert prompt.mark_paste("a\r\nb") == "a\nb"
+        assert prompt.mark_paste("x" * 5_000) == "[pasted 5000 characters #2]"
+
+
+class Person:
+    """Types lines; `^C` is Ctrl-C, and `abc^C` where `abc` was typed before it."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.typed = ""
+
+    async def read(self) -> str:
+        if not self.lines:
+            raise EOFError
+        line = self.lines.pop(0)
+        self.typed = line.removesuffix("^C")
+        if line.endswith("^C"):
+            raise KeyboardInterrupt
+        return line
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, script: Any) -> AsyncIterator[Chat]:
+    assembly = assemble_at_terminal({"model": script({"say": "hello"}), "workspace": str(tmp_path)})
+    made = Chat(assembly, assembly.open_session(None))
+    made.follow_session()
+    yield made
+    await assembly.close(made.session)
+
+
+async def read_lines(chat: Chat, person: Person) -> None:
+    async def ask(text: str) -> str:
+        raise EOFError
+
+    await loop._read_lines(chat, person, ChatReloader(chat, {}, ask), resumed=False)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.proves("chat.pastes-and-leaving")
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        (["^C", "^C", "hi"], ["hi"]),
+        (["^C", "hi", "^C"], []),
+        (["abc^C", "abc^C", "^C", "hi"], []),
+        (["abc^C", "^C", "^C", "hi"], ["hi"]),
+    ],
+)
+async def test_ctrl_c_twice_at_an_empty_prompt_leaves(
+    chat: Chat, lines: list[str], left: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    person = Person(*lines)
+    if "hi" in left:
+        await chat.session.run("first")
+    await read_lines(chat, person)
+    assert person.lines == left
+    shown = capsys.readouterr()
+    assert "Ctrl-C again leaves" in shown.out + shown.err
+
+
+@pytest.mark.proves("chat.pastes-and-leaving")
+async def test_an_export_without_a_name_goes_beside_the_journal_and_not_into_the_project(
+    chat: Chat, tmp_path: Path
+) -> None:
+    await chat.session.run("hi")
+    before = set(tmp_path.iterdir())
+    await session_commands.export(chat, "")
+    [file] = (paths.state() / "exports").iterdir()
+    assert "hello" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert set(tmp_path.iterdir()) == before
+    await session_commands.export(chat, "talk.md")
+    assert (tmp_path / "talk.md").read_text() == file.read_text()
