@@ -45,9 +45,10 @@ def test_the_model_is_told_what_agents_md_says_and_which_skills_there_are(folder
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: lamps\ndescription: How lamps are kept.\n---\nWith care.\n")
     told = assemble_at_terminal({}).agent
-    assert "Lamps are dimmed at dawn." in told.instructions
-    assert "How lamps are kept." in told.instructions
+    text = told.plugins.make_text(told.catalog)
+    assert "Lamps are dimmed at dawn." in text
+    assert "How lamps are kept." in text
     assert "skill" in told.catalog
     without = assemble_at_terminal({"tools__denied": ("skill",)}).agent
-    assert "How lamps are kept." not in without.instructions
+    assert "How lamps are kept." not in without.plugins.make_text(without.catalog)
     assert "skill" not in without.catalog

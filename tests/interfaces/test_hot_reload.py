@@ -377,7 +377,8 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     await here.reload()
     driver = here.session.driver
     assert driver is not before and [type(one).__name__ for one in driver.extensions] == [
-        "SessionHooks"
+        "StartPlugins",
+        "SessionHooks",
     ]
     assert (driver.log, driver.machine, driver.memory) == (
         before.log,

@@ -19,7 +19,6 @@ Modules:
     limits                 bounds of a run
     identity               who a run is for
     refusals               who can refuse a call, for records and people
-    async_with             what is closed at the end of an `async with` block
     errors, extras         the exceptions; which extra brings a library that is missing
     value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see

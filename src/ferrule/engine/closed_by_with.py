@@ -5,14 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from ferrule.core.async_with import ClosedByAsyncWith
-
 T = TypeVar("T")
+
+
+class ClosedByAsyncWith(ABC):
+    """Something that is closed at the end of an `async with` block, however it ends."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what it holds."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
 
 class ClosedByWith(ClosedByAsyncWith):

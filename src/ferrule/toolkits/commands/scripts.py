@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from ferrule.core.async_with import ClosedByAsyncWith
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Command
 from ferrule.sandbox.running_command import Execution
