@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Host, Permissions, Scripted, Storage
-from ferrule.cli.chat.chat_terminal import TAIL_ROWS, ChatTerminal
+from ferrule.cli.chat.chat_terminal import ChatTerminal
 from ferrule.cli.live_output import LiveOutput
 from ferrule.core.errors import RunCancelled
 from ferrule.core.events import ToolAnswered
@@ -53,7 +53,7 @@ async def test_the_last_lines_are_shown_and_leave_with_the_command(tmp_path: Pat
     session.observe(watch)
     async with asyncio.timeout(60):
         await session.run("go")
-    assert shown[0] == [f"line {n}" for n in range(9 - TAIL_ROWS, 9)]
+    assert shown[0] == [f"line {n}" for n in range(9 - 5, 9)]
     assert terminal._tail == []
     await session.close()
     await agent.close()
