@@ -515,7 +515,7 @@ def measure_here(name: str, size: int, folder: str) -> None:
     work = Path(folder, "measured")
     work.mkdir()
     found = asyncio.run(AXES[name].measure(size, work))
-    found["memory, bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    found["memory, bytes"] = read_peak_memory()
     print(json.dumps(found))
 
 
@@ -531,14 +531,24 @@ def write_table(figures: dict[str, dict[int, Figures]]) -> str:
             verdict = f"{expected}, missed" if slope.misses(expected) else expected
             ends = " | ".join(show(figure, value) for value in (values[0], values[-1]))
             shown = f"{slope.value:.2f} ± {slope.half:.2f}"
-            lines.append(f"| {grows} | {figure.partition(',')[0]} | {ends} | {shown} | {verdict} |")
+            lines.append(
+                f"| {grows} | {figure.rpartition(', ')[0]} | {ends} | {shown} | {verdict} |"
+            )
             grows = ""
     return "\n".join(["", *lines, "", ""])
 
 
 def show(figure: str, value: float) -> str:
     """Return a figure with its unit."""
-    return f"{value / 1e6:.2f} MB" if figure.endswith("bytes") else f"{value * 1e3:.2f} ms"
+    if figure.endswith("bytes"):
+        return f"{value / 1e6:,.1f} MB" if value >= 1e5 else f"{value / 1e3:,.1f} KB"
+    return f"{value * 1e3:,.2f} ms"
+
+
+def read_peak_memory() -> float:
+    """Return the largest memory of this process. `ru_maxrss` would be that of its parent, too."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024.0
 
 
 def report(name: str, rows: dict[int, Figures]) -> Iterator[tuple[str, Slope | None, bool]]:
