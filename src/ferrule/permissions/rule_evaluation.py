@@ -36,7 +36,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
@@ -125,6 +125,16 @@ class _Profile:
     ask: tuple[RuleMatcher, ...]
     allow: tuple[RuleMatcher, ...]
     fixed_decision: Decision | None
+
+
+class Rules(Protocol):
+    """What may be asked of rules: an answer changes nothing."""
+
+    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
+        """Return what the rules say of a call."""
+
+    def find_refusal(self, path: str, write: bool) -> str:
+        """Return why a path of the workspace may not be read, or written; "" if it may."""
 
 
 class PermissionGate:

@@ -9,7 +9,6 @@ from typing import Any, cast
 import click
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.connectors.http.loading import SETTINGS_FOLDER
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
@@ -173,6 +172,8 @@ def _count_values(value: object) -> int:
 
 def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
     """Say what a person does next."""
+    from ferrule.connectors.http.loading import SETTINGS_FOLDER
+
     secrets = [entry["secret"] for entry in manifest.get("auth", {}).values()]
     lines = [f"{len(manifest['tools'])} tools in the namespace `{manifest['namespace']}`"]
     if secrets:

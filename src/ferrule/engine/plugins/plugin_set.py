@@ -22,12 +22,13 @@ from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
 from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.rule_evaluation import Rules
 from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
 from .lifetimes import LifetimeMaker, PluginLifetimes
-from .protocol import BusListener, LeftOutFile, Parts, Plugin, Rules, Setup
+from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from ferrule import sandbox, storage
 from ferrule.core.value_class import frozen
@@ -30,21 +30,9 @@ from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
-from ferrule.permissions.rule_evaluation import Decision
+from ferrule.permissions.rule_evaluation import Rules
 from ferrule.tools.catalog import Catalog, ToolLike
 from ferrule.tools.definition import Tool
-
-
-class Rules(Protocol):
-    """The permission rules of an agent, to be asked."""
-
-    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
-        """Return what the rules say of a call."""
-        ...
-
-    def find_refusal(self, path: str, write: bool) -> str:
-        """Return why a path of the workspace may not be read, or written; "" if it may."""
-        ...
 
 
 @frozen

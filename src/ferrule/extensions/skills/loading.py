@@ -26,11 +26,11 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Rules
 from ferrule.extensions.front_matter import FileWarning
 from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.rule_evaluation import Rules
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 

@@ -376,7 +376,6 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.memory",
         kind="text",
-        default="",
         project="never",
         short=(
             "Whether the model has the tool `memory`: `state` keeps its notes in a folder of "

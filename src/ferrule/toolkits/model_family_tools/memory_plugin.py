@@ -21,11 +21,11 @@ class Memory:
 
     Attributes:
         folder: An absolute path of a folder, `state` for one of Ferrule's own for the workspace,
-            "" or `no` for none.
+            `no` or None for none.
     """
 
     name: ClassVar[str] = "memory"
-    folder: str = "state"
+    folder: str | None = "state"
 
     def setup(self, setup: Setup) -> Parts:
         """Make the folder.
@@ -33,28 +33,29 @@ class Memory:
         Raises:
             ConfigError: The folder is in the workspace or around it, or cannot be made.
         """
-        if self.folder in ("", "no") or setup.workspace is None:
+        if not self.folder or self.folder == "no" or setup.workspace is None:
             return Parts()
-        folder = self._make_folder(setup.workspace.root)
+        folder = _make_folder(self.folder, setup.workspace.root)
         return Parts(tools_from=lambda _: (make_memory_tool(folder),))
 
-    def _make_folder(self, workspace: Path) -> Path:
-        if self.folder == "state":
-            digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
-            folder = paths.state() / "memory" / digest
-        else:
-            folder = Path(self.folder).expanduser()
-        if not folder.is_absolute():
-            raise ConfigError(
-                f"`tools.memory` is `{self.folder}`",
-                hint="say `state`, or an absolute path of a folder",
-            )
-        real = Path(os.path.realpath(folder))
-        root = Path(os.path.realpath(workspace))
-        if real.is_relative_to(root) or root.is_relative_to(real):
-            raise ConfigError(
-                f"`tools.memory`: `{folder}` and the workspace lie in one another",
-                hint="name a folder outside, so that no other tool changes what is remembered",
-            )
-        paths.make_private_folder(folder)
-        return folder
+
+def _make_folder(chosen: str, workspace: Path) -> Path:
+    if chosen == "state":
+        digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        folder = paths.state() / "memory" / digest
+    else:
+        folder = Path(chosen).expanduser()
+    if not folder.is_absolute():
+        raise ConfigError(
+            f"`tools.memory` is `{chosen}`",
+            hint="say `state`, or an absolute path of a folder",
+        )
+    real = Path(os.path.realpath(folder))
+    root = Path(os.path.realpath(workspace))
+    if real.is_relative_to(root) or root.is_relative_to(real):
+        raise ConfigError(
+            f"`tools.memory`: `{folder}` and the workspace lie in one another",
+            hint="name a folder outside, so that no other tool changes what is remembered",
+        )
+    paths.make_private_folder(folder)
+    return folder
