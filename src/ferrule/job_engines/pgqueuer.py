@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
-import asyncpg
+import asyncpg as untyped_asyncpg
 from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.errors import PgqException, RetryRequested
 from pgqueuer.models import Job
@@ -21,6 +22,7 @@ from ferrule.engine.distributed.engines import Do, EngineOptions, EngineUnreacha
 
 from .blocking import run_blocking
 
+asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"
 POLL_SECONDS, RETRY_SECONDS = 30.0, 5.0
 _LOCK = "SELECT pg_advisory_lock(1178948178)"
@@ -49,15 +51,16 @@ class PgQueuerEngine:
     async def _ask(self, tickets: Sequence[Ticket], delay: float) -> None:
         """Submit jobs; without any, make the tables."""
         try:
+            due: list[timedelta | None] = [timedelta(seconds=delay)] * len(tickets)
             db = await asyncpg.connect(self._database, timeout=10)
             try:
                 queries = Queries(AsyncpgDriver(db))
                 if tickets:
                     await queries.enqueue(
                         [ENTRYPOINT] * len(tickets),
-                        [ticket.run.encode() for ticket in tickets],
+                        list[bytes | None](ticket.run.encode() for ticket in tickets),
                         [-ticket.priority for ticket in tickets],
-                        [timedelta(seconds=delay)] * len(tickets),
+                        due,
                     )
                 else:
                     await db.execute(_LOCK)
