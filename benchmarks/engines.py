@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "postgres"))
 
 import psycopg  # noqa: E402
 from cluster import Cluster  # noqa: E402  beside the tests that it is for
-from engines import ALL, serve  # noqa: E402
+from engine_servers import ALL, serve  # noqa: E402
 
 from ferrule import Agent, Storage  # noqa: E402
 from ferrule.core.messages import Message, ToolMessage, UserMessage  # noqa: E402

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
-from engines import list_engines, serve
+from engine_servers import list_engines, serve
 
 pytest.importorskip("psycopg", reason="needs the extra `scale`")
 

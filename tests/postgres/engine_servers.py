@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from left_open import kept_by_process
+
 ALL = ("procrastinate", "pgqueuer", "temporal")
 LIBRARIES = {"temporal": "temporalio"}
 SECONDS = 60
@@ -55,7 +57,8 @@ def serve(engine: str) -> Generator[str]:
             stderr=log,
         )
     try:
-        _wait_for(server, port, Path(home) / "log")
+        with kept_by_process():  # the library's own event loop, which nothing ends
+            _wait_for(server, port, Path(home) / "log")
         yield f"temporal:127.0.0.1:{port}"
     finally:
         server.kill()
