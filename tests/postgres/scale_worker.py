@@ -5,6 +5,7 @@ calls leave traces in the database.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -90,9 +91,11 @@ def make(job: Job, journal: Journal) -> Agent:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(message)s")
     Worker(
         DATABASE,
         make,
+        engine=os.environ.get("SCALE_ENGINE", "procrastinate"),
         concurrency=8,
         per_tenant=1,
         times=WorkerTimes(lost_after=3, grace=float(sys.argv[1])),

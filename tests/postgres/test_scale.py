@@ -1,5 +1,5 @@
-"""Jobs through a real queue, worked by real processes that are stopped, killed and frozen: one run
-each, one result per call.
+"""Jobs through real engines, worked by real processes that are stopped, killed and frozen: one run
+each, one result per call, whatever the engine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
+from engine_servers import list_engines, serve
 
 pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
@@ -28,17 +29,19 @@ from ferrule.core.events import (
     RunStarted,
     ToolAnswered,
 )
+from ferrule.engine.distributed.engines import EngineOptions, open_engine
 from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
 from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
 """That anything may take before a test gives up: far more than it takes."""
+LOST_AFTER = 3.0
 
 
 class Fleet:
-    """Workers of one queue, their database, and the traces that calls leave there."""
+    """Workers of one engine, their database, and the traces that calls leave there."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, engine: str) -> None:
         name = f"scale_{cluster.free_name()}"
         cluster.sql(f"CREATE DATABASE {name}")
         self.url = f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
@@ -47,7 +50,9 @@ class Fleet:
         for table in ("attempts (call text, gate text, pid integer)", "gates (name text)"):
             self.sql(f"CREATE TABLE {table}")
         self.sql("CREATE TABLE effects (call text, gate text, pid integer)")
-        self.jobs = Jobs(self.url)
+        self.engine = engine
+        options = EngineOptions(self.url, lost_after=LOST_AFTER)
+        self.jobs = Jobs(self.url, engine=open_engine(engine, options))
         self.journal = PostgresJournal(self.url)
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -63,7 +68,11 @@ class Fleet:
             with self.log.open("ab") as log:
                 started = subprocess.Popen(
                     [sys.executable, str(program), str(grace)],
-                    env={**os.environ, "SCALE_DATABASE": self.url},
+                    env={
+                        **os.environ,
+                        "SCALE_DATABASE": self.url,
+                        "SCALE_ENGINE": self.engine,
+                    },
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -113,16 +122,17 @@ class Fleet:
         self.journal.close()
 
 
-@pytest.fixture(scope="module")
-def fleet(cluster: Cluster) -> Iterator[Fleet]:
-    """One for all tests of this file: a worker takes seconds to start."""
-    made = Fleet(cluster)
-    try:
-        made.jobs.schedule("ticking", "*/2 * * * * *", Job("say tick", tenant="clock"))
-        made.start()
-        yield made
-    finally:
-        made.close()
+@pytest.fixture(scope="module", params=list_engines())
+def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """One for all tests over an engine: a worker takes seconds to start."""
+    with serve(request.param) as engine:
+        made = Fleet(cluster, engine)
+        try:
+            made.jobs.schedule("ticking", "*/2 * * * * *", Job("say tick", tenant="clock"))
+            made.start()
+            yield made
+        finally:
+            made.close()
 
 
 def of(records: list[JournalRecord], kind: type) -> list[Any]:
@@ -279,6 +289,7 @@ def test_the_command_waits_for_the_answer_lists_and_cancels(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FERRULE_DATABASE", fleet.url)
+    monkeypatch.setenv("FERRULE_ENGINE", fleet.engine)
     assert ferrule(["submit", "--key", "asked", "--tenant", "acme", "--wait", "say", "hello"]) == 0
     assert capsys.readouterr() == ("hello, after 0 answers\n", "asked\n")
     assert ferrule(["submit", "--key", "wrong", "--wait", "misconfigured"]) == 1
@@ -354,6 +365,25 @@ def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: F
     assert fleet.jobs.outcome(job.run)["text"] == "stopped, after 1 answers"
     assert fleet.effects("stopped") == 1
     assert answered_once(fleet.records(job.session))
+
+
+@pytest.mark.proves("scale.restarted-database")
+def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
+    fleet: Fleet, cluster: Cluster
+) -> None:
+    fleet.need(1)
+    alive = [worker for worker in fleet.workers if worker.poll() is None]
+    working = fleet.jobs.submit(Job("hold restarted", tenant="restart"))
+    fleet.attempt("restarted")
+    cluster.restart()
+    waiting = fleet.jobs.submit(Job("say I came meanwhile", tenant="restarted"))
+    fleet.open("restarted")
+    assert fleet.jobs.outcome(waiting.run)["stop"] == "done"
+    assert fleet.jobs.outcome(working.run)["text"] == "restarted, after 1 answers"
+    records = fleet.records(working.session)
+    assert len(of(records, RunFinished)) == 1
+    assert answered_once(records)
+    assert all(worker.poll() is None for worker in alive)
 
 
 @pytest.mark.proves("scale.identity")

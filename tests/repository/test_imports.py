@@ -101,6 +101,9 @@ HEAVY = {
     "xllamacpp": {"models"},
     "psycopg": {"storage", "engine.distributed", "job_engines.procrastinate"},
     "procrastinate": {"job_engines.procrastinate"},
+    "asyncpg": {"job_engines.pgqueuer"},
+    "pgqueuer": {"job_engines.pgqueuer"},
+    "temporalio": {"job_engines.temporal"},
     "croniter": {"engine.distributed.schedules"},
     "obstore": {"storage"},
     "opentelemetry": {
