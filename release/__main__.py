@@ -39,7 +39,7 @@ ALLOWED_LICENSES = (
 """Beginnings of licenses that a dependency may have; LGPL is psycopg, which is only loaded."""
 UNNAMED_LICENSES = {"pathspec": "MPL-2.0"}
 """Dependencies whose metadata name no license, and the license of their repository."""
-FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key|gguf))($|/)")
+FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key))($|/)")
 
 
 class ReleaseFailed(Exception):
