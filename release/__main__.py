@@ -34,10 +34,11 @@ PINS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
 MOST_BYTES = {"wheel": 12_000_000, "sdist": 16_000_000}
 ALLOWED_LICENSES = (
     "MIT", "MIT-0", "MIT-CMU", "BSD", "BSD-2-Clause", "BSD-3-Clause", "Apache", "Apache-2.0", "ISC",
-    "PSF-2.0", "Python-2.0", "MPL-2.0", "Unlicense", "CC0-1.0", "0BSD", "Zlib", "LGPL", "HPND",
+    "PSF-2.0", "Python-2.0", "MPL-2.0", "Mozilla Public License 2.0", "Unlicense", "CC0-1.0",
+    "0BSD", "Zlib", "LGPL", "HPND",
 )  # fmt: skip
 """Beginnings of licenses that a dependency may have; LGPL is psycopg, which is only loaded."""
-UNNAMED_LICENSES = {"pathspec": "MPL-2.0"}
+UNNAMED_LICENSES = {"protobuf": "BSD-3-Clause"}
 """Dependencies whose metadata name no license, and the license of their repository."""
 FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key))($|/)")
 

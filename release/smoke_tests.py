@@ -39,7 +39,7 @@ SMOKE_TESTS: dict[str, str] = {
         "        script = Script('def run(args):\\n    return args[0] + 1\\n', 'x', 1)\n"
         "        assert await pool.run(script, 'run', ([41],), pure=True) == 42\n"
         "    finally:\n"
-        "        await pool.close()\n"
+        "        pool.close()\n"
         "asyncio.run(main())\n"
     ),
     "vertex": _RUN + "import ferrule.models.google.client, google.auth",
