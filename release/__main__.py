@@ -30,16 +30,17 @@ from smoke_tests import SMOKE_TESTS
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/release"
 TOOLS = ROOT / "build/release-tools"
-PINS = ("build==1.6.1", "twine==7.0.0", "cyclonedx-bom==7.5.0")
+PINS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
 MOST_BYTES = {"wheel": 12_000_000, "sdist": 16_000_000}
 ALLOWED_LICENSES = (
     "MIT", "MIT-0", "MIT-CMU", "BSD", "BSD-2-Clause", "BSD-3-Clause", "Apache", "Apache-2.0", "ISC",
-    "PSF-2.0", "Python-2.0", "MPL-2.0", "Unlicense", "CC0-1.0", "0BSD", "Zlib", "LGPL", "HPND",
+    "PSF-2.0", "Python-2.0", "MPL-2.0", "Mozilla Public License 2.0", "Unlicense", "CC0-1.0",
+    "0BSD", "Zlib", "LGPL", "HPND",
 )  # fmt: skip
 """Beginnings of licenses that a dependency may have; LGPL is psycopg, which is only loaded."""
-UNNAMED_LICENSES = {"pathspec": "MPL-2.0"}
+UNNAMED_LICENSES = {"protobuf": "BSD-3-Clause"}
 """Dependencies whose metadata name no license, and the license of their repository."""
-FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key|gguf))($|/)")
+FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key))($|/)")
 
 
 class ReleaseFailed(Exception):
@@ -100,7 +101,6 @@ def install_tools() -> Path:
 
 def build() -> None:
     """Build every distribution twice, from the time of the commit, and compare the files."""
-    programs = install_tools()
     epoch = run("git", "log", "-1", "--format=%ct").strip()
     digests: list[dict[str, str]] = []
     for attempt in ("dist", "dist-again"):
@@ -108,8 +108,8 @@ def build() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         for project in find_projects():
             run(
-                str(programs / "python"), "-m", "build", "--outdir", str(folder), str(project),
-                SOURCE_DATE_EPOCH=epoch, PYTHONHASHSEED="0",
+                "uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", str(folder),
+                str(project), SOURCE_DATE_EPOCH=epoch,
             )  # fmt: skip
         files = sorted(folder.iterdir())
         digests.append({one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files})

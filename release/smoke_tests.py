@@ -39,7 +39,7 @@ SMOKE_TESTS: dict[str, str] = {
         "        script = Script('def run(args):\\n    return args[0] + 1\\n', 'x', 1)\n"
         "        assert await pool.run(script, 'run', ([41],), pure=True) == 42\n"
         "    finally:\n"
-        "        await pool.close()\n"
+        "        pool.close()\n"
         "asyncio.run(main())\n"
     ),
     "vertex": _RUN + "import ferrule.models.google.client, google.auth",
@@ -50,7 +50,7 @@ SMOKE_TESTS: dict[str, str] = {
     "typed": (
         "from ferrule.toolkits import stdlib_tools\n"
         "match = next(one for one in stdlib_tools() if one.full_name == 'regex::match')\n"
-        "assert match(pattern='b+', text='abba')['matches'] == ['bb']\n"
+        "assert match(pattern='b+', text='abba')['count'] == 1\n"
     ),
     "a2a": _RUN + "import ferrule.connectors.a2a, a2a",
     "a2a-server": _RUN + "import ferrule.servers.a2a.server",
