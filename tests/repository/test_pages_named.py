@@ -46,6 +46,7 @@ CALL = re.compile(r"[A-Za-z_.]+\(.*\)", re.DOTALL)
 
 FOREIGN = {
     "--jinja": "llama.cpp's server",
+    "--dangerously-skip-permissions": "Claude Code",
     "--enable-auto-tool-choice": "vLLM",
     "--tool-call-parser": "vLLM",
     "--ferrule-model": "pytest, from our plugin",
