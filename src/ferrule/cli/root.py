@@ -129,7 +129,7 @@ def _check_plugin_command(name: str) -> None:
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
-    r"""Let language models use tools in this folder, safely.
+    """Let language models use tools in this folder, safely.
 
     A model writes files and runs programs only where a permission rule or a person allows it.
 
@@ -140,4 +140,4 @@ def ferrule() -> None:
       ferrule run --yes-to edit_file "Fix the test" without a terminal: edits, nothing else
       ferrule sessions list                         what was asked and done
       ferrule COMMAND --help                        options and examples of a command
-    """
+    """  # noqa: D301  click reads the mark

@@ -44,7 +44,7 @@ class KeptFolder:
 @click.option("--dry-run", is_flag=True, help="Only list what is there.")
 @click.option("--yes", is_flag=True, help="Remove it without asking.")
 def uninstall(dry_run: bool, yes: bool) -> int:
-    r"""List what Ferrule keeps on this machine and remove it.
+    """List what Ferrule keeps on this machine and remove it.
 
     The program itself stays: remove it with the tool that installed it. A folder that a variable
     names (`FERRULE_STATE`), and files in your projects (`.ferrule/`), are listed and stay.
@@ -53,7 +53,7 @@ def uninstall(dry_run: bool, yes: bool) -> int:
     Examples:
       ferrule uninstall --dry-run     what is on disk, and how large it is
       ferrule uninstall --yes         remove it
-    """
+    """  # noqa: D301  click reads the mark
     folders = list_kept_folders()
     for folder in folders:
         _show(folder)
