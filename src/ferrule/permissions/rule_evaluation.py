@@ -132,9 +132,11 @@ class Rules(Protocol):
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         """Return what the rules say of a call."""
+        ...
 
     def find_refusal(self, path: str, write: bool) -> str:
         """Return why a path of the workspace may not be read, or written; "" if it may."""
+        ...
 
 
 class PermissionGate:
