@@ -79,6 +79,7 @@ async def test_what_was_streamed_until_a_stop_is_on_the_screen_in_history_and_jo
     session.cancel()
     with pytest.raises(RunCancelled):
         await running
+    assert session.history[0].text == "two and two?"
     assert session.history[-1].text.startswith("The answer is 4\n\n[cut here: " + CUT)
     assert (await session.run("and?")).text == "done"
     # Nothing of it is before the next answer.

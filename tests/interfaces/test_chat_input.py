@@ -74,7 +74,7 @@ async def read_lines(chat: Chat, person: Person) -> None:
     async def ask(text: str) -> str:
         raise EOFError
 
-    await loop._read_lines(chat, person, ChatReloader(chat, {}, ask), resumed=False)  # pyright: ignore[reportArgumentType]
+    await loop.read_lines(chat, person, ChatReloader(chat, {}, ask), resumed=False)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.proves("chat.pastes-and-leaving")

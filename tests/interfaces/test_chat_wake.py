@@ -60,7 +60,7 @@ async def read_lines(chat: Chat, prompt: Any) -> None:
     async def ask(text: str) -> str:
         raise EOFError
 
-    await loop._read_lines(chat, prompt, ChatReloader(chat, {}, ask), resumed=False)
+    await loop.read_lines(chat, prompt, ChatReloader(chat, {}, ask), resumed=False)
 
 
 @pytest.mark.proves("command.jobs.ends-wake")

@@ -23,6 +23,9 @@ class Lines:
     def end_stream(self) -> None:
         pass
 
+    def show_tail(self, text: str) -> None:
+        pass
+
 
 @pytest.mark.proves("live-output.parallel-calls")
 def test_each_result_of_calls_that_run_together_stands_below_its_own_head() -> None:

@@ -97,7 +97,7 @@ def test_rg_is_last_on_the_path_alone_and_not_taken_from_where_commands_write(
     for name in ("rg", "python3"):
         (scripts / name).write_text("#!/bin/sh\n")
         (scripts / name).chmod(0o755)
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(scripts))
+    monkeypatch.setattr(sysconfig, "get_path", {"scripts": str(scripts)}.get)
     home = str(tmp_path / "home")
     [bind] = find_shipped_programs(home)
     assert (str(bind.path), bind.shown_at) == (

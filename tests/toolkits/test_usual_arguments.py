@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ferrule import tool
-from ferrule.toolkits import commands, files
+from ferrule.toolkits import commands
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files.tools import TOOLS as FILE_TOOLS
+from ferrule.toolkits.files.tools import read_file
 from ferrule.toolkits.model_family_tools.anthropic import bash
 from ferrule.toolkits.search.search_files import TOOLS as SEARCH_TOOLS
 from ferrule.toolkits.usual_arguments import USUAL_NAMES, accept_usual_arguments
@@ -70,7 +71,7 @@ def test_what_could_mean_two_things_is_refused(name: str, sent: dict[str, Any]) 
 def test_the_models_see_the_same_schema_and_own_tools_of_a_person_stay_strict() -> None:
     shown = TOOLS["read_file"].arguments.schema["properties"]
     assert not set(shown) & {other for others in USUAL_NAMES.values() for other in others}
-    assert files.tools.read_file.arguments.schema == TOOLS["read_file"].arguments.schema
+    assert read_file.arguments.schema == TOOLS["read_file"].arguments.schema
 
     @tool
     def fetch(path: str) -> str:

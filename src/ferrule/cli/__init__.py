@@ -8,5 +8,5 @@ Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `download_progress`, `entry`, `eval`,
 `exit_codes`, `import_path`, `line_input`, `live_output`, `mcp`, `models`, `new_files`,
 `permission_prompt`, `plugins`, `policy`, `root`, `skills`, `terminal`, `terminal_agent`,
-`tool_cards`, `trust`, `validate`, `validation_report`.
+`tool_cards`, `trust`, `uninstall`, `validate`, `validation_report`.
 """

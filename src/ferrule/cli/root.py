@@ -73,8 +73,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
     ),
+    "uninstall": (
+        "ferrule.cli.uninstall:uninstall",
+        "List what is on this machine's disk, and remove it.",
+    ),
 }
 """Command name -> (`module:object`, one line of help). Listing the commands loads none of them."""
+
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Work": ("run", "chat", "setup", "models"),
+    "What a model can use": ("tools", "skills", "plugins", "mcp", "a2a"),
+    "What it may do": ("policy", "trust", "validate", "doctor"),
+    "What it did": ("sessions", "audit", "eval"),
+    "Serve and scale": ("serve", "submit", "worker"),
+    "Set up and take down": ("init", "import", "completion", "uninstall"),
+}
+"""The commands as `--help` lists them."""
 
 
 def _find_plugin_commands() -> CommandTable:
@@ -107,6 +122,7 @@ def _check_plugin_command(name: str) -> None:
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    groups=GROUPS,
     find_more=_find_plugin_commands,
     check=_check_plugin_command,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -115,6 +131,13 @@ def _check_plugin_command(name: str) -> None:
 def ferrule() -> None:
     """Let language models use tools in this folder, safely.
 
-    `ferrule run "..."` answers one message; `ferrule chat` is a conversation. A model writes files
-    and runs programs only where a permission rule or a person allows it.
-    """
+    A model writes files and runs programs only where a permission rule or a person allows it.
+
+    \b
+    Examples:
+      ferrule run "What is this project?"           answer one message
+      ferrule chat --mode sandboxed                 a conversation in this folder
+      ferrule run --yes-to edit_file "Fix the test" without a terminal: edits, nothing else
+      ferrule sessions list                         what was asked and done
+      ferrule COMMAND --help                        options and examples of a command
+    """  # noqa: D301  click reads the mark

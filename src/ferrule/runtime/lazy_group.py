@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -30,6 +30,8 @@ class LazyGroup(click.Group):
         table: The commands.
         find_more: Returns further commands, when they are listed or a name is not in the table.
         check: Called before one of these is imported; raises if it must not be.
+        groups: The names of the table by heading, in the order in which help lists them; without
+            it they are one list.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class LazyGroup(click.Group):
         table: CommandTable,
         find_more: Callable[[], CommandTable] = dict,
         check: Callable[[str], None] = lambda name: None,
+        groups: Mapping[str, Sequence[str]] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._table = table
         self._find_more = find_more
         self._check = check
+        self._groups = groups or {"Commands": tuple(table)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._table, *self._find_more()]
@@ -68,8 +72,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+        for heading, names in self._groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self._table[name][1]) for name in names])
         more = self._find_more()
         if more:
             with formatter.section("Commands of plugins"):

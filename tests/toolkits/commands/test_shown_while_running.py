@@ -47,14 +47,14 @@ async def test_the_last_lines_are_shown_and_leave_with_the_command(tmp_path: Pat
     def watch(item: Live) -> None:
         show(item)
         if isinstance(item, Progress) and item.is_tail:
-            shown.append(list(terminal._tail))
+            shown.append(list(terminal.tail))
             (tmp_path / "go").touch()
 
     session.observe(watch)
     async with asyncio.timeout(60):
         await session.run("go")
     assert shown[0] == [f"line {n}" for n in range(9 - 5, 9)]
-    assert terminal._tail == []
+    assert terminal.tail == []
     await session.close()
     await agent.close()
 

@@ -43,6 +43,7 @@ class ChatTerminal(Terminal):
         status: Returns the status line, or "" for none.
         plain: See above.
         painting_seconds: The time of the processor that painting has taken so far.
+        tail: The last lines of a running command's output.
 
     Args:
         quiet: As for `Terminal`.
@@ -63,7 +64,7 @@ class ChatTerminal(Terminal):
         self._reasoning: list[str] = []
         self._line = ""
         self._call: tuple[str, Sequence[str]] | None = None
-        self._tail: list[str] = []
+        self.tail: list[str] = []
         self._next_paint: asyncio.TimerHandle | None = None
 
     # ---- what arrives
@@ -85,7 +86,7 @@ class ChatTerminal(Terminal):
         self._call = (tool, arguments)
 
     def show_tail(self, text: str) -> None:
-        self._tail = [line for line in text.splitlines() if line.strip()][-TAIL_ROWS:]
+        self.tail = [line for line in text.splitlines() if line.strip()][-TAIL_ROWS:]
 
     def end_stream(self) -> None:
         self._end_reasoning()
@@ -197,7 +198,7 @@ class ChatTerminal(Terminal):
             lines = describe_partial_call(tool, "".join(pieces))
             rows += [self._renderer.fit_row(*line) for line in lines]
         rows += [
-            self._renderer.fit_row(f"  │ {escape_invisible(line)}", "dim") for line in self._tail
+            self._renderer.fit_row(f"  │ {escape_invisible(line)}", "dim") for line in self.tail
         ]
         status = self.status()
         if status:

@@ -78,7 +78,7 @@ async def run_chat(options: dict[str, Any]) -> int:
     chat.follow_session()
     _greet(chat)
     reloader = ChatReloader(chat, options, chat.ask)
-    task = asyncio.ensure_future(_read_lines(chat, prompt, reloader, resumed=bool(session_id)))
+    task = asyncio.ensure_future(read_lines(chat, prompt, reloader, resumed=bool(session_id)))
     succeeded = False
     with cancel_on_signals(task, interrupts=False) as exit_codes:
         try:
@@ -107,9 +107,10 @@ def _find_last_session(assembly: TerminalAssembly) -> str:
     )
 
 
-async def _read_lines(
+async def read_lines(
     chat: Chat, prompt: ChatPrompt, reloader: ChatReloader, *, resumed: bool
 ) -> None:
+    """Read what the person types until they leave, and wake the model between."""
     await _measure(chat)
     if resumed:
         await _continue_session(chat)
