@@ -7,6 +7,7 @@ What is due later is looked for every `POLL_SECONDS`, and announced by the worke
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as Row
 from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
+from psycopg_pool import AsyncConnectionPool
 
 from ferrule.engine.distributed.engines import Do, EngineOptions, EngineUnreachable, Ticket
 
@@ -81,7 +83,11 @@ class ProcrastinateEngine:
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         connector = PsycopgConnector(
-            min_size=1, max_size=4, configure=_commit_each_statement, **self._connecting
+            min_size=1,
+            max_size=4,
+            configure=_commit_each_statement,
+            pool_factory=_make_pool,
+            **self._connecting,
         )
         async with App(connector=connector).open_async() as app:
             await _Working(app, self._options, self._later, do, concurrency).run(stop)
@@ -181,6 +187,22 @@ class _Working(BaseRetryStrategy):
         self._waking = {due for due in self._waking if due > now}
         with suppress(ConnectorException):
             await self._app.connector.execute_query_async(_WAKE)
+
+
+def _make_pool(**given: Any) -> AsyncConnectionPool[Any]:
+    given["check"] = _check_unasked
+    return AsyncConnectionPool(**given)
+
+
+async def _check_unasked(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Check a connection only where its server has said something unasked, such as good-bye.
+
+    Asking each time would double what an idle worker asks.
+    """
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 async def _commit_each_statement(connection: psycopg.AsyncConnection[Any]) -> None:
