@@ -59,12 +59,19 @@ class Gate:
         self.inside = asyncio.Event()
         self.is_open = asyncio.Event()
         self.entered = 0
+        self.is_tidy = False
         self.error: Exception | None = None
 
     async def work(self, job: Job, *rest: object, is_new: bool) -> dict[str, Any]:
         self.entered += 1
         self.inside.set()
-        await self.is_open.wait()
+        try:
+            await self.is_open.wait()
+        except asyncio.CancelledError:
+            # Results of cancelled calls are written meanwhile.
+            await asyncio.sleep(0.05)
+            self.is_tidy = True
+            raise
         if self.error is not None:
             raise self.error
         return {"stop": "done", "code": ""}
@@ -181,9 +188,25 @@ def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
         assert worker.list_runs() == ["run-1"]
         # Renewals name it again and again until it has ended.
         worker.cancel(["run-1", "of somebody else"])
+        await asyncio.sleep(0.01)
         worker.cancel(["run-1"])
         await job
+        assert gate.is_tidy
         assert table.ended == {"run-1": ("cancelled", "")}
+
+    play(story)
+
+
+@pytest.mark.proves("scale.cancel")
+def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], None]) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        leaving = asyncio.create_task(worker.leave(SECONDS))
+        await asyncio.sleep(0)
+        worker.cancel(["run-1"])
+        await asyncio.gather(job, leaving)
+        assert (table.ended, table.given_back) == ({"run-1": ("cancelled", "")}, [])
 
     play(story)
 

@@ -367,6 +367,41 @@ def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: F
     assert answered_once(fleet.records(job.session))
 
 
+@pytest.mark.proves("scale.taken-once")
+def test_a_job_that_takes_longer_than_a_worker_may_be_silent_is_worked_once(fleet: Fleet) -> None:
+    fleet.need(2)
+    job = fleet.jobs.submit(Job("hold long", tenant="long"))
+    fleet.attempt("long")
+    time.sleep(2 * LOST_AFTER)
+    fleet.open("long")
+    assert fleet.jobs.outcome(job.run)["stop"] == "done"
+    assert len(fleet.sql("SELECT 1 FROM attempts WHERE gate = 'long'")) == 1
+    assert fleet.effects("long") == 1
+
+
+@pytest.mark.proves("scale.taken-once")
+def test_a_job_that_is_delayed_for_longer_than_that_begins_once_and_not_before(
+    fleet: Fleet,
+) -> None:
+    fleet.need(2)
+    now = "SELECT extract(epoch FROM clock_timestamp())::float8"
+    submitted = fleet.sql(now)[0][0]
+    job = fleet.jobs.submit(Job("hold delayed", tenant="delay"), delay=LOST_AFTER + 1)
+    fleet.attempt("delayed")
+    assert fleet.sql(now)[0][0] >= submitted + LOST_AFTER + 1
+    fleet.open("delayed")
+    assert fleet.jobs.outcome(job.run)["stop"] == "done"
+    assert len(fleet.sql("SELECT 1 FROM attempts WHERE gate = 'delayed'")) == 1
+
+
+@pytest.mark.proves("scale.large-job")
+def test_a_job_larger_than_what_the_engine_carries_is_worked(fleet: Fleet) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job(f"say {'x' * 5_000_000}", tenant="large"))
+    outcome = fleet.jobs.outcome(job.run)
+    assert (outcome["stop"], len(outcome["text"])) == ("done", 5_000_000 + len(", after 0 answers"))
+
+
 @pytest.mark.proves("scale.restarted-database")
 def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     fleet: Fleet, cluster: Cluster

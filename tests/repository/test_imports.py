@@ -101,6 +101,7 @@ HEAVY = {
     "xllamacpp": {"models"},
     "psycopg": {"storage", "engine.distributed", "job_engines.procrastinate"},
     "procrastinate": {"job_engines.procrastinate"},
+    "psycopg_pool": {"job_engines.procrastinate"},
     "asyncpg": {"job_engines.pgqueuer"},
     "pgqueuer": {"job_engines.pgqueuer"},
     "temporalio": {"job_engines.temporal"},

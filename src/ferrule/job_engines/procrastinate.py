@@ -7,6 +7,7 @@ What is due later is looked for every `POLL_SECONDS`, and announced by the worke
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -19,11 +20,19 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as Row
 from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
+from psycopg_pool import AsyncConnectionPool
 
 from ferrule.engine.distributed.engines import Do, EngineOptions, EngineUnreachable, Ticket
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 POLL_SECONDS, RETRY_SECONDS = 30.0, 5.0
+KEEPALIVES = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A connection whose other end is gone is noticed within half a minute."""
 _LOCK = "SELECT pg_advisory_xact_lock(1178948178)"
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
 
@@ -37,7 +46,7 @@ class ProcrastinateEngine:
         self._options = options
         self._is_ahead = timedelta(0)
         # A pooler may stand before the database.
-        kept = {"prepare_threshold": None}
+        kept: dict[str, Any] = {"prepare_threshold": None, **KEEPALIVES}
         self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": kept}
         self._submitting: App | None = None
 
@@ -74,7 +83,11 @@ class ProcrastinateEngine:
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         connector = PsycopgConnector(
-            min_size=1, max_size=4, configure=_commit_each_statement, **self._connecting
+            min_size=1,
+            max_size=4,
+            configure=_commit_each_statement,
+            pool_factory=_make_pool,
+            **self._connecting,
         )
         async with App(connector=connector).open_async() as app:
             await _Working(app, self._options, self._later, do, concurrency).run(stop)
@@ -94,6 +107,7 @@ class _Working(BaseRetryStrategy):
         self._app, self._later, self._do = app, later, do
         self._every = options.lost_after
         self._running: set[int] = set()
+        self._suspects: set[int | None] = set()
         self._waking: set[float] = set()
         app.task(name=TASK, queue=QUEUE, retry=self, pass_context=True)(self._work)
         self._worker = Worker(
@@ -101,7 +115,7 @@ class _Working(BaseRetryStrategy):
             queues=[QUEUE],
             concurrency=at_once,
             listen_notify=not options.is_pooled,
-            fetch_job_polling_interval=POLL_SECONDS,
+            fetch_job_polling_interval=min(POLL_SECONDS, self._every),
             abort_job_polling_interval=3600,
             # Where it stops by itself, runs go on, and their jobs come again.
             shutdown_graceful_timeout=0,
@@ -135,21 +149,24 @@ class _Working(BaseRetryStrategy):
 
     async def _rescue(self) -> None:
         """Hand out again the jobs of lost workers, and those whose end was not recorded."""
-        suspects: set[int | None] = set()
         while True:
             await asyncio.sleep(self._every)
-            jobs = self._app.job_manager
-            mine = await jobs.list_jobs_async(
-                queue=QUEUE, status="doing", worker_id=self._worker.worker_id
-            )
-            idle = [job for job in mine if job.id not in self._running]
-            lost = [job for job in idle if job.id in suspects]
-            suspects = {job.id for job in idle}
-            lost += await jobs.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._every)
-            for job in lost:
-                await jobs.retry_job(job)
-            if lost:
-                await self._wake()
+            with suppress(ConnectorException):
+                await self._hand_out_again()
+
+    async def _hand_out_again(self) -> None:
+        jobs = self._app.job_manager
+        mine = await jobs.list_jobs_async(
+            queue=QUEUE, status="doing", worker_id=self._worker.worker_id
+        )
+        idle = [job for job in mine if job.id not in self._running]
+        lost = [job for job in idle if job.id in self._suspects]
+        self._suspects = {job.id for job in idle}
+        lost += await jobs.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=self._every)
+        for job in lost:
+            await jobs.retry_job(job)
+        if lost:
+            await self._wake()
 
     def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision:
         seconds = getattr(exception, "seconds", RETRY_SECONDS)
@@ -170,6 +187,22 @@ class _Working(BaseRetryStrategy):
         self._waking = {due for due in self._waking if due > now}
         with suppress(ConnectorException):
             await self._app.connector.execute_query_async(_WAKE)
+
+
+def _make_pool(**given: Any) -> AsyncConnectionPool[Any]:
+    given["check"] = _check_unasked
+    return AsyncConnectionPool(**given)
+
+
+async def _check_unasked(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Check a connection only where its server has said something unasked, such as good-bye.
+
+    Asking each time would double what an idle worker asks.
+    """
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 async def _commit_each_statement(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -40,6 +40,8 @@ LEASE_SECONDS = 15.0
 """How long sessions stay with a worker that is gone; a third of it until a job is cancelled."""
 LOOK_SECONDS = 60.0
 """Seconds between two looks at what was left behind."""
+END_SECONDS = 10.0
+"""Seconds that an engine may take to end once all jobs are left."""
 RETRY_SECONDS = 1.0
 """Seconds before the engine is asked again after it could not be reached."""
 _log = logging.getLogger(__name__)
@@ -167,12 +169,15 @@ class Worker:
             journal.watch_cancelled(runner.list_runs, cancel_runs)
         looking = asyncio.create_task(self._look(engine, table))
         leaving = asyncio.create_task(self._leave(stopped, runner))
-        try:
-            await self._work(engine, runner, stopped)
-        finally:
-            stopped.set()
-            looking.cancel()
-            await asyncio.wait([looking, leaving])
+        working = asyncio.create_task(self._work(engine, runner, stopped))
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        stopped.set()
+        looking.cancel()
+        await leaving
+        # Its library may wait for a server that does not answer any more.
+        await asyncio.wait([working], timeout=END_SECONDS)
+        working.cancel()
+        await asyncio.wait([working, looking], timeout=END_SECONDS)
 
     async def _work(self, engine: Engine, runner: Runner, stopped: asyncio.Event) -> None:
         """Have the engine hand out jobs, also when it was away."""

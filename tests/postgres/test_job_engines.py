@@ -1,0 +1,224 @@
+"""Single engines: what is not the same for all of them, and workers over engines that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from cluster import Cluster
+
+pytest.importorskip("procrastinate", reason="needs the extra `scale`")
+
+import psycopg
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
+
+from ferrule.engine.distributed import worker as working
+from ferrule.engine.distributed.engines import (
+    Do,
+    EngineOptions,
+    EngineUnreachable,
+    GoOnElsewhere,
+    NotNow,
+    Ticket,
+)
+from ferrule.engine.distributed.worker import Worker, WorkerTimes
+from ferrule.job_engines.procrastinate import ProcrastinateEngine
+
+SECONDS = 60
+LOST_AFTER = 1.0
+
+
+@pytest.fixture
+def url(cluster: Cluster) -> str:
+    name = f"engine_{cluster.free_name()}"
+    cluster.sql(f"CREATE DATABASE {name}")
+    return f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
+
+
+def engine_of(url: str, *, is_pooled: bool = False) -> ProcrastinateEngine:
+    engine = ProcrastinateEngine(EngineOptions(url, lost_after=LOST_AFTER, is_pooled=is_pooled))
+    engine.prepare()
+    engine.prepare()
+    return engine
+
+
+def play(
+    engine: ProcrastinateEngine, do: Do, until: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    async def whole() -> None:
+        # Procrastinate leaves a task that failed to the event loop, which would report it.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        stop = asyncio.Event()
+        work = asyncio.create_task(engine.work(do, concurrency=2, stop=stop))
+        async with asyncio.timeout(SECONDS):
+            await until()
+            stop.set()
+            await work
+
+    asyncio.run(whole())
+    engine.close()
+
+
+def sql(url: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as db:
+        cursor = db.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+ONE = Ticket("run-1", "talk", "acme", 0)
+TWO = Ticket("run-2", "talk", "acme", 0)
+
+
+@pytest.mark.proves("scale.stranded-jobs")
+@pytest.mark.parametrize("fails_first", [False, True])
+def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
+    url: str, monkeypatch: pytest.MonkeyPatch, *, fails_first: bool
+) -> None:
+    engine = engine_of(url)
+    engine.submit([ONE])
+    sql(url, "UPDATE procrastinate_jobs SET status = 'doing'")
+    asked = JobManager.get_stalled_jobs
+    failures = [True] if fails_first else []
+
+    async def ask(self: JobManager, *rest: Any, **more: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise ConnectorException("the database restarts")
+        return await asked(self, *rest, **more)
+
+    monkeypatch.setattr(JobManager, "get_stalled_jobs", ask)
+    done = asyncio.Event()
+
+    async def do(run: str) -> None:
+        assert run == "run-1"
+        done.set()
+
+    play(engine, do, lambda: _wait(done))
+    assert sql(url, "SELECT * FROM procrastinate_jobs") == []
+
+
+@pytest.mark.proves("scale.stranded-jobs")
+def test_a_job_whose_end_was_not_recorded_does_not_hold_up_its_session(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(url)
+    engine.submit([ONE, TWO])
+    finish = JobManager.finish_job
+    failures = [True]
+
+    async def fail(self: JobManager, *rest: Any, **more: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise ConnectorException("the connection broke")
+        return await finish(self, *rest, **more)
+
+    monkeypatch.setattr(JobManager, "finish_job", fail)
+    done: list[str] = []
+    second = asyncio.Event()
+
+    async def do(run: str) -> None:
+        done.append(run)
+        if run == "run-2":
+            second.set()
+
+    play(engine, do, lambda: _wait(second))
+    assert done == ["run-1", "run-1", "run-2"], "delivered twice, which is harmless, and in order"
+
+
+@pytest.mark.parametrize(
+    "error", [GoOnElsewhere(), NotNow(0.1), NotNow(0)], ids=["elsewhere", "later", "now"]
+)
+def test_a_job_that_is_sent_away_comes_again(url: str, error: Exception) -> None:
+    engine = engine_of(url)
+    engine.submit([ONE])
+    times: list[float] = []
+    again = asyncio.Event()
+
+    async def do(run: str) -> None:
+        times.append(time.monotonic())
+        if len(times) == 1:
+            raise error
+        again.set()
+
+    play(engine, do, lambda: _wait(again))
+    assert sql(url, "SELECT * FROM procrastinate_jobs") == []
+
+
+@pytest.mark.proves("postgres.pooled")
+def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> None:
+    engine = engine_of(url, is_pooled=True)
+    done = asyncio.Event()
+    listening: list[Any] = []
+
+    async def do(run: str) -> None:
+        ask = "SELECT query FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'"
+        listening.extend(await asyncio.to_thread(sql, url, ask))
+        listening.extend(
+            await asyncio.to_thread(sql, url, "SELECT name FROM pg_prepared_statements")
+        )
+        done.set()
+
+    async def submit() -> None:
+        await asyncio.to_thread(engine.submit, [ONE])
+        await done.wait()
+
+    play(engine, do, submit)
+    assert listening == []
+
+
+@pytest.mark.proves("scale.errors")
+def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None:
+    with pytest.raises(EngineUnreachable, match="cannot be reached"):
+        ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none")).prepare()
+    name = sql(url, "SELECT current_database()")[0][0]
+    sql(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(EngineUnreachable, match="read-only") as refused:
+        ProcrastinateEngine(EngineOptions(url)).prepare()
+    assert "create and change its tables" in refused.value.hint
+
+
+class Deaf:
+    """An engine that never returns, as a library does whose server answers no more."""
+
+    keeps_order = True
+
+    def __init__(self) -> None:
+        self.working = threading.Event()
+
+    def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def submit(self, *rest: object, **more: object) -> None:
+        """Nobody listens."""
+
+    async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
+        self.working.set()
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.proves("scale.stops-in-time")
+def test_a_worker_stops_though_its_engine_does_not_answer(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "END_SECONDS", 0.1)
+    engine = Deaf()
+    made: Any = None
+    worker = Worker(url, made, engine=engine, times=WorkerTimes(grace=0))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert engine.working.wait(SECONDS)
+    worker.stop()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
