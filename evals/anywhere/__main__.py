@@ -233,13 +233,14 @@ def run(place: Place, command: list[str], conditions: list[str], log: Path, seco
             stderr=output,
             start_new_session=True,
         )
+        began = time.monotonic()
         try:
             return started.wait(seconds)
         except subprocess.TimeoutExpired:
-            output.write(f"\nended after {seconds} s\n".encode())
             return 124
         finally:
             end_all(started)
+            output.write(f"\nended after {round(time.monotonic() - began)} s\n".encode())
 
 
 def end_all(started: subprocess.Popen[bytes]) -> None:

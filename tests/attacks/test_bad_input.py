@@ -5,6 +5,7 @@ nothing lost, no traceback.
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import socket
@@ -58,7 +59,7 @@ def cli(
     monkeypatch.delenv("FERRULE_TRACEBACK", raising=False)
     monkeypatch.setenv("FERRULE_CACHE", str(own_folders / "cache"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(own_folders / "cache"))
-    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.chdir(folder)
 
     def call(*arguments: str) -> tuple[int, str, str]:

@@ -4,6 +4,7 @@ are called unknown.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -53,7 +54,7 @@ def script() -> list[dict[str, object]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     made = tmp_path / "work"
     made.mkdir()
     program = made / "append.sh"

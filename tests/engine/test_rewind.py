@@ -4,6 +4,7 @@ of the journal.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -457,7 +458,7 @@ def written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:
     """The id of a session of the command line whose one run overwrote `work/a.txt`."""
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_text("before\n")

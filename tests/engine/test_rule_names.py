@@ -4,6 +4,7 @@ not.
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,7 +82,7 @@ def test_the_command_line_refuses_a_misspelled_tool(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     (tmp_path / "work").mkdir()
     (tmp_path / "says.yaml").write_text('[{"say": "done"}]')
     line = ["run", "-m", f"scripted:{tmp_path}/says.yaml", "-C", str(tmp_path / "work")]

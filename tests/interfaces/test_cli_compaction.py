@@ -4,6 +4,7 @@ and the settings.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import replace
@@ -28,7 +29,7 @@ ROUNDS = 9
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with pages, and scripts of a model that reads them and of one that summarizes."""
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     work = tmp_path / "work"
     work.mkdir()
     for n in range(ROUNDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import zipfile
@@ -27,7 +28,7 @@ RULES = ("--allow", "Edit(**)", "--allow", "Read(**)")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "talk.yaml").write_text(json.dumps(TALK))

@@ -4,6 +4,7 @@ anything is reached.
 
 from __future__ import annotations
 
+import io
 import shlex
 import sys
 from collections.abc import Callable
@@ -91,7 +92,7 @@ def test_without_the_extra_it_is_said_what_to_install(
 def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_jobs_owner(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     (tmp_path / "talk.yaml").write_text("- say: done\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
