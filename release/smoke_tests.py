@@ -42,6 +42,9 @@ SMOKE_TESTS: dict[str, str] = {
         "        pool.close()\n"
         "asyncio.run(main())\n"
     ),
+    "capture": _RUN + "import tree_sitter, tree_sitter_bash",
+    "pgqueuer": _RUN + "import ferrule.job_engines.pgqueuer, pgqueuer",
+    "temporal": _RUN + "import ferrule.job_engines.temporal, temporalio",
     "vertex": _RUN + "import ferrule.models.google.client, google.auth",
     "bedrock": _RUN + "import ferrule.models.bedrock.client, botocore",
     "any": _RUN + "import ferrule.models.any_llm.client, any_llm",
@@ -69,7 +72,7 @@ SMOKE_TESTS: dict[str, str] = {
         "from ferrule.models.prices import find_price\n"
         "assert find_price('openai:gpt-4o') is not None\n"
     ),
-    "scale": "from ferrule.storage import PostgresJournal; import psycopg",
+    "scale": "from ferrule.storage import PostgresJournal; import psycopg, procrastinate",
     "sign": "import cryptography; from ferrule.storage.audit import signing",
     "bubblewrap": _PROGRAM.format(words='"--version"'),
 }
