@@ -142,7 +142,7 @@ async def test_the_agents_own_approver_is_asked_if_it_has_one(place: Place) -> N
 async def test_arguments_that_are_no_json_or_do_not_fit_are_told_to_the_model(place: Place) -> None:
     calls = [
         function_call("read_file", '{"path": ', call_id="cut"),
-        function_call("read_file", {"file": "x"}, call_id="unknown"),
+        function_call("read_file", {"nothing": "x"}, call_id="unknown"),
     ]
     async with guard(place.agent(), session="s") as guarded:
         model = ScriptedModel([calls, [assistant_message("done")]])
