@@ -22,6 +22,7 @@ from ferrule.engine.hooks.call_hooks import Block
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, DenyingApprover
+from ferrule.plugins import Parts
 from ferrule.storage.audit.audit import audit_calls
 from ferrule.storage.audit.explanation import explain
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -152,7 +153,7 @@ async def test_every_way_to_refuse_a_call_is_one_word_everywhere(refuser: Refuse
             Scripted([calls(*asked), says("ok")]),
             [scribble, refuse, unconfined, scoped],
             storage=Storage(journal=journal),
-            resources=[telemetry],
+            plugins=[Parts(resources=[telemetry])],
             host=Host(bus=bus),
             **given,
         )
