@@ -116,7 +116,10 @@ WAYS: dict[Refuser, tuple[str, dict[str, Any]]] = {
     "error": ("scribble", {"permissions": Permissions(approver=Broken())}),
     "hook": (
         "scribble",
-        {"permissions": Permissions(approver=AlwaysYes()), "hooks": [BlockingHook()]},
+        {
+            "permissions": Permissions(approver=AlwaysYes()),
+            "plugins": [Parts(hooks=[BlockingHook()])],
+        },
     ),
     "sandbox": ("unconfined", {"permissions": Permissions(approver=AlwaysYes())}),
     "tool": ("refuse", {"permissions": Permissions(approver=AlwaysYes())}),
@@ -153,9 +156,8 @@ async def test_every_way_to_refuse_a_call_is_one_word_everywhere(refuser: Refuse
             Scripted([calls(*asked), says("ok")]),
             [scribble, refuse, unconfined, scoped],
             storage=Storage(journal=journal),
-            plugins=[Parts(resources=[telemetry])],
             host=Host(bus=bus),
-            **given,
+            **{**given, "plugins": [Parts(resources=[telemetry]), *given.get("plugins", ())]},
         )
         ran = await agent.run("go")
         await agent.close()
