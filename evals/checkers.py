@@ -29,6 +29,7 @@ from ferrule.extensions.diagnostics.server_settings import read_servers
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.plugins import Parts
 from ferrule.toolkits.files.tools import edit_file
 
 PLACE = Path(__file__).resolve().parents[1] / "build/checkers"
@@ -179,7 +180,13 @@ async def try_checker(trial: Trial, place: Path = PLACE) -> Tried:
         seconds=120.0,
     )
     permissions = Permissions(allow=["Edit"])
-    agent = Agent(Scripted([]), [edit_file], workspace=root, permissions=permissions, hooks=[hook])
+    agent = Agent(
+        Scripted([]),
+        [edit_file],
+        workspace=root,
+        permissions=permissions,
+        plugins=[Parts(hooks=[hook])],
+    )
     session = agent.session()
     try:
         begun = time.perf_counter()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.events import CallEvaluated, ModelAnswered, ToolAnswered
+from ferrule.plugins import Parts
 from ferrule.testing import RecordingApprover, calls, says
 from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS, CommandPolicy
 
@@ -75,7 +76,7 @@ async def main(folder: Path) -> None:
         [*FILE_TOOLS, *COMMAND_TOOLS],
         workspace=workspace,
         permissions=Permissions(approver=approver),
-        resources=[CommandPolicy(shell_allowed=True)],
+        plugins=[Parts(resources=[CommandPolicy(shell_allowed=True)])],
         storage=Storage(journal=folder / "journal.db"),
     )
     results: list[str] = []

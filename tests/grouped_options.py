@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferrule import Host, Permissions, Storage, SubAgents, ToolCalling
+from ferrule import Host, Permissions, Storage, ToolCalling
+from ferrule.engine.delegation.sub_agent import DelegationLimits
+from ferrule.plugins import Parts
 
 _GROUPS: dict[str, tuple[type, dict[str, str]]] = {
     "permissions": (
@@ -28,6 +30,8 @@ _GROUPS: dict[str, tuple[type, dict[str, str]]] = {
     "run_options": (dict, {name: name for name in ("join", "require_successful_tools")}),
 }
 
+_PARTS = ("hooks", "agents", "delegation", "resources")
+
 
 def grouped(**options: Any) -> dict[str, Any]:
     """Return the arguments of `Agent` for these options."""
@@ -36,6 +40,11 @@ def grouped(**options: Any) -> dict[str, Any]:
         given = {names[name]: options.pop(name) for name in names if name in options}
         if given:
             made[argument] = group(**given)
-    if "delegation" in options:
-        made["agents"] = SubAgents(options.pop("agents", ()), options.pop("delegation"))
+    if options.get("agents", ()) is None:
+        del options["agents"]
+    elif "agents" in options:
+        options.setdefault("delegation", DelegationLimits())
+    own = {name: options.pop(name) for name in _PARTS if name in options}
+    if own:
+        made["plugins"] = [*options.pop("plugins", ()), Parts(**own)]
     return {**made, **options}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .core.limits import Limits
     from .core.media import Audio, Document, Image
     from .engine.agent import Agent
-    from .engine.agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
+    from .engine.agent_options import Host, Permissions, Storage, ToolCalling
     from .engine.batches import BatchItem, BatchProgress, BatchReport, Budget, run_batch
     from .engine.context.options import ContextOptions
     from .engine.delegation.delegate_tool import ask_agent
@@ -137,7 +137,6 @@ __all__ = [
     "SideEffect",
     "Storage",
     "SubAgent",
-    "SubAgents",
     "Telemetry",
     "TextDelta",
     "Tool",
@@ -185,7 +184,6 @@ __getattr__, __dir__ = lazy_names(
             "Host",
             "Permissions",
             "Storage",
-            "SubAgents",
             "ToolCalling",
         ),
         ".engine.context.options": ("ContextOptions",),

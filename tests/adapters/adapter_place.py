@@ -10,6 +10,7 @@ from typing import Any
 
 from ferrule import Agent, Image, Permissions, Storage, tool
 from ferrule.core.events import DirectCall, PersonAnswered
+from ferrule.plugins import Parts
 from ferrule.replay import replay
 from ferrule.storage.audit.verification import verify_sessions
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -59,7 +60,7 @@ class Place:
             workspace=self.workspace,
             permissions=Permissions(allow=allowed, deny=("Read(secret/**)",), **permissions),
             storage=Storage(journal=self.folder / "journal.db", user="ada"),
-            hooks=hooks,
+            plugins=[Parts(hooks=hooks)],
         )
 
     def written(self, name: str = "done.txt") -> str | None:

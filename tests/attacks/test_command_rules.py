@@ -37,6 +37,7 @@ import ferrule
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
+from ferrule.plugins import Parts
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
@@ -268,7 +269,7 @@ def library_with_policy(base: Path) -> str:
             workspace=base / "work",
             storage=Storage(journal=journal),
             permissions=Permissions(deny=DENY, allow=ALLOW),
-            resources=[policy],
+            plugins=[Parts(resources=[policy])],
         )
         return str(_called(ours))
 

@@ -39,6 +39,7 @@ from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import MODES, PermissionGate
 from ferrule.permissions.rules import RuleSet
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.tools.definition import Tool
@@ -237,7 +238,7 @@ def test_what_runs_is_what_was_approved(approved: str, put: str, late: Any) -> N
         with tempfile.TemporaryDirectory() as folder:
             ours = Agent(
                 Scripted([]), TOOLS, workspace=folder, permissions=Permissions(approver=RecordingApprover(answer)),
-                storage=Storage(journal=SqliteJournal(":memory:")), hooks=[Changes({"path": put, "content": "new"})],
+                storage=Storage(journal=SqliteJournal(":memory:")), plugins=[Parts(hooks=[Changes({"path": put, "content": "new"})])],
             )  # fmt: skip
             result = await ours.session().call("write_file", path=approved, content="new")
             return result, sorted(

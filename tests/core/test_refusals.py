@@ -22,6 +22,7 @@ from ferrule.engine.hooks.call_hooks import Block
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, DenyingApprover
+from ferrule.plugins import Parts
 from ferrule.storage.audit.audit import audit_calls
 from ferrule.storage.audit.explanation import explain
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -115,7 +116,10 @@ WAYS: dict[Refuser, tuple[str, dict[str, Any]]] = {
     "error": ("scribble", {"permissions": Permissions(approver=Broken())}),
     "hook": (
         "scribble",
-        {"permissions": Permissions(approver=AlwaysYes()), "hooks": [BlockingHook()]},
+        {
+            "permissions": Permissions(approver=AlwaysYes()),
+            "plugins": [Parts(hooks=[BlockingHook()])],
+        },
     ),
     "sandbox": ("unconfined", {"permissions": Permissions(approver=AlwaysYes())}),
     "tool": ("refuse", {"permissions": Permissions(approver=AlwaysYes())}),
@@ -152,9 +156,8 @@ async def test_every_way_to_refuse_a_call_is_one_word_everywhere(refuser: Refuse
             Scripted([calls(*asked), says("ok")]),
             [scribble, refuse, unconfined, scoped],
             storage=Storage(journal=journal),
-            resources=[telemetry],
             host=Host(bus=bus),
-            **given,
+            **{**given, "plugins": [Parts(resources=[telemetry]), *given.get("plugins", ())]},
         )
         ran = await agent.run("go")
         await agent.close()

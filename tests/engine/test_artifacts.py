@@ -25,6 +25,7 @@ from ferrule.core.messages import ToolMessage
 from ferrule.engine.session import Session
 from ferrule.hooks import Action, CompletionPre, hook, modify
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -619,7 +620,10 @@ async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_an
     journal = SqliteJournal(":memory:")
     model_client = Scripted([calls(("text", {"size": 50_000})), says("never")])
     ours = Agent(
-        model_client, TOOLS, storage=Storage(artifacts=True, journal=journal), hooks=[unstubbed]
+        model_client,
+        TOOLS,
+        storage=Storage(artifacts=True, journal=journal),
+        plugins=[Parts(hooks=[unstubbed])],
     )
     with pytest.raises(ContextLeak) as raised:
         await ours.run("go")

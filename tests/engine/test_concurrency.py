@@ -38,6 +38,7 @@ from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.live_events import Progress
 from ferrule.models.scripted import Script, Step, calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.plugins import Parts
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -143,7 +144,7 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
                 storage=Storage(
                     journal=journal, artifacts=store, tenant=f"t{number % 2}", user=f"u{number}"
                 ),
-                resources=[Belongs(number)],
+                plugins=[Parts(resources=[Belongs(number)])],
             )
             session = agent.session()
             shown: list[str] = []
@@ -604,7 +605,9 @@ def test_an_agent_that_may_write_is_alone_in_its_round_even_if_writing_twice_doe
         SubAgent("writer", "Writes.", tools=["put"]),
         SubAgent("reader", "Reads.", tools=["get"]),
     ]
-    delegate = Agent(Scripted([]), [put, get], agents=agents).catalog.get("delegate")
+    delegate = Agent(Scripted([]), [put, get], plugins=[Parts(agents=agents)]).catalog.get(
+        "delegate"
+    )
     assert delegate is not None
     assert delegate.access({"task": "x", "agent": "writer"}) == EVERYTHING
     assert delegate.access({"task": "x", "agent": "reader"}).writes == ()

@@ -14,6 +14,7 @@ from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 
@@ -43,7 +44,7 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
         workspace=tmp_path,
         permissions=Permissions(allow=["Read(**)"]),
         storage=Storage(journal=SqliteJournal(":memory:")),
-        agents=[reader],
+        plugins=[Parts(agents=[reader])],
         model_options=ModelOptions(),
     )
     result = await ours.run("When are the beans sown?")

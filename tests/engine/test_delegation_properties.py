@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, SubAgents, Tool, tool
+from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
 from ferrule.engine.delegation.inherited_parts import tighten
 from ferrule.engine.delegation.session_tree import Budget
@@ -19,6 +19,7 @@ from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import DenyingApprover
 from ferrule.permissions.rule_evaluation import MODES, PermissionGate
 from ferrule.permissions.rules import RuleSet
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 
@@ -67,7 +68,7 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
         Scripted(steps),
         TOOLS,
         storage=Storage(journal=SqliteJournal(":memory:")),
-        agents=SubAgents([agent], DelegationLimits(max_depth=depth)),
+        plugins=[Parts(agents=[agent], delegation=DelegationLimits(max_depth=depth))],
         limits=above,
     )
     result = await ours.session().run("go") if above.turns > 1 else None

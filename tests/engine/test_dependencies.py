@@ -27,6 +27,7 @@ from ferrule.core.events import DelegationStarted
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 
@@ -89,7 +90,7 @@ async def test_a_resumed_session_is_given_them_again(tmp_path: Path) -> None:
     agent = Agent(
         Scripted([*script, *script]),
         tools=[count],
-        agents=[SubAgent("clerk", "Counts.", "Count.", tools=["count"])],
+        plugins=[Parts(agents=[SubAgent("clerk", "Counts.", "Count.", tools=["count"])])],
         deps_type=Shop,
         storage=storage,
     )
@@ -121,7 +122,11 @@ async def test_a_sub_agent_has_those_of_the_run_that_delegates() -> None:
     clerk = SubAgent("clerk", "Counts.", "Count.", tools=["count"])
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        model, tools=[ask, count], agents=[clerk], deps_type=Shop, storage=Storage(journal=journal)
+        model,
+        tools=[ask, count],
+        plugins=[Parts(agents=[clerk])],
+        deps_type=Shop,
+        storage=Storage(journal=journal),
     )
     session = agent.session(deps=Shop({"bolt": 7}))
     assert (await session.call("ask")).data == "seven"

@@ -21,7 +21,6 @@ from ferrule import (
     ProviderError,
     Scripted,
     Storage,
-    SubAgents,
     ToolCalling,
     tool,
 )
@@ -33,6 +32,7 @@ from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.distributed.job_run import find_outcome
 from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import ScriptError, calls, fails, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply
 
@@ -140,7 +140,7 @@ def test_a_delegating_run_learns_the_fields_of_its_sub_agents_error() -> None:
 
     agent = Agent(
         Scripted([answer] * 3),
-        agents=SubAgents([SubAgent("helper", "Helps.", prompt="Help.")]),
+        plugins=[Parts(agents=[SubAgent("helper", "Helps.", prompt="Help.")])],
     )
     ran = agent.run_sync("go")
     assert not ran.results[0].success

@@ -10,6 +10,7 @@ import pytest
 
 from ferrule import Agent, ConfigError, Context, Host, Scripted, Storage, SubAgent, tool
 from ferrule.core.identity import Identity
+from ferrule.plugins import Parts
 from ferrule.testing import calls, says
 
 
@@ -100,6 +101,8 @@ async def test_what_cannot_be_made_is_an_error_with_its_cause() -> None:
 async def test_a_sub_agent_works_with_those_of_its_parent() -> None:
     desks = Desks()
     script = [calls(("delegate", {"task": "ask", "agent": "clerk"})), *ASK, says("over")]
-    agent = make_agent(desks, script, agents=[SubAgent("clerk", "Asks who.", tools=["who"])])
+    agent = make_agent(
+        desks, script, plugins=[Parts(agents=[SubAgent("clerk", "Asks who.", tools=["who"])])]
+    )
     await agent.run("go")
     assert len(desks.made) == 1

@@ -17,6 +17,7 @@ from ferrule.core.media import LoadedMedia, MediaOptions
 from ferrule.core.messages import AssistantMessage
 from ferrule.models.client import Capabilities
 from ferrule.models.media_encoding import read_bytes, write_as_text
+from ferrule.plugins import Parts
 from ferrule.testing import calls, says
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.media_samples import make_gif, make_png
@@ -61,7 +62,7 @@ async def test_a_url_is_fetched_once_without_credentials_and_judged_by_its_conte
     }
     async with HttpDouble(serve(answers)) as server:
         model = Scripted([says("a cat"), says("the same")])
-        agent = Agent(model, resources=[HERE])
+        agent = Agent(model, plugins=[Parts(resources=[HERE])])
         session = agent.session()
         await session.run(["see", Image.from_url(f"{server.url}/cat.png?size=2")])
         await session.run("again?")
@@ -81,7 +82,7 @@ async def test_a_url_reaches_only_what_a_script_would_reach() -> None:
         port = server.url.rpartition(":")[2]
         model = Scripted([])
         closed = Agent(model)
-        listed = Agent(model, resources=[MediaOptions(domains=("localhost",))])
+        listed = Agent(model, plugins=[Parts(resources=[MediaOptions(domains=("localhost",))])])
         for agent, url in (
             (closed, f"http://127.0.0.1:{port}/x.png"),
             (closed, f"http://localhost:{port}/x.png"),
@@ -107,7 +108,7 @@ async def test_what_a_url_sends_is_bounded_and_a_refusal_is_an_error() -> None:
         "/gone": Reply(status=404, pieces=[make_png()]),
     }
     async with HttpDouble(serve(answers)) as server:
-        agent = Agent(Scripted([]), resources=[HERE])
+        agent = Agent(Scripted([]), plugins=[Parts(resources=[HERE])])
         with pytest.raises(ConfigError, match="sends more than 33554432 bytes"):
             await agent.run([Document.from_url(f"{server.url}/large")])
         with pytest.raises(ConfigError, match="status 404"):
@@ -124,7 +125,7 @@ async def test_a_tool_may_return_a_url_by_the_same_rules() -> None:
             return Image.from_url(f"{server.url}/x.png")
 
         model = Scripted([calls(("show", {})), says("ok")])
-        await Agent(model, [show], resources=[HERE]).run("go")
+        await Agent(model, [show], plugins=[Parts(resources=[HERE])]).run("go")
         assert pictures_of(model, 1) == [make_png(3, 3)]
         run = await Agent(Scripted([calls(("show", {})), says("ok")]), [show]).run("go")
         assert "network sandbox" in (run.results[0].error_message or "")
@@ -145,7 +146,7 @@ def test_a_picture_is_scaled_only_where_it_was_asked_for() -> None:
         ([large], [MediaOptions(max_side=40)]),
     ):
         model = Scripted([says("ok")])
-        Agent(model, resources=options).run_sync(content)
+        Agent(model, plugins=[Parts(resources=options)]).run_sync(content)
         sizes.append([pillow.open(io.BytesIO(one)).size for one in pictures_of(model)])
     assert sizes == [[(400, 100)], [(100, 25), (50, 50)], [(40, 10)]]
     assert large.max_side == 0
@@ -233,7 +234,7 @@ def test_a_model_without_vision_gets_the_text_of_a_picture_through_the_gate(
         model,
         [ocr],
         workspace=tmp_path,
-        resources=[reader, MediaOptions(ocr=True)],
+        plugins=[Parts(resources=[reader, MediaOptions(ocr=True)])],
         permissions=Permissions(allow=["vision::ocr"]),
     )
 
@@ -265,7 +266,7 @@ def test_a_model_that_may_see_is_shown_the_picture_itself(
         model,
         [ocr],
         workspace=tmp_path,
-        resources=[reader, MediaOptions(ocr=True)],
+        plugins=[Parts(resources=[reader, MediaOptions(ocr=True)])],
         permissions=Permissions(allow=["vision::ocr"]),
     )
     agent.run_sync([Image(make_png())])
@@ -275,7 +276,7 @@ def test_a_model_that_may_see_is_shown_the_picture_itself(
 
 def test_where_no_text_can_be_read_the_run_ends_before_the_request() -> None:
     model = Blind([])
-    agent = Agent(model, resources=[MediaOptions(ocr=True)])
+    agent = Agent(model, plugins=[Parts(resources=[MediaOptions(ocr=True)])])
     with pytest.raises(ProviderError, match="no tool `vision::ocr`"):
         agent.run_sync([Image(make_png())])
     assert model.asks == []

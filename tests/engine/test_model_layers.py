@@ -23,6 +23,7 @@ from ferrule.engine.registration.plugin import Registering
 from ferrule.engine.registration.registration import Registration
 from ferrule.models.client import Capabilities, Exchange, Offer, Open
 from ferrule.models.scripted import RecordedOpen, Script, Scripted, Step, calls, fails, says
+from ferrule.plugins import Parts
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 
@@ -109,8 +110,14 @@ def agent_with_everything(
         [learn],
         storage=Storage(artifacts=str(folder / "artifacts")),
         tool_calling=ToolCalling(mode=mode),
-        hooks=[EventHook(name="look", events=("completion.pre", "completion.post"), run=hook)],
-        plugins=[Registering()],
+        plugins=[
+            Registering(),
+            Parts(
+                hooks=[
+                    EventHook(name="look", events=("completion.pre", "completion.post"), run=hook)
+                ]
+            ),
+        ],
         output_type=dict[str, int],
         output_mode="prompt",
     )

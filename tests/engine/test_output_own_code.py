@@ -21,6 +21,7 @@ from pydantic import (
 
 from ferrule import Agent, PartialOutput, Scripted, SubAgent, ask_agent, tool
 from ferrule.engine.output.own_code import runs_own_code
+from ferrule.plugins import Parts
 from ferrule.testing import calls, says
 from ferrule.tools.context import Context
 
@@ -105,7 +106,7 @@ def test_the_answer_of_a_sub_agent_is_the_value_that_it_had_there(kind: Any, ans
     alone = Agent(Scripted([says(answer)]), output_type=kind).run_sync("go").output
     sub = SubAgent("sub", "Sub.", "You.", output_type=kind)
     model = Scripted([calls(("look", {})), says(answer), says("done")])
-    Agent(model, [look], agents=[sub]).run_sync("go")
+    Agent(model, [look], plugins=[Parts(agents=[sub])]).run_sync("go")
     assert received == [alone]
 
 

@@ -46,6 +46,7 @@ from ferrule.models.client import Capabilities
 from ferrule.models.openai.strict_schema import build_reply_format
 from ferrule.models.output_modes import OUTPUT_MODES, OUTPUT_TOOL, list_output_modes
 from ferrule.models.scripted import Script, Step, calls, fails, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -579,7 +580,7 @@ def test_a_sub_agent_gives_a_value_and_its_parent_text() -> None:
             says("It is Ada."),
         ]
     )
-    result = agent_of(model, str, agents=[reader]).run_sync("go")
+    result = agent_of(model, str, plugins=[Parts(agents=[reader])]).run_sync("go")
     assert result.output == "It is Ada."
     assert result.results[0].data["answer"] == {"name": "Ada", "age": 36}
 
@@ -597,7 +598,7 @@ def test_a_tool_gets_the_value_of_a_sub_agent_as_its_type() -> None:
 
     reader = SubAgent("reader", "Reads.", output_type=Person, tools=[])
     model = Scripted([calls(("ask", {})), says('{"name":"Ada","age":36}'), says('{"value":1}')])
-    assert agent_of(model, int, [ask], agents=[reader]).run_sync("go").output == 1
+    assert agent_of(model, int, [ask], plugins=[Parts(agents=[reader])]).run_sync("go").output == 1
     assert found == [Person(name="Ada", age=36)]
 
 
@@ -608,7 +609,7 @@ def test_a_sub_agent_without_a_value_is_an_error_of_the_call() -> None:
     model = Scripted(
         [calls(("delegate", {"task": "who?", "agent": "reader"})), no, no, no, says("well")]
     )
-    [result] = agent_of(model, str, agents=[reader]).run_sync("go").results
+    [result] = agent_of(model, str, plugins=[Parts(agents=[reader])]).run_sync("go").results
     assert "the agent `reader` gave no value that fits after 3 answers" in (
         result.error_message or ""
     )
@@ -677,7 +678,9 @@ def test_a_hook_may_change_an_output_or_send_it_back() -> None:
         return modify({"value": {"amount": round(event.value["amount"], 1)}})
 
     model = Scripted([says('{"amount": -1}'), says('{"amount": 9.94}')])
-    agent = Agent(model, output_type=Price, output_mode="prompt", hooks=[check_price])
+    agent = Agent(
+        model, output_type=Price, output_mode="prompt", plugins=[Parts(hooks=[check_price])]
+    )
     run = agent.run_sync("price?")
     assert run.output == Price(amount=9.9)
     assert run.text == '{"amount":9.9}'
@@ -692,7 +695,7 @@ def test_what_a_hook_puts_in_place_of_an_output_is_checked_again() -> None:
         return modify({"value": {"amount": "much"}})
 
     model = Scripted([says('{"amount": 1}')] * 3)
-    agent = Agent(model, output_type=Price, output_mode="prompt", hooks=[spoil])
+    agent = Agent(model, output_type=Price, output_mode="prompt", plugins=[Parts(hooks=[spoil])])
     with pytest.raises(OutputInvalid, match="amount"):
         agent.run_sync("price?")
 
@@ -710,7 +713,7 @@ def test_what_an_output_function_did_cannot_be_taken_back() -> None:
         return block("not today")
 
     model = Scripted([says('{"amount": 1}')])
-    agent = Agent(model, output_type=pay, output_mode="prompt", hooks=[refuse])
+    agent = Agent(model, output_type=pay, output_mode="prompt", plugins=[Parts(hooks=[refuse])])
     with pytest.raises(OutputInvalid, match="not today"):
         agent.run_sync("pay")
     assert done == [1.0]

@@ -30,6 +30,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine import timeouts_and_retries as reliability
 from ferrule.hooks import Hook
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock
 
@@ -596,7 +597,7 @@ async def test_a_result_that_a_hook_sees_is_that_of_all_attempts_together() -> N
             [report(times, 2)],
             storage=Storage(journal=journal),
             host=Host(clock=clock),
-            hooks=[Watching()],
+            plugins=[Parts(hooks=[Watching()])],
         )
         await agent.run("go")
     assert len(times) == 3 and seen == [True]

@@ -28,6 +28,7 @@ from ferrule.core.required_tools import find_unmet, parse_required
 from ferrule.engine.session import RunResult
 from ferrule.hooks import TurnEnd, block, hook
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from grouped_options import grouped
 
@@ -206,7 +207,7 @@ async def test_a_turn_that_a_hook_sends_on_is_not_asked_again_for_what_it_has_do
         Scripted([calls(("read_output", {})), says("one"), says("two")]),
         [read_output],
         storage=Storage(journal=SqliteJournal(":memory:")),
-        hooks=[once_more],
+        plugins=[Parts(hooks=[once_more])],
         run_options={"require_successful_tools": ["read_output"]},
     )
     result = await agent.run("go")

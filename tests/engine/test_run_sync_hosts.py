@@ -16,6 +16,7 @@ import pytest
 
 from ferrule import Agent, Context, Scripted, tool
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.tools.definition import Tool
 
 BOUND = 30
@@ -159,7 +160,7 @@ def test_context_variables_of_the_caller_reach_tools_and_hooks(host: str) -> Non
     agent = Agent(
         Scripted([calls(("in_a_thread", {})), both, says("end")]),
         flavor_tools(seen),
-        hooks=[FlavorHook(seen)],
+        plugins=[Parts(hooks=[FlavorHook(seen)])],
     )
 
     def run() -> None:

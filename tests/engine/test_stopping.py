@@ -35,6 +35,7 @@ from ferrule.engine.session import Session
 from ferrule.engine.stopping import LEFT_BEHIND
 from ferrule.models.scripted import Step, calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
 
@@ -483,7 +484,9 @@ class StubbornApprover:
 @pytest.mark.proves("cancellation.level")
 async def test_a_call_does_not_run_after_a_stop_that_a_hook_swallowed(way: Way) -> None:
     async with playing() as scene:
-        world = World(scene, [calls(EFFECT_CALL)], way=way, hooks=[StubbornHook(scene)])
+        world = World(
+            scene, [calls(EFFECT_CALL)], way=way, plugins=[Parts(hooks=[StubbornHook(scene)])]
+        )
         await world.stop(way)
         scene.over.set()
         world.agent.hooks = ()

@@ -19,6 +19,7 @@ from ferrule.core.events import FilesSeen, Noticed
 from ferrule.engine.rewind import snapshots
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands.policy import CommandPolicy
@@ -71,7 +72,7 @@ def make_session(folder: Path, steps: list[Any], *tools: Tool) -> Session:
         [*(tools or (SHELL,)), *files.TOOLS],
         workspace=folder,
         permissions=Permissions(mode="bypassPermissions"),
-        resources=[CommandPolicy(shell_allowed=True)],
+        plugins=[Parts(resources=[CommandPolicy(shell_allowed=True)])],
         storage=Storage(
             journal=SqliteJournal(folder.parent / "journal.db"),
             artifacts=FileArtifactStore(folder.parent / "artifacts"),

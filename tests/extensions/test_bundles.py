@@ -22,6 +22,7 @@ from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.extensions.tool_files.bundles import Bundle, collect_conditions, parse_bundle
 from ferrule.extensions.tool_files.loading import load_tools
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import ConfigurationSnapshot
 
@@ -58,7 +59,7 @@ async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> lis
     agent = Agent(
         Scripted(steps),
         [*load_tools(files).make_tools(world), echo],
-        hooks=[*hooks_of(files, messages=world.messages).hooks, *extra],
+        plugins=[Parts(hooks=[*hooks_of(files, messages=world.messages).hooks, *extra])],
         storage=Storage(journal=SqliteJournal(":memory:")),
         permissions=Permissions(mode="bypassPermissions"),
     )
@@ -261,7 +262,7 @@ async def test_hooks_of_main_files_take_effect(name: str, before: str, after: st
     agent = Agent(
         Scripted([calls(("echo", {"text": "rm"})), says("ok")]),
         [echo],
-        hooks=[found],
+        plugins=[Parts(hooks=[found])],
         storage=Storage(journal=":memory:"),
     )
     (result,) = (await agent.run("go")).results
@@ -345,7 +346,7 @@ async def test_a_session_that_ends_is_forgotten(tmp_path: Path) -> None:
     agent = Agent(
         Scripted([says("a")]),
         load_tools(files).make_tools(world),
-        hooks=hooks_of(files, messages=world.messages).hooks,
+        plugins=[Parts(hooks=hooks_of(files, messages=world.messages).hooks)],
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     session = agent.session()

@@ -11,6 +11,7 @@ from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 
 AGENT = "---\ndescription: Reads.\noutput: {output}\n---\nYou read.\n"
 TOOL = "---\nscript: |\n  def run(args):\n      return {value}\noutput: {output}\n---\nMine.\n"
@@ -30,7 +31,9 @@ def test_an_agent_of_a_file_ends_with_the_value(output: str) -> None:
         says('{"name":"Ada","age":36}'),
         says("Ada"),
     ]
-    agent = Agent(Scripted(steps), agents=[reader], storage=Storage(journal=":memory:"))
+    agent = Agent(
+        Scripted(steps), plugins=[Parts(agents=[reader])], storage=Storage(journal=":memory:")
+    )
     [result] = agent.run_sync("go").results
     assert result.data["answer"] == {"name": "Ada", "age": 36}
 

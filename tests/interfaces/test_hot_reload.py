@@ -21,6 +21,7 @@ from ferrule.engine.hooks.events import EventHook
 from ferrule.engine.session_log import SessionLog
 from ferrule.hooks import SessionEnd, SessionStart, hook
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.plugins import Parts
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.hot_reload import HotReloader, ToolChanges
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -410,7 +411,9 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
 
     journal = SqliteJournal(":memory:")
     agents = [
-        Agent(Scripted([says("Hi.")]), hooks=given, storage=Storage(journal=journal))
+        Agent(
+            Scripted([says("Hi.")]), plugins=[Parts(hooks=given)], storage=Storage(journal=journal)
+        )
         for given in (hooks("a"), (), hooks("b"), hooks("c"))
     ]
     session = agents[0].session()

@@ -17,6 +17,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine.hooks.call_hooks import Ask
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.permissions.approvals import ApprovalRequest
+from ferrule.plugins import Parts
 from ferrule.servers.acp.permission import build_options
 from ferrule.storage import SqliteJournal
 from ferrule.testing import calls, says
@@ -64,7 +65,7 @@ async def test_a_question_of_a_hook_is_answered_at_the_terminal(typed: str, runs
     agent = Agent(
         Scripted([calls(("look", {"place": "here"})), says("done")]),
         [look],
-        hooks=[look_twice],
+        plugins=[Parts(hooks=[look_twice])],
         permissions=Permissions(approver=TerminalApprover(Terminal(), read, user="ada")),
         storage=Storage(journal=SqliteJournal(":memory:")),
     )

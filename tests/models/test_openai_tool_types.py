@@ -18,6 +18,7 @@ from ferrule.core.calls import encode_json
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.openai.tool_types import read_typed_arguments
+from ferrule.plugins import Parts
 from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.testing import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
@@ -115,7 +116,9 @@ async def run(
             tools,
             workspace=folder,
             permissions=Permissions(approver=RecordingApprover()),
-            resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)],
+            plugins=[
+                Parts(resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)])
+            ],
         )
         try:
             if not streamed:

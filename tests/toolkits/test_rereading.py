@@ -12,6 +12,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.plugins import Parts
 from ferrule.runtime.assemble import assemble
 from ferrule.toolkits.files.lines import cut_middle
 from ferrule.toolkits.files.rereading import ShortRereading
@@ -36,7 +37,7 @@ class Reader:
             [read_file, edit_file, *tools],
             workspace=root,
             permissions=Permissions(allow=["Read", "Edit", "*"]),
-            resources=[ShortRereading(is_on)],
+            plugins=[Parts(resources=[ShortRereading(is_on)])],
         )
         self.session: Session = agent.session()
 

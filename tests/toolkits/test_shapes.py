@@ -12,6 +12,7 @@ import pytest
 from ferrule import Agent, Permissions, Scripted
 from ferrule.core.calls import ErrorType
 from ferrule.permissions.approvals import ApprovalAnswer
+from ferrule.plugins import Parts
 from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.testing import RecordingApprover, calls, says
 from ferrule.toolkits.commands import CommandPolicy
@@ -113,7 +114,7 @@ def make_agent(
         tools,
         workspace=folder,
         permissions=Permissions(**{"approver": RecordingApprover(), **more}),
-        resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)],
+        plugins=[Parts(resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)])],
     )
 
 

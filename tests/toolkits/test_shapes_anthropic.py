@@ -15,6 +15,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.models.anthropic.client import Anthropic, _EncodedPrefix
 from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import ApprovalAnswer
+from ferrule.plugins import Parts
 from ferrule.testing import RecordingApprover
 from ferrule.toolkits import BROWSE_TOOLS, COMMAND_TOOLS, FILE_TOOLS
 from ferrule.toolkits.commands import CommandPolicy
@@ -31,7 +32,7 @@ def make_agent(tmp_path: Path, **permissions: Any) -> Agent[Any, Any]:
         [*FILE_TOOLS, *BROWSE_TOOLS, *COMMAND_TOOLS, *SHAPES],
         workspace=tmp_path,
         permissions=Permissions(**{"approver": RecordingApprover(), **permissions}),
-        resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)],
+        plugins=[Parts(resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)])],
     )
 
 

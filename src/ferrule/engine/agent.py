@@ -36,7 +36,7 @@ from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import delegation, hooks, tool_search
 from .agent_journal import AgentJournal
-from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
+from .agent_options import Host, Permissions, Storage, ToolCalling
 from .agent_parts import (
     build_system_text,
     create_agent_output,
@@ -57,7 +57,7 @@ from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
 from .plugins.plugin_set import PluginSet, add_plugins, setup_for_program
-from .plugins.protocol import Plugin
+from .plugins.protocol import Parts, Plugin
 from .rule_names import check_rule_names
 from .run_inputs import (
     UNSET,
@@ -94,8 +94,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: `provider:model`, or a model client; or several, of which the next is asked if one
             fails (`engine.model_fallbacks`).
         tools: Tools, plain functions, or a catalog.
-        plugins: What else is added: tools, hooks, instructions and the like (`ferrule.plugins`), in
-            order; or a set of plugins that were set up, whose tools are among `tools`.
+        plugins: What else is added: tools, hooks, sub-agents, resources, instructions and the like
+            (`ferrule.plugins`), in order, each a plugin or `Parts` of the program's own; or a set
+            of plugins that were set up, whose tools are among `tools`.
         instructions: What the model is told before the first message: a text, a function that
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
@@ -106,14 +107,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         tool_calling: How the model calls tools; a tool mode is short for
             `ToolCalling(mode=...)`.
         model_options: How the model is asked: temperature and the like.
-        hooks: Asked around calls, or on events (`engine.hooks.events`).
-        agents: Sub-agents that sessions may delegate to with the tool `delegate`, which is there if
-            this is not None.
         context: How sessions keep within the model's context window (`engine.context.options`). By
             default they are compacted.
         run_options: What runs have unless they say otherwise (`RunOptions`); not those of
             sub-agents.
-        resources: Objects that tools find by their type with `Context.resource`.
         host: What the program around the agent provides.
         output_type: What runs end with instead of text: a type, several, a function that takes the
             value (its return is the output; `RetryCall` sends the value back) or a JSON Schema.
@@ -131,7 +128,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
-        plugins: Sequence[Plugin] | PluginSet = ...,
+        plugins: Sequence[Plugin | Parts] | PluginSet = ...,
         instructions: Instructions = ...,
         workspace: str | Path | filesystem.Workspace | None = ...,
         permissions: Permissions | None = ...,
@@ -139,11 +136,8 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         storage: Storage | None = ...,
         tool_calling: ToolCalling | ToolModeOption | None = ...,
         model_options: ModelOptions | None = ...,
-        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = ...,
-        agents: SubAgents | Iterable[delegation.SubAgent] | None = ...,
         context: ContextOptions | Mapping[str, Any] | Compact | None = ...,
         run_options: RunOptions | None = ...,
-        resources: Iterable[object] = ...,
         host: Host | None = ...,
         output_type: type[OutputT]
         | Callable[..., Awaitable[OutputT]]
@@ -184,7 +178,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
-        plugins: Sequence[Plugin] | PluginSet = (),
+        plugins: Sequence[Plugin | Parts] | PluginSet = (),
         instructions: Instructions = "",
         workspace: str | Path | filesystem.Workspace | None = None,
         permissions: Permissions | None = None,
@@ -192,11 +186,8 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         storage: Storage | None = None,
         tool_calling: ToolCalling | ToolModeOption | None = None,
         model_options: ModelOptions | None = None,
-        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = (),
-        agents: SubAgents | Iterable[delegation.SubAgent] | None = None,
         context: ContextOptions | Mapping[str, Any] | Compact | None = None,
         run_options: RunOptions | None = None,
-        resources: Iterable[object] = (),
         host: Host | None = None,
         output_type: object = str,
         output_mode: OutputModeOption = "auto",
@@ -231,10 +222,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
         gate, self.workspace = create_gate(permissions, workspace)
-        self.resources: dict[type, object] = {type(item): item for item in resources}
         setup = setup_for_program(self.model, self.workspace, host.connect, gate)
-        self.plugins, catalog = add_plugins(plugins, setup, catalog, self.resources.values())
-        self.resources |= {type(item): item for item in self.plugins.resources}
+        self.plugins, catalog = add_plugins(plugins, setup, catalog)
+        self.resources: dict[type, object] = {type(item): item for item in self.plugins.resources}
         check_tools(catalog, deps_type)
         if permissions.gate is None:
             check_rule_names(gate.rules, catalog)
@@ -248,7 +238,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant
         self.user = storage.user or find_user_name()
-        self.hooks = (*hooks, *self.plugins.hooks)
+        self.hooks = self.plugins.hooks
         self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
         self.stop_seconds = host.stop_seconds
@@ -268,10 +258,11 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
-        if agents is not None or self.registration is not None or self.plugins.agents:
+        added = self.plugins
+        if added.agents or added.delegation is not None or added.registration is not None:
             from .delegation.delegate_tool import add_delegate_tool
 
-            self.sub_agents = delegation.SubAgentRegistry.parse(agents, self.plugins.agents)
+            self.sub_agents = delegation.SubAgentRegistry(added.agents, added.delegation)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._override_deps: DepsT | Unset = UNSET
         self._journal = AgentJournal(storage.journal)

@@ -23,7 +23,6 @@ from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools import search as tool_ranking
 
-from . import delegation
 from .clock import Clock
 from .stopping import STOP_SECONDS
 
@@ -101,14 +100,6 @@ class ToolCalling:
             raise ConfigError(f"errors = {self.errors!r}", hint="use `text` or `name`")
         if self.results not in ("value", "envelope"):
             raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
-
-
-@frozen
-class SubAgents:
-    """Sub-agents that sessions may delegate to with the tool `delegate`, and their limits."""
-
-    agents: Iterable[delegation.SubAgent] = ()
-    limits: delegation.DelegationLimits | None = None
 
 
 @frozen

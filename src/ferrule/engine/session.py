@@ -360,7 +360,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         return await self.driver.call(tool, arguments, by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
-        """Have a sub-agent do a task (`Agent(agents=...)`).
+        """Have a sub-agent do a task (`Parts(agents=...)`).
 
         It is a call of the tool `delegate` like any other; `more` are the tool's other parameters.
         The result's data is described in `engine.delegation.delegation`. Never raises for what the

@@ -263,7 +263,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         names=names,
     )
     core_tools = [*ARTIFACT_TOOLS, *approval_tools(settings)]
-    plugins = set_up_chosen(settings, chosen, setup, core_tools)
+    resources = [
+        command_policy,
+        ShortRereading(_gives_short_rereadings(settings)),
+        *_media_options(settings),
+    ]
+    plugins = set_up_chosen(settings, chosen, setup, core_tools, resources)
     is_named = plugins.make_name_check(setup.is_named)
     tools = apply_profile(plugins, profile, is_named)
     catalog, unknown = _make_catalog(settings, for_model, tools)
@@ -305,11 +310,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             errors=settings["tools.errors"],
         ),
         model_options=_model_options(settings, settings.model, for_model),
-        resources=[
-            command_policy,
-            ShortRereading(_gives_short_rereadings(settings)),
-            *_media_options(settings),
-        ],
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],

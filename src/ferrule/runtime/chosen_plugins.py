@@ -17,7 +17,7 @@ from ferrule.engine.plugins.plugin_set import (
     set_up_plugins,
     setup_for_program,
 )
-from ferrule.engine.plugins.protocol import Plugin, ProtectsNames, Setup
+from ferrule.engine.plugins.protocol import Parts, Plugin, ProtectsNames, Setup
 from ferrule.models.registry import create_model_client
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
@@ -76,15 +76,20 @@ def list_protected_names(chosen: Iterable[ChosenPlugin], workspace: Path) -> tup
 
 
 def set_up_chosen(
-    settings: Settings, chosen: Sequence[ChosenPlugin], setup: Setup, tools: Iterable[Tool]
+    settings: Settings,
+    chosen: Sequence[ChosenPlugin],
+    setup: Setup,
+    tools: Iterable[Tool],
+    resources: Iterable[object],
 ) -> PluginSet:
-    """Set up the plugins of a run, which has these tools besides.
+    """Set up the plugins of a run, which has these tools and resources besides.
 
     Raises:
         ConfigError: A plugin's settings cannot be used, or two plugins are in conflict.
     """
     options = {one.manifest.name: _make_options(one.manifest, settings) for one in chosen}
-    added = set_up_plugins([one.plugin for one in chosen], setup, tools=tools, options=options)
+    plugins = [*(one.plugin for one in chosen), Parts(resources=resources)]
+    added = set_up_plugins(plugins, setup, tools=tools, options=options)
     _refuse_shipped_names(added)
     return added
 

@@ -28,6 +28,7 @@ from ferrule.core.errors import FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.permissions.approvals import AllowlistApprover
+from ferrule.plugins import Parts
 from ferrule.tools.definition import Tool
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -46,7 +47,7 @@ async def by_tools(url: str, state: Path) -> None:
             workspace=state,
             permissions=Permissions(approver=AllowlistApprover(["*"])),
             storage=Storage(journal=state / "j.db"),
-            resources=[FormFiller(defaults)],
+            plugins=[Parts(resources=[FormFiller(defaults)])],
         )
         session = agent.session()
         wanted = list(GIVEN.get("toolCalls", []))

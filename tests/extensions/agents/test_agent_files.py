@@ -34,6 +34,7 @@ from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
 from grouped_options import grouped
@@ -308,7 +309,7 @@ async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -
         Scripted(steps),
         [read_file],
         storage=Storage(journal=SqliteJournal(":memory:")),
-        agents=agents,
+        plugins=[Parts(agents=agents)],
     )
     result = await ours.run("go")
     opened = next(iter(ours.journal.records(result.results[0].data["session"]))).event

@@ -18,6 +18,7 @@ from ferrule.extensions.diagnostics.hook import diagnose_changes
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.plugins import Parts
 from ferrule.runtime.assemble import assemble
 from ferrule.toolkits.files.tools import edit_file, write_file
 
@@ -52,7 +53,7 @@ class Edited:
             [edit_file, write_file],
             workspace=root,
             permissions=Permissions(allow=["Edit"]),
-            hooks=[self.hook],
+            plugins=[Parts(hooks=[self.hook])],
         )
         self.session = self.agent.session()
 

@@ -21,6 +21,7 @@ from ferrule.extensions.diagnostics.server_settings import read_servers
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.plugins import Parts
 from ferrule.runtime.assemble import assemble
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.files.tools import read_file, write_file
@@ -68,13 +69,17 @@ class Project:
             [read_file, write_file],
             workspace=root,
             permissions=Permissions(allow=["Edit", "Read"]),
-            hooks=[
-                diagnose_changes(
-                    (),
-                    workspace=self.workspace,
-                    commands=self.commands,
-                    servers=read_servers({"scripted": described}),
-                    seconds=seconds,
+            plugins=[
+                Parts(
+                    hooks=[
+                        diagnose_changes(
+                            (),
+                            workspace=self.workspace,
+                            commands=self.commands,
+                            servers=read_servers({"scripted": described}),
+                            seconds=seconds,
+                        )
+                    ]
                 )
             ],
         )

@@ -32,6 +32,7 @@ from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_sett
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.extensions.hooks.web_hooks import WebHook
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.settings.yaml_tree import parse_yaml
 from ferrule.testing.http_double import HttpDouble, Reply, Request
@@ -93,7 +94,7 @@ async def written(hook: EventHook, root: Path, path: str) -> str:
         Scripted(steps),
         tools.TOOLS,
         workspace=root,
-        hooks=[hook],
+        plugins=[Parts(hooks=[hook])],
         permissions=Permissions(allow=["write_file"]),
         storage=Storage(journal=SqliteJournal(":memory:")),
     )

@@ -17,6 +17,7 @@ from ferrule.core.events import Noticed
 from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore, find_named_programs
 
@@ -73,7 +74,7 @@ async def said(hooks: tuple[EventHook, ...], text: str) -> str:
     ours = Agent(
         Scripted([calls(("echo", {"text": text})), says("ok")]),
         [echo],
-        hooks=hooks,
+        plugins=[Parts(hooks=hooks)],
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     result = (await ours.run("go")).results[0]
@@ -119,7 +120,7 @@ async def test_what_a_script_prints_and_logs_reaches_the_journal(tmp_path: Path)
     agent = Agent(
         Scripted([calls(("echo", {"text": "x"})), says("ok")]),
         [echo],
-        hooks=hooks,
+        plugins=[Parts(hooks=hooks)],
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     run = await agent.run("go")

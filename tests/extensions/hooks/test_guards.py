@@ -20,6 +20,7 @@ from ferrule.extensions.hooks.guards import (
     writes_within,
 )
 from ferrule.models.scripted import calls, says
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import browse
@@ -41,7 +42,7 @@ async def after(
         tools or TOOLS,
         workspace=root,
         permissions=Permissions(allow=[t.full_name for t in tools or TOOLS]),
-        hooks=[guard],
+        plugins=[Parts(hooks=[guard])],
         storage=Storage(journal=SqliteJournal(":memory:")),
         limits=Limits(max_turns=3),
     )
@@ -248,7 +249,7 @@ async def test_a_guard_fires_on_a_call_of_the_real_local_model(tmp_path: Path) -
         [*commands.TOOLS],
         workspace=tmp_path,
         permissions=Permissions(allow=["run_command"]),
-        hooks=[command_policy(deny=["*"])],
+        plugins=[Parts(hooks=[command_policy(deny=["*"])])],
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     result = await ours.run("Run the command `ls`.")

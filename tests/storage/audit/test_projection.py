@@ -25,6 +25,7 @@ from ferrule.core.events import (
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import says
 from ferrule.permissions.approvals import digest_arguments
+from ferrule.plugins import Parts
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.audit.audit import AuditedCall, audit_calls, sha256_hex
 from ferrule.storage.audit.explanation import explain
@@ -214,7 +215,7 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
             workspace=tmp_path,
             permissions=Permissions(allow=["Bash"]),
             storage=Storage(journal=journal),
-            resources=[policy],
+            plugins=[Parts(resources=[policy])],
         )
         session = agent.session()
         for _ in range(2):

@@ -15,6 +15,7 @@ from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.code_mode import CodeLimits, code_tool
 from ferrule.tools.decorator import tool
@@ -85,7 +86,7 @@ class World:
                 Scripted([]),
                 given,
                 storage=Storage(journal=self.journal),
-                hooks=hooks,
+                plugins=[Parts(hooks=hooks)],
                 permissions=Permissions(deny=deny),
             )
             session = agent.session()

@@ -12,6 +12,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.plugins import Parts
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtection, MissingProtections
@@ -44,7 +45,7 @@ class Run:
             workspace=folder,
             permissions=Permissions(allow=["Bash"], approver=Person(choice)),
             storage=Storage(journal=self.journal),
-            resources=[policy],
+            plugins=[Parts(resources=[policy])],
         ).session()
 
     async def command(self, *argv: str) -> Any:

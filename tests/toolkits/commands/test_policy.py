@@ -21,6 +21,7 @@ from ferrule.models.scripted import Scripted, says
 from ferrule.permissions.approvals import ApprovalAnswer, Approver
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.safe_mode import SafeMode
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
 from ferrule.toolkits.commands.policy import Behavior, find_prefix_violation
@@ -437,7 +438,7 @@ def session(world: World, *, allow: list[str], steps: Sequence[Any] = (), **opti
         workspace=world.folder,
         permissions=Permissions(allow=allow),
         storage=Storage(journal=SqliteJournal(":memory:")),
-        resources=[CommandPolicy(shell_allowed=True)],
+        plugins=[Parts(resources=[CommandPolicy(shell_allowed=True)])],
     ).session()
 
 

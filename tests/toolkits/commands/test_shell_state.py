@@ -13,6 +13,7 @@ from ferrule import Agent, Permissions, Scripted, Session
 from ferrule.core.calls import ErrorType
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.plugins import Parts
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections
@@ -37,7 +38,7 @@ class Shell:
             COMMAND_TOOLS,
             workspace=folder,
             permissions=Permissions(**rules),
-            resources=[policy],
+            plugins=[Parts(resources=[policy])],
         )
         self.session: Session = self.agent.session()
 
@@ -213,7 +214,7 @@ async def test_calls_of_one_answer_are_judged_where_they_start(
         COMMAND_TOOLS,
         workspace=shell.folder,
         permissions=Permissions(approver=shell.approver, **permissions),
-        resources=[CommandPolicy()],
+        plugins=[Parts(resources=[CommandPolicy()])],
     )
     await agent.run("go")
     assert (shell.folder / "sub/out").exists() is written

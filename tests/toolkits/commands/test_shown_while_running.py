@@ -14,12 +14,11 @@ from ferrule.cli.live_output import LiveOutput
 from ferrule.core.errors import RunCancelled
 from ferrule.core.events import ToolAnswered
 from ferrule.engine.live_events import Live, Progress
-from ferrule.sandbox.sandbox import Sandbox
+from ferrule.plugins import Parts
 from ferrule.storage import SqliteJournal
 from ferrule.testing import calls, says
 from ferrule.toolkits.commands import CommandPolicy, run_command
 from ferrule.toolkits.model_family_tools.anthropic import bash
-from unheld import share_unheld
 
 COMMAND = "for n in 1 2 3 4 5 6 7 8; do echo line $n; done; until test -e go; do sleep 0.05; done"
 
@@ -30,7 +29,7 @@ def make_agent(folder: Path, *steps: Any) -> Agent[None, str]:
         [run_command, bash],
         workspace=folder,
         permissions=Permissions(mode="bypassPermissions"),
-        resources={Sandbox: share_unheld(), CommandPolicy: CommandPolicy(shell_allowed=True)},
+        plugins=[Parts(resources=[CommandPolicy(shell_allowed=True)])],
         storage=Storage(journal=SqliteJournal(":memory:")),
         host=Host(interruptible=True),
     )

@@ -21,6 +21,7 @@ from ferrule.core.media import MediaOptions
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
+from ferrule.plugins import Parts
 from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
@@ -64,7 +65,7 @@ def ask(workspace: Path) -> Ask:
                 PICTURE_TOOLS,
                 workspace=workspace,
                 storage=Storage(journal=SqliteJournal(":memory:")),
-                resources=[MediaOptions(domains=domains), *resources],
+                plugins=[Parts(resources=[MediaOptions(domains=domains), *resources])],
                 permissions=Permissions(allow=allow, deny=deny, ask=ask_about),
             )
             session = agent.session()

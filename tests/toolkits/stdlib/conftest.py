@@ -13,6 +13,7 @@ from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
+from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.stdlib import stdlib_tools
 
@@ -39,7 +40,7 @@ def ask(workspace: Path) -> Caller:
                 stdlib_tools(),
                 workspace=workspace,
                 storage=Storage(journal=SqliteJournal(":memory:")),
-                resources=resources,
+                plugins=[Parts(resources=resources)],
                 permissions=Permissions(allow=allow, deny=deny),
             )
             session = agent.session()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ferrule.core.errors import ConfigError
-from ferrule.engine.agent_options import SubAgents
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.models.client import ModelClient
 from ferrule.tools.catalog import Catalog
@@ -31,15 +30,6 @@ class SubAgentRegistry:
                     ),
                     hint="rename one",
                 )
-
-    @staticmethod
-    def parse(
-        agents: SubAgents | Iterable[SubAgent] | None, added: Iterable[SubAgent] = ()
-    ) -> SubAgentRegistry:
-        """Return what `Agent(agents=...)` means, with those of plugins. Raises ConfigError."""
-        if isinstance(agents, SubAgents):
-            return SubAgentRegistry((*agents.agents, *added), agents.limits)
-        return SubAgentRegistry((*(agents or ()), *added))
 
     def model_client(self, model: str, connect: Callable[[str], ModelClient]) -> ModelClient:
         """Return the client of a sub-agent's own model, connected once. Raises ConfigError."""

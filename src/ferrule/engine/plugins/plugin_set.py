@@ -68,8 +68,9 @@ class PluginSet:
     tools: tuple[Tool, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     instructions: tuple[PluginInstructions, ...] = ()
-    hooks: tuple[Hook | event_hooks.EventHook, ...] = ()
+    hooks: tuple[Hook | event_hooks.EventHook | event_hooks.Hooks, ...] = ()
     agents: tuple[delegation.SubAgent, ...] = ()
+    delegation: delegation.DelegationLimits | None = None
     resources: tuple[object, ...] = ()
     observers: tuple[Callable[[event_bus.BusEvent], None], ...] = ()
     listeners: tuple[BusListener, ...] = ()
@@ -134,20 +135,18 @@ class PluginOptions:
 
 
 def set_up_plugins(
-    plugins: Iterable[Plugin],
+    plugins: Iterable[Plugin | Parts],
     setup: Setup,
     *,
     tools: Iterable[Tool] = (),
-    resources: Iterable[object] = (),
     options: Mapping[str, PluginOptions] | None = None,
 ) -> PluginSet:
     """Set the plugins up, in order, and put together what they add.
 
     Args:
-        plugins: The plugins.
+        plugins: The plugins, and what the program adds itself.
         setup: What they may use. `state` returns the folder in which each has one of its own.
         tools: Tools that the program gives the agent besides.
-        resources: The program's resources.
         options: How single plugins are set up, by their names.
 
     Raises:
@@ -161,6 +160,11 @@ def set_up_plugins(
         return name in named_by_agents or setup.is_named(name)
 
     for plugin in plugins:
+        if isinstance(plugin, Parts):
+            own_parts = _check_parts(PROGRAM, plugin)
+            given[_name_program(given)] = own_parts
+            named_by_agents.update(*(agent.tools or () for agent in own_parts.agents))
+            continue
         name = _check_plugin(plugin, given)
         chosen = (options or {}).get(name, PluginOptions())
         own = _make_own_setup(setup, name, chosen, is_named)
@@ -171,7 +175,7 @@ def set_up_plugins(
     if not given:
         return PluginSet(tools=tuple(tools))
     collected = _collect_tools(given, tools)
-    _check_resources(given, resources)
+    _check_resources(given)
     return PluginSet(
         tuple(given),
         tuple(tool for _, tool in sorted(collected.tools.items())),
@@ -183,6 +187,7 @@ def set_up_plugins(
         ),
         tuple(hook for parts in given.values() for hook in parts.hooks),
         tuple(agent for parts in given.values() for agent in parts.agents),
+        next((parts.delegation for parts in given.values() if parts.delegation), None),
         tuple(item for parts in given.values() for item in parts.resources),
         tuple(observer for parts in given.values() for observer in parts.observers),
         tuple(one for parts in given.values() for one in parts.listeners),
@@ -194,10 +199,7 @@ def set_up_plugins(
 
 
 def add_plugins(
-    plugins: Sequence[Plugin] | PluginSet,
-    setup: Setup,
-    catalog: Catalog,
-    resources: Iterable[object],
+    plugins: Sequence[Plugin | Parts] | PluginSet, setup: Setup, catalog: Catalog
 ) -> tuple[PluginSet, Catalog]:
     """Return the plugins of an agent and its tools. A set that is given is in the catalog already.
 
@@ -205,7 +207,7 @@ def add_plugins(
     """
     if isinstance(plugins, PluginSet):
         return plugins, catalog
-    added = set_up_plugins(plugins, setup, tools=catalog, resources=resources)
+    added = set_up_plugins(plugins, setup, tools=catalog)
     is_same = not added.names or added.tools == tuple(catalog)
     return added, catalog if is_same else Catalog(added.tools)
 
@@ -361,7 +363,12 @@ def _check_parts(plugin: str, parts: object) -> Parts:
             hint="return `Parts(...)`, and define `setup` without `async`",
         )
     # Each is read more than once.
-    return replace(parts, tools=tuple(parts.tools), resources=tuple(parts.resources))
+    return replace(
+        parts,
+        tools=tuple(parts.tools),
+        agents=tuple(parts.agents),
+        resources=tuple(parts.resources),
+    )
 
 
 def _make_tool(plugin: str, item: ToolLike) -> Tool:
@@ -382,24 +389,32 @@ def _find_changed_field(before: Tool | None, tool: Tool) -> str:
     return next((name for name in fixed if getattr(before, name) != getattr(tool, name)), "")
 
 
-def _check_resources(given: Mapping[str, Parts], resources: Iterable[object]) -> None:
+def _check_resources(given: Mapping[str, Parts]) -> None:
     """Raise ConfigError for two resources of one type."""
-    sources: dict[type, str] = {type(item): "" for item in resources}
+    sources: dict[type, str] = {}
     for name, parts in given.items():
         for item in parts.resources:
             kind = type(item)
             if kind in sources:
                 raise ConfigError(
                     f"two resources are a `{kind.__name__}`: of {_name_source(sources[kind])} and "
-                    f"of the plugin `{name}`",
+                    f"of {_name_source(name)}",
                     code="plugin_conflict",
                     hint="tools find resources by their type: leave one out",
                 )
             sources[kind] = name
 
 
+def _name_program(given: Mapping[str, Parts]) -> str:
+    """Return the name under which what the program adds itself is kept, also if it is not all."""
+    count = sum(name.startswith(PROGRAM) for name in given)
+    return PROGRAM + " " * count
+
+
 def _name_source(plugin: str) -> str:
-    return f"the plugin `{plugin}`" if plugin else PROGRAM
+    if not plugin or plugin.startswith(PROGRAM):
+        return PROGRAM
+    return f"the plugin `{plugin}`"
 
 
 def _list_lifetimes(given: Mapping[str, Parts]) -> tuple[tuple[str, LifetimeMaker], ...]:

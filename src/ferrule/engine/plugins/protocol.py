@@ -116,6 +116,9 @@ class LeftOutFile(Protocol):
 class Parts:
     """What a plugin adds to an agent. Everything is optional.
 
+    A program gives an agent its own hooks, sub-agents and resources as one of these:
+    `Agent(model, tools, plugins=[Parts(hooks=[guard])])`.
+
     Attributes:
         tools: Tools, plain functions or dictionaries, as `Agent` takes them.
         instructions: Text for the model; or a function that is called with the tools of a session
@@ -123,6 +126,7 @@ class Parts:
             them.
         hooks: Asked around calls, or on events.
         agents: Sub-agents that sessions may delegate to.
+        delegation: The limits of that; with them sessions may delegate without any of these.
         resources: Objects that tools find by their type with `Context.resource`.
         observers: See every event of the agent's bus, in the thread of its run; they must be quick.
             One that raises is removed.
@@ -142,8 +146,9 @@ class Parts:
 
     tools: Iterable[ToolLike] = ()
     instructions: str | Callable[[Catalog], str] = ""
-    hooks: Sequence[Hook | event_hooks.EventHook] = ()
-    agents: Sequence[delegation.SubAgent] = ()
+    hooks: Sequence[Hook | event_hooks.EventHook | event_hooks.Hooks] = ()
+    agents: Iterable[delegation.SubAgent] = ()
+    delegation: delegation.DelegationLimits | None = None
     resources: Iterable[object] = ()
     observers: Sequence[Callable[[event_bus.BusEvent], None]] = ()
     listeners: Sequence[BusListener] = ()

@@ -1,9 +1,6 @@
 """Telemetry: OpenTelemetry spans and metrics, made from the event bus. Needs `ferrule[otel]`.
 
-    bus = Bus()
-    telemetry = Telemetry()
-    telemetry.listen(bus)
-    agent = Agent("ollama:llama3.2", tools=[...], bus=bus, resources=[telemetry])
+    agent = Agent("ollama:llama3.2", tools=[...], plugins=[OpenTelemetry()])
 
     invoke_agent {agent}                  a run
       chat {model}                        a request to the model and its answer (client)

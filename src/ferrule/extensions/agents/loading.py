@@ -31,7 +31,7 @@ MAX_AGENTS = 100
 
 @frozen
 class LoadedAgents:
-    """The loaded agents, for `Agent(agents=...)`.
+    """The loaded agents, for `Parts(agents=...)`.
 
     `inert` names the repository's agent files that have no effect because nobody trusts them.
     """

@@ -28,6 +28,7 @@ from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
+from ferrule.engine.plugins.protocol import Parts
 from ferrule.engine.web.domains import AllowedDomains
 from ferrule.engine.web.fetch import WebClient
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
@@ -138,7 +139,7 @@ async def _call(
         # Every tool is allowed: the folder, the sandbox and the closed network confine it.
         permissions=Permissions(allow=[tool.full_name for tool in tools]),
         storage=Storage(journal=SqliteJournal(":memory:")),
-        resources=bench.resources(folder),
+        plugins=[Parts(resources=bench.resources(folder))],
     )
     session = agent.session()
     try:

@@ -5,7 +5,7 @@ async def no_force_push(call: ToolPre) -> Action | None:
     if "--force" in str(call.arguments["command"]):
         return block("force-pushing is not done here")
 
-Agent(..., hooks=[no_force_push])
+Agent(..., plugins=[Parts(hooks=[no_force_push])])
 """
 
 from __future__ import annotations

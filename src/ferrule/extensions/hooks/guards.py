@@ -1,8 +1,8 @@
 """Guards that ship with Ferrule: hooks for common rules, given to an Agent or named in a hook file.
 
-    Agent(..., hooks=[
+    Agent(..., plugins=[Parts(hooks=[
         prefer_named_tools(), no_secrets_in_arguments(), writes_within("src", "docs"),
-    ])
+    ])])
 
 Each judges only what it can see in the tool call itself. None of them is a boundary: a running
 program is confined by the sandbox, and permission rules are enforced by the gate before any hook. A

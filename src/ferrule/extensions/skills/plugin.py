@@ -38,5 +38,6 @@ class Skills:
         return Parts(
             tools_from=lambda _: permitted.tools,
             instructions=describe,
+            resources=(permitted,),
             watched=[place / name for place in places for name in REPOSITORY_FOLDERS],
         )

@@ -13,10 +13,8 @@ import click
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.extras import require
-from ferrule.extensions.skills.loading import load_skills
-from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.extensions.skills.loading import LoadedSkills
 from ferrule.runtime.shared_options import common_options, server_options
-from ferrule.storage import paths
 
 from .signed_card import public_keys
 
@@ -111,12 +109,9 @@ def _find_skills(assembly: Assembly) -> Iterator[Skill]:
     """Yield the skills and sub-agents of the assembled agent, as the card lists them."""
     from .server import Skill
 
-    settings = assembly.settings
-    agent = assembly.agent
-    if settings["skills.enabled"]:
-        names = agent.workspace.names if agent.workspace else DEFAULT_NAMES
-        loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
-        for skill in loaded.filter_by(agent.gate).skills:
-            yield Skill(skill.name, skill.name, skill.description, ("skill",))
-    for one in agent.plugins.agents:
+    plugins = assembly.agent.plugins
+    loaded = plugins.find_resource(LoadedSkills)
+    for skill in () if loaded is None else loaded.skills:
+        yield Skill(skill.name, skill.name, skill.description, ("skill",))
+    for one in plugins.agents:
         yield Skill(one.name, one.name, one.description, ("agent",))

@@ -6,6 +6,7 @@ Modules:
     git_command, options `git_command`, and the options it passes on
     catalog, finder      the operations, and finding the one that is meant
     read_operations, staging, branch_operations        the operations
+    mutations            what operations that change something share
     affected_files, withheld_files, remote             what may be written, read, and reached
     run                  running git in the sandbox of the session
     unconfined_reads     reading without a sandbox

@@ -14,18 +14,23 @@ from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
-from ferrule.tools.decorator import tool
 
 from .affected_files import check_commits, check_switch
 from .attempt import Attempt, GitResult
+from .mutations import (
+    check_idle,
+    check_message,
+    describe_files,
+    describe_hooks,
+    make_author_error,
+    mutation,
+)
 from .receipt import Category, Outcome, make_result
 from .refs import check_branch, check_remote
 from .remote import describe_remote, find_remote, run_with_remote
-from .run import MAX_SECONDS, GitRunner, make_git_error, open_git
+from .run import GitRunner, make_git_error, open_git
 from .settings import make_printable
-from .staging import check_idle, check_message, describe_hooks, make_author_error
 
 _MAX_SHOWN = 50
 
@@ -59,13 +64,7 @@ def _describe_switch(values: Mapping[str, Any], context: Context) -> str:
     return f"check out the branch {branch}{begin}: files of the workspace change"
 
 
-@tool(
-    side_effect="execute",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_switch),
-)
+@mutation(_describe_switch)
 async def git_switch(
     branch: Annotated[str, "The branch to check out."],
     context: Context,
@@ -118,8 +117,7 @@ async def git_switch(
         "branch": branch,
         "created": create or force_create,
         "head": head,
-        "changed_files": changed[:_MAX_SHOWN],
-        "changed_count": len(changed),
+        **describe_files(changed),
     }
     return make_result(
         git_switch,
@@ -188,13 +186,7 @@ def _describe_fetch(values: Mapping[str, Any], context: Context) -> str:
     )
 
 
-@tool(
-    side_effect="external",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_fetch),
-)
+@mutation(_describe_fetch, "external")
 async def git_fetch(
     context: Context,
     remote: Annotated[str, "The name of the remote."] = "origin",
@@ -230,13 +222,7 @@ def _describe_pull(values: Mapping[str, Any], context: Context) -> str:
     )
 
 
-@tool(
-    side_effect="external",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_pull),
-)
+@mutation(_describe_pull, "external")
 async def git_pull_ff_only(
     context: Context,
     remote: Annotated[str, "The name of the remote."] = "origin",
@@ -276,8 +262,7 @@ async def git_pull_ff_only(
         "remote": remote,
         "branch": wanted,
         "head": head,
-        "changed_files": changed[:_MAX_SHOWN],
-        "changed_count": len(changed),
+        **describe_files(changed),
     }
     category: Category = "success" if changed else "nothing_to_do"
     done = Outcome(
@@ -296,13 +281,7 @@ def _describe_rebase(values: Mapping[str, Any], context: Context) -> str:
     )
 
 
-@tool(
-    side_effect="execute",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_rebase),
-)
+@mutation(_describe_rebase)
 async def git_rebase(
     onto: Annotated[str, "The branch or commit to replay on."],
     context: Context,
@@ -347,8 +326,7 @@ async def git_rebase(
         "onto": target,
         "head": head,
         "before": old,
-        "changed_files": paths[:_MAX_SHOWN],
-        "changed_count": len(paths),
+        **describe_files(paths),
     }
     category: Category = "success" if head != old else "nothing_to_do"
     done = Outcome(value, ran.argv, category=category, paths=paths, outputs={"stdout": ran.output})
@@ -419,13 +397,7 @@ def _describe_push(values: Mapping[str, Any], context: Context) -> str:
     return f"send {values.get('branch') or 'the checked-out branch'} to {place}"
 
 
-@tool(
-    side_effect="external",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_push),
-)
+@mutation(_describe_push, "external")
 async def git_push(
     context: Context,
     remote: Annotated[str, "The name of the remote."] = "origin",
@@ -471,13 +443,7 @@ def _describe_stash(values: Mapping[str, Any], context: Context) -> str:
     }[str(values["action"])]
 
 
-@tool(
-    side_effect="execute",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_stash),
-)
+@mutation(_describe_stash)
 async def git_stash(
     action: Annotated[
         Literal["push", "pop"], "`push` puts changes away, `pop` brings the last ones back."
@@ -498,8 +464,7 @@ async def git_stash(
             ran, changed = await _bring_back(git, Attempt.from_context(context))
     value = {
         "action": action,
-        "changed_files": changed[:_MAX_SHOWN],
-        "changed_count": len(changed),
+        **describe_files(changed),
     }
     category: Category = "success" if changed else "nothing_to_do"
     done = Outcome(

@@ -8,29 +8,25 @@ is compared with the list.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.view.git_hooks import list_hooks
-from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS
 
 from .affected_files import check_filters, check_names
 from .attempt import GitResult
+from .mutations import check_idle, check_message, describe_hooks, make_author_error, mutation
 from .receipt import Outcome, make_result
 from .run import MAX_SECONDS, GitRunner, make_git_error, open_git
 
 MAX_FILES = 10_000
 """Most files that one `git_add` stages."""
-_MAX_MESSAGE = 20_000
 _MAX_NAMES = 20
 
 
@@ -191,13 +187,7 @@ def _describe_commit(values: Mapping[str, Any], context: Context) -> str:
     return f"commit {files} with the message:\n{str(values['message'])[:2000]}"
 
 
-@tool(
-    side_effect="execute",
-    risk="high",
-    timeout=MAX_SECONDS + 10,
-    parallel=False,
-    preview=make_preview(_describe_commit),
-)
+@mutation(_describe_commit)
 async def git_commit(
     message: Annotated[
         str, "The message: a subject line, and after an empty line what else is to be said."
@@ -255,41 +245,6 @@ async def git_commit(
 
 _REFUSING_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "reference-transaction")
 _COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
-_UNFINISHED = (
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "BISECT_LOG",
-    "rebase-merge",
-    "rebase-apply",
-    "sequencer",
-)
-
-
-def check_idle(git: GitRunner) -> None:
-    """Raise ToolFailed if a merge or the like is half done: to go on is the person's decision."""
-    own = Path(git.repository.git_dir)
-    under_way = next((name for name in _UNFINISHED if (own / name).exists()), None)
-    if under_way:
-        raise ToolFailed(
-            ErrorType.IO_ERROR,
-            "nothing was done: a merge, rebase or the like is half done "
-            f"(`.git/{under_way}` is there); to finish it or give it up is the person's "
-            "decision. `git_conflicts` shows what is open",
-        )
-
-
-def describe_hooks(git: GitRunner, ran: GitResult, names: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return what a result says of hooks: those that ran, and those that should have."""
-    present = list_hooks(git.repository)
-    started = {name.partition(" ")[0] for name in ran.hooks}
-    left_out = [name for name in names if name in present and name not in started]
-    value: dict[str, list[str]] = {}
-    if ran.hooks:
-        value["hooks_run"] = list(ran.hooks)
-    if left_out:
-        value["hooks_not_run"] = left_out
-    return value
 
 
 def _commit_error(ran: GitResult) -> ToolFailed:
@@ -304,27 +259,6 @@ def _commit_error(ran: GitResult) -> ToolFailed:
             f"{said[:2000]}",
         )
     return make_author_error(ran) or make_git_error("nothing was committed", ran)
-
-
-def make_author_error(ran: GitResult) -> ToolFailed | None:
-    """Return the error of a git that does not know who the person is, None for others."""
-    if "user.useConfigOnly" not in ran.complaint and "tell me who you are" not in ran.complaint:
-        return None
-    return ToolFailed(
-        ErrorType.NOT_FOUND,
-        "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
-        "they are; ask them to set `user.name` and `user.email`",
-    )
-
-
-def check_message(message: str) -> str:
-    """Return a message with a line end. Raises RetryCall for one that is empty or too long."""
-    text = message.strip()
-    if not text or len(text) > _MAX_MESSAGE or re.search(r"[\0-\x08\x0b-\x1f\x7f]", text):
-        raise RetryCall(
-            f"`message` must be text of 1 to {_MAX_MESSAGE} characters without control characters"
-        )
-    return text + "\n"
 
 
 async def _stage_tracked(git: GitRunner) -> None:
