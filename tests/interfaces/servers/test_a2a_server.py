@@ -300,7 +300,7 @@ async def test_a_body_without_end_is_read_up_to_a_bound(
     server = await place.serve()
     assert (await knock(server, content=b"x" * (48 * 1024 * 1024 + 1))).status_code == 413
     page = (Path(__file__).parents[3] / "docs" / "a2a.md").read_text(encoding="utf-8")
-    assert "with more than 48 MiB" in page
+    assert "above 48 MiB" in page
 
     async def slow() -> AsyncIterator[bytes]:
         while True:

@@ -72,6 +72,10 @@ async def run_once(
             )
             return exit_codes[-1] if exit_codes else 130
         finally:
+            # A failed task refers to its traceback, and that to this frame. The garbage collector
+            # of Python 3.11 does not see the first, so the circle would stay for ever.
+            assembly.terminal.on_reader_gone = lambda: None
+            del task
             await assembly.close(session, strict=succeeded)
 
 
