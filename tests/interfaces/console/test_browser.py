@@ -265,7 +265,7 @@ def _what_is_denied_does_not_run(ada: Person) -> None:
     question = ada.sees("form.question")
     question.get_by_label("Reason").fill("not while she sleeps")
     question.get_by_role("button", name="Deny").click()
-    ada.sees_end("done")
+    ada.sees(".ending .state.warn", "done, 1 denied")
     ada.sees(".card", "not while she sleeps")
     assert "behind the door" not in ada.page.locator("main").inner_text()
     ada.picture("denied")
