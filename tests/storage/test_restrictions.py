@@ -66,8 +66,12 @@ def nested(values: Mapping[str, Any]) -> str:
         *groups, last = key.split(".")
         place = tree
         for group in groups:
-            place = place.setdefault(group, {})
-        place[last] = value
+            # `plugins.git: true` and `plugins.git.tools: read` cannot stand together.
+            if not isinstance(place.get(group), dict):
+                place[group] = {}
+            place = place[group]
+        if not isinstance(place.get(last), dict):
+            place[last] = value
     return json.dumps(tree)
 
 

@@ -118,18 +118,6 @@ class StructuredText(TypedDict):
     stats: Stats
 
 
-class ImageObject(TypedDict, total=False):
-    """An image as an object: either its `path` or its content as `base64`.
-
-    `name` and `mime_type` describe content; the format is recognized from the bytes.
-    """
-
-    path: str
-    base64: str
-    name: str
-    mime_type: str
-
-
 class OcrOptions(TypedDict, total=False):
     """`language`: names as tesseract has them, several joined by `+`: `eng`, `deu+eng`."""
 
@@ -151,10 +139,10 @@ class OcrOptions(TypedDict, total=False):
 )
 async def ocr(
     image: Annotated[
-        str | ImageObject,
+        str | dict[str, str],
         READS,
-        "The path of an image of the workspace, or an object with `path` or `base64`: PNG, JPEG, "
-        "TIFF, GIF, BMP, WebP or PNM, up to 10 MB.",
+        "The path of an image of the workspace, or an object with `path`, or with `base64` and "
+        "perhaps `name`: PNG, JPEG, TIFF, GIF, BMP, WebP or PNM, up to 10 MB.",
     ],
     context: Context,
     options: Annotated[
@@ -179,10 +167,19 @@ async def ocr(
     return found
 
 
-async def _read_image(image: str | ImageObject, context: Context) -> tuple[bytes, str]:
-    """Return the bytes of an image, and its name."""
+async def _read_image(image: str | dict[str, str], context: Context) -> tuple[bytes, str]:
+    """Return the bytes of an image, and its name.
+
+    The format is recognized from the bytes, whatever `mime_type` says.
+    """
     if isinstance(image, str):
         return await read_input(image, context)
+    unknown = image.keys() - {"path", "base64", "name", "mime_type"}
+    if unknown:
+        raise RetryCall(
+            "`image` knows only `path`, `base64`, `name` and `mime_type`, found "
+            f"`{min(unknown)[:40]}`"
+        )
     path = image.get("path")
     encoded = image.get("base64")
     if (path is None) == (encoded is None):
