@@ -117,6 +117,7 @@ async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
         ({"path": "a.png", "base64": "eA=="}, "either `path` or `base64`"),
         ({"base64": "%%%"}, "cannot be decoded"),
         ({"base64": "eA=="}, "`image` is not an image"),
+        ({"base64": "eA==", "url": "x"}, "found `url`"),
         ({"path": ".env"}, "secret"),
     ],
 )
