@@ -48,11 +48,13 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def check(programs: Path, index: str, python: str = "python3") -> subprocess.CompletedProcess[str]:
+def check(
+    programs: Path, index: str, python: str = "python3", folder: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/sh", str(CHECK), python],
-        cwd=programs,
-        env={"PATH": str(programs), "HOME": str(programs), "UV_DEFAULT_INDEX": index},
+        cwd=folder or programs,
+        env={"PATH": str(programs), "HOME": str(programs), "UV_DEFAULT_INDEX": index, **more},
         capture_output=True,
         text=True,
         timeout=60,
@@ -128,3 +130,17 @@ def test_make_says_it_before_it_begins_also_in_a_folder_with_a_blank(
     )
     assert ran.returncode == 2 and not (checkout / ".venv").exists()
     assert ran.stderr.startswith(f"missing: {programs}/python9; install the package python3")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python reads path files as UTF-8")
+def test_a_folder_whose_letters_the_locale_has_not_is_said(
+    programs: Path, index: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "zw\u00f6lf"
+    folder.mkdir()
+    ran = check(programs, index, folder=folder, LC_ALL="C")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("missing: a locale for the letters in this folder's path")
+    assert ran.stderr.endswith("say LC_ALL=C.UTF-8\n")
+    assert "locale" not in check(programs, index, folder=folder, LC_ALL="C.UTF-8").stderr
+    assert "locale" not in check(programs, index, LC_ALL="C").stderr
