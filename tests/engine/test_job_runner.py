@@ -12,7 +12,7 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.engine.distributed import runner as running
 from ferrule.engine.distributed.draining import make_draining
-from ferrule.engine.distributed.engines import GoOnElsewhere, NotNow
+from ferrule.engine.distributed.engines import EngineOptions, GoOnElsewhere, NotNow, open_engine
 from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.distributed.outcomes import Beginning, QueueError
 from ferrule.engine.distributed.runner import Runner
@@ -264,3 +264,26 @@ def test_a_job_that_may_not_begin_comes_again_later_the_more_go_first(
         assert (gate.entered, table.ended) == (0, {})
 
     play(story)
+
+
+@pytest.mark.proves("programs.metadata")
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_engine_that_commands_could_change_is_not_used_and_the_error_says_so(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, site = tmp_path / "here", tmp_path / ("here/site" if writable else "site")
+    metadata = site / "acme-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    here.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[ferrule.engines]\nacme = acme_engine:Engine\n")
+    (metadata / "RECORD").write_text("acme_engine.py,,\n")
+    (site / "acme_engine.py").write_text("class Engine:\n    def __init__(self, options): ...\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.chdir(here)
+    if not writable:
+        assert type(open_engine("acme", EngineOptions(""))).__name__ == "Engine"
+        return
+    with pytest.raises(ConfigError, match="those of `acme` are not used") as refused:
+        open_engine("acme", EngineOptions(""))
+    assert str(site) in str(refused.value)

@@ -127,8 +127,15 @@ class Engine(Protocol):
 def open_engine(named: str, options: EngineOptions) -> Engine:
     """Return the engine called `NAME` or `NAME:ADDRESS`. Raises ConfigError, EngineExtraMissing."""
     name, _, address = named.partition(":")
-    points, _ = find_entry_points("ferrule.engines", CommandWritable.from_current_folder())
+    points, refused = find_entry_points("ferrule.engines", CommandWritable.from_current_folder())
     known = {point.name: point for point in points}
+    if name not in known and refused:
+        raise ConfigError(
+            f"no engine is called `{name}`; those of `{refused[0].name}` are not used, because "
+            f"commands can write `{refused[0].path}`",
+            hint="install it where commands cannot write, or start from another folder",
+            code="engine_unknown",
+        )
     if name not in known:
         raise ConfigError(
             f"no engine is called `{name}`",
