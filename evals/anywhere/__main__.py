@@ -2,7 +2,7 @@
 
     make anywhere                                  # every cell, each with its selection of tests
     make anywhere ARGS="--only '*container*' root" # cells by name, or by patterns of names
-    make anywhere ARGS="--whole"                   # the whole suite in each of them: hours
+    make anywhere ARGS="--tests whole"             # the whole suite in each of them: hours
     make anywhere ARGS="--only LANG=C --write"     # and put these rows into the table of all cells
 
 Cells are lines of `cells.yaml`. Systems are made with `mmdebstrap` below `--systems`, checkouts and
@@ -118,7 +118,11 @@ def parse_options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(prog="make anywhere", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["*"], help="names of cells, or patterns")
-    parser.add_argument("--whole", action="store_true", help="the whole suite in each cell")
+    parser.add_argument(
+        "--tests",
+        choices=("few", "many", "whole"),
+        help="the tests of each cell, instead of the selection that it names",
+    )
     parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)))
     parser.add_argument("--systems", type=Path, default=Path(PLACE, "systems"))
     parser.add_argument(
@@ -138,7 +142,7 @@ def describe(row: Row) -> str:
 def run_cell(cell: Cell, described: dict[str, Any], options: argparse.Namespace) -> Row:
     """Make the virtual environment of a cell, then run the demo and the tests."""
     system = described["machines"].get(cell.machine) or describe_here()
-    ran = "whole" if options.whole else cell.tests
+    ran = options.tests or cell.tests
     row = Row(cell.name, system, cell.python, cell.user, ran)
     packages = described["packages"].replace(" ", "")
     try:
