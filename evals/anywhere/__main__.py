@@ -83,7 +83,8 @@ def main() -> int:
     options = parse_options()
     described: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cells.yaml").read_text())
     cells = [Cell(**line) for line in described["cells"]]
-    wanted = [cell for cell in cells if any(fnmatchcase(cell.name, one) for one in options.only)]
+    found = [cell for one in options.only for cell in cells if fnmatchcase(cell.name, one)]
+    wanted = list({cell.name: cell for cell in found}.values())
     if not wanted:
         print(f"no cell of cells.yaml has a name like {', '.join(options.only)}", file=sys.stderr)
         return 2
