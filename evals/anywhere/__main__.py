@@ -83,8 +83,7 @@ def main() -> int:
     options = parse_options()
     described: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cells.yaml").read_text())
     cells = [Cell(**line) for line in described["cells"]]
-    found = [cell for one in options.only for cell in cells if fnmatchcase(cell.name, one)]
-    wanted = list({cell.name: cell for cell in found}.values())
+    wanted = choose_cells(cells, options.only)
     if not wanted:
         print(f"no cell of cells.yaml has a name like {', '.join(options.only)}", file=sys.stderr)
         return 2
@@ -103,6 +102,12 @@ def main() -> int:
             write_rows(add_row(read_rows(), asdict(row), order), order, described["untried"])
     print_table(rows, described["untried"])
     return 0 if all(row.is_good for row in rows) else 1
+
+
+def choose_cells(cells: list[Cell], patterns: list[str]) -> list[Cell]:
+    """Return the cells whose names match, each once, in the order of the patterns."""
+    found = [cell for one in patterns for cell in cells if fnmatchcase(cell.name, one)]
+    return list({cell.name: cell for cell in found}.values())
 
 
 def find_log(cell: Cell) -> Path:
