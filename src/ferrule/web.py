@@ -33,6 +33,7 @@ from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.http_security import Application, Principal, Visitor
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
+from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.shared_options import SETTING_OPTIONS
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def create_openai_endpoint(
     identify: Identify,
     offers: Iterable[str] = (),
     yes_to: Iterable[str] = (),
+    at_once: int = OF_ONE_PERSON,
 ) -> MountableApp:
     """Return a chat completions endpoint, at `/v1` below the place where it is mounted.
 
@@ -182,6 +184,7 @@ def create_openai_endpoint(
         identify: Says who sends a request, such as by an API key of the host's own.
         offers: Models besides the agent's own that clients may ask.
         yes_to: Patterns of tools that need no approval, since nobody can be asked.
+        at_once: Requests of one person that are worked on at a time.
 
     Raises:
         ConfigError: The address is not one.
@@ -193,7 +196,9 @@ def create_openai_endpoint(
         from ferrule.servers.openai.server import OpenAiServer
 
         async with _open_assembly(source) as assembly:
-            server = OpenAiServer(assembly, token=access, offers=offers, yes_to=tuple(yes_to))
+            server = OpenAiServer(
+                assembly, token=access, offers=offers, yes_to=tuple(yes_to), at_once=at_once
+            )
             try:
                 yield server.app
             finally:

@@ -32,6 +32,7 @@ from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.assemble import Assembly
+from ferrule.runtime.http.work_limits import IN_ALL, find_refusal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
@@ -44,10 +45,6 @@ from .assemblies import Assemblies, SessionSetup
 from .questions import OpenQuestions, Question
 from .viewer import Viewer
 
-MAX_RUNS = 32
-"""Runs at the same time."""
-MAX_SESSIONS = 64
-"""Sessions open at the same time."""
 IDLE_SECONDS = 1800.0
 """How long a session without a run stays open."""
 TRIAL_CALLER = "a person trying a tool"
@@ -127,7 +124,7 @@ class OpenSessions:
     change_count: int = 0
     """Counts runs that started or ended here."""
     pool: SessionPool[str, ConsoleSession] = field(
-        default_factory=lambda: SessionPool[str, ConsoleSession](MAX_SESSIONS, IDLE_SECONDS)
+        default_factory=lambda: SessionPool[str, ConsoleSession](IN_ALL, IDLE_SECONDS)
     )
     _locks: FileLeases | None = None
 
@@ -360,10 +357,13 @@ class OpenSessions:
             raise SessionActionError(
                 "a run of this session is in progress", hint="stop it, or send it a message"
             )
-        if self.pool.count_busy() >= MAX_RUNS:
-            raise SessionActionError(
-                f"{MAX_RUNS} runs are in progress already", code="server_busy", hint="stop one"
-            )
+        owner = (live.identity.tenant, live.identity.user)
+        mine = sum(
+            one.is_busy and (one.identity.tenant, one.identity.user) == owner for one in self.pool
+        )
+        refused = find_refusal(mine, self.pool.count_busy())
+        if refused is not None:
+            raise SessionActionError(refused, code="server_busy", hint="stop one")
         live.failed = ""
         begun = asyncio.Event()
         stop_observing = live.session.observe(lambda _: begun.set())
