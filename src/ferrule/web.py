@@ -14,7 +14,7 @@ Each function makes one ASGI application: the console, an endpoint that speaks A
 completions, one for MCP clients. `identify` says who sends a request, or None for nobody, who gets
 nothing; two people never see each other's sessions. The host application opens and closes them with
 its lifespan, which mounted applications are not told of: `FastAPI(lifespan=one.lifespan)`, or
-`async with one, two:` in a lifespan of its own. What the host's sign-in must do: docs/security.md.
+`async with one, two:` in a lifespan of its own. What the host's sign-in must do: docs/web.md.
 """
 
 from __future__ import annotations

@@ -6,11 +6,10 @@ Nothing of them is imported: the metadata of installed packages is read as text,
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
 from dataclasses import replace
 from functools import cache
@@ -53,13 +52,6 @@ def find_installed_manifests() -> Mapping[str, Manifest]:
                 hint=f"uninstall one: `pip uninstall {manifest.distribution}`",
             )
     return dict(sorted(found.items()))
-
-
-def is_within(manifest: Manifest, folders: Iterable[str | Path]) -> bool:
-    """Return whether a plugin's metadata or its code lies in one of these folders."""
-    roots = [os.path.realpath(Path(folder).expanduser()) for folder in folders]
-    places = [Path(os.path.realpath(place)) for place in manifest.places]
-    return any(place.is_relative_to(root) for place in places for root in roots)
 
 
 def _find_manifests(folders: tuple[str, ...]) -> Iterator[Manifest]:
