@@ -7,6 +7,7 @@ import click
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.lazy_group import CommandTable, LazyGroup
+from ferrule.storage.plugins.metadata_index import find_metadata
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
@@ -94,6 +95,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def _find_plugin_commands() -> CommandTable:
     """Return the commands of installed plugins. Nothing of a plugin is imported for it."""
+    if not find_metadata():
+        return {}
+    # Only with a plugin is a reader of manifests loaded.
     from ferrule.storage.plugins.installed import find_installed_manifests
 
     found: dict[str, tuple[str, str]] = {}

@@ -6,6 +6,8 @@ import click
 
 from ferrule.cli.confirmation import has_terminal
 
+from .dialogue import run_setup
+
 
 @click.command()
 @click.option("-m", "--model", default="", help="The model to use, as provider:model.")
@@ -18,8 +20,6 @@ def setup(model: str, yes: bool) -> int:
     nothing, and the model is written into your own settings. Keys are never written.
     """
     import asyncio
-
-    from .dialogue import run_setup
 
     if not model and not yes and not has_terminal():
         raise click.UsageError("there is no terminal to ask at; name a `--model`, or pass `--yes`")
