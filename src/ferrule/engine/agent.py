@@ -631,9 +631,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
             copied.visible_tools = self.visible_tools.copy(gate=gate)
-            copied.run_defaults = replace(copied.run_defaults, deps_type=Any)
+            copied.run_defaults = replace(copied.run_defaults, deps_type=Any, make_deps=None)
         session = copied._build_session(token_hex(16), system)
-        session.set_deps(deps)
+        if deps is not UNSET:
+            session.set_deps(deps)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self.results))
         if history:
             session.driver.feed(HistoryGiven(history))

@@ -115,7 +115,8 @@ class Host:
             behind, and the outcome of its call is unknown.
         name: What the agent is called in events and spans.
         make_deps: Makes the dependencies (`Agent(deps_type=...)`) of each run that is given none,
-            from whose run it is. It holds on every way in: workers, evaluation, servers, console.
+            from whose run it is; it may be async. It holds on every way in: workers, evaluation,
+            servers, console.
     """
 
     connect: Callable[[str], ModelClient] = create_model_client
