@@ -101,6 +101,11 @@ class ToolCalling:
         if self.results not in ("value", "envelope"):
             raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
 
+    @classmethod
+    def parse(cls, given: ToolCalling | ToolModeOption | None) -> ToolCalling:
+        """Return what an agent was given: these options, or a tool mode alone."""
+        return given if isinstance(given, ToolCalling) else cls(given or "auto")
+
 
 @frozen
 class Host:

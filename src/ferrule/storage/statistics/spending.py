@@ -62,7 +62,7 @@ class SpendingTotal:
         """US dollars, or None if no answer had a price."""
         if self.unpriced == self.answers:
             return None
-        return Decimal(self.usage.cost) / NANODOLLARS
+        return Decimal(self.usage.cost or 0) / NANODOLLARS
 
     def add(self, other: SpendingTotal) -> None:
         """Add another sum to this one."""
