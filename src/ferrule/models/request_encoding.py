@@ -190,9 +190,9 @@ def complete_schema(schema: str) -> str:
     if schema.startswith('{"type":"object","properties":'):
         return schema
     parsed = parse_object(schema)
-    if parsed.get("type") == "object" and "properties" in parsed:
+    if parsed.get("type") == "object" and isinstance(parsed.get("properties"), dict):
         return schema
-    return encode_json({"type": "object", "properties": {}, **parsed})
+    return encode_json({**parsed, "type": "object", "properties": parsed.get("properties") or {}})
 
 
 def arguments_as_object(arguments: str) -> str:
