@@ -31,7 +31,7 @@ from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.http_security import Application, Principal, Visitor
+from ferrule.runtime.http.http_security import Application, Principal
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
 from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.shared_options import SETTING_OPTIONS
@@ -134,7 +134,6 @@ def create_ag_ui_endpoint(
     *,
     address: str | Iterable[str],
     identify: Identify,
-    find_deps: Callable[[Visitor], Any] | None = None,
 ) -> MountableApp:
     """Return an endpoint that speaks AG-UI, at `/run` below the place where it is mounted.
 
@@ -142,7 +141,6 @@ def create_ag_ui_endpoint(
         source: The agent that answers.
         address: Where people reach the host application: scheme and host, without a path.
         identify: Says who sends a request.
-        find_deps: Returns what a person's sessions get as `deps` (`Agent(deps_type=...)`).
 
     Raises:
         ConfigError: The address is not one.
@@ -157,7 +155,6 @@ def create_ag_ui_endpoint(
             server = AgUiServer(
                 assembly.agent,
                 token=access,
-                find_deps=find_deps,
                 leave=_leave_with(assembly),
             )
             try:

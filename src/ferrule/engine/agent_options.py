@@ -101,6 +101,11 @@ class ToolCalling:
         if self.results not in ("value", "envelope"):
             raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
 
+    @classmethod
+    def parse(cls, given: ToolCalling | ToolModeOption | None) -> ToolCalling:
+        """Return what an agent was given: these options, or a tool mode alone."""
+        return given if isinstance(given, ToolCalling) else cls(given or "auto")
+
 
 @frozen
 class Host:
@@ -115,7 +120,8 @@ class Host:
             behind, and the outcome of its call is unknown.
         name: What the agent is called in events and spans.
         make_deps: Makes the dependencies (`Agent(deps_type=...)`) of each run that is given none,
-            from whose run it is. It holds on every way in: workers, evaluation, servers, console.
+            from whose run it is; it may be async. It holds on every way in: workers, evaluation,
+            servers, console.
     """
 
     connect: Callable[[str], ModelClient] = create_model_client

@@ -245,7 +245,7 @@ class _Batch(Generic[OutputT]):
         return dollars is not None and self._spent >= dollars
 
     def _find_cost(self, result: RunResult[OutputT]) -> float:
-        if result.cost is not None:
+        if self.budget.price is None and result.cost is not None:
             return result.cost
         return 0.0 if self._price is None else float(self._price(result.usage))
 

@@ -79,8 +79,7 @@ class RunResult(Generic[OutputT]):
         turns: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
-        cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
-            None.
+        cost: In US dollars, sub-agents included; None if a price is not known.
         messages: All messages of the session so far; `history=` of another session takes them.
     """
 
@@ -245,7 +244,8 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         require_asyncio()
         self._require_idle()
-        self.driver.deps.give(deps, self.identity)
+        await self._take_deps(deps)
+        self._require_idle()
         media: tuple[MediaReference, ...] = ()
         if not isinstance(text, str):
             text, media = await self._media.take_message(text)
@@ -281,7 +281,7 @@ class Session(ClosedByWith, Generic[OutputT]):
 
         Raises as `run`.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         finish = await self.driver.resume(reason, self.model)
         return None if finish is None else self.build_result(finish)
 
@@ -343,7 +343,7 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call(tool, arguments)
 
     async def call_tool(
@@ -356,7 +356,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             arguments: Its arguments, or JSON text exactly as a model wrote it.
             by: Who makes the call, for the journal.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call(tool, arguments, by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
@@ -366,7 +366,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         The result's data is described in `engine.delegation.delegation`. Never raises for what the
         sub-agent does.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
     def cancel(self) -> bool:
@@ -404,12 +404,12 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.machine.has_waiting_notices
 
     def set_deps(self, deps: Any) -> None:
-        """Give the session its dependencies; `UNSET` checks that it has them, or makes them.
+        """Give the session its dependencies, from now on.
 
         Raises:
-            ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
+            ConfigError: They are of another type than `Agent(deps_type=...)`.
         """
-        self.driver.deps.give(deps, self.identity)
+        self.driver.deps.give(deps)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -532,10 +532,9 @@ class Session(ClosedByWith, Generic[OutputT]):
     def cost(self) -> float | None:
         """Cost of the current or last run in US dollars.
 
-        None if it is not counted (`Limits.max_cost`).
+        None if a price is not known (`models.prices`).
         """
-        counted = self.driver.machine.limits.max_cost is not None
-        return cost_in_dollars(self.usage) if counted else None
+        return cost_in_dollars(self.usage)
 
     @property
     def turns(self) -> int:
@@ -723,6 +722,13 @@ class Session(ClosedByWith, Generic[OutputT]):
     def _media(self) -> ConversationMedia:
         return self.driver.open_media()
 
+    async def _take_deps(self, deps: Any) -> None:
+        """Take the dependencies of a run, or make them where it is given none (`UNSET`)."""
+        if deps is UNSET:
+            await self.driver.deps.provide(self.identity)
+        else:
+            self.driver.deps.give(deps)
+
     def _require_idle(self) -> None:
         """Refuse to begin a run while another one is under way."""
         if self.driver.has_run:
@@ -803,7 +809,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             machine.turn,
             self.id,
             finish.missing,
-            None if self.cost is None else cost_in_dollars(finish.usage),
+            cost_in_dollars(finish.usage),
             MessageHistory(
                 tuple(machine.history),
                 read_media=self._media.read if machine.has_media else None,

@@ -248,12 +248,10 @@ class Threads:
     Attributes:
         agent: Opens the sessions, and stays open for its owner.
         leave: Closes a session.
-        find_deps: The dependencies of a person's sessions; None if the agent needs none.
     """
 
     agent: Agent[Any, Any]
     leave: Leave = Session.close
-    find_deps: Callable[[Visitor], Any] | None = None
     pool: SessionPool[tuple[str, str, str], Thread] = field(
         default_factory=lambda: SessionPool[tuple[str, str, str], Thread](IN_ALL, IDLE_SECONDS)
     )
@@ -312,13 +310,10 @@ class Threads:
 
     def _open_session(self, agent: Agent[Any, Any], who: Visitor, given: RunInput) -> Session[Any]:
         name = session_id((agent.tenant, agent.user), given.thread_id)
-        deps: dict[str, Any] = {}
-        if self.find_deps is not None:
-            deps["deps"] = self.find_deps(who)
         try:
-            return agent.resume(name, **deps)
+            return agent.resume(name)
         except SessionNotFound:
-            session = agent.session(id=name, **deps)
+            session = agent.session(id=name)
         except (ConfigError, JournalError) as error:
             log_hidden_error("ag_ui", error)
             raise InputRefused(
