@@ -79,7 +79,8 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
-            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
+            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/tools-from-servers.md",
+            err=True,
         )
 
 

@@ -1208,10 +1208,10 @@ MOVED = {
 FOREIGN = {
     "tools.built_in": (
         "tools that ship are offered without it: choose among them with `tools.allowed` and "
-        "`tools.denied` (docs/from/harbor.md)"
+        "`tools.denied` (docs/from/harnesses.md)"
     ),
     "tools_policy": (
-        "it is `permissions`, `tools.allowed` and `tools.denied` (docs/from/ai-harness.md)"
+        "it is `permissions`, `tools.allowed` and `tools.denied` (docs/from/harnesses.md)"
     ),
 }
 """Settings of other systems that have no single counterpart -> what to write instead."""
