@@ -222,7 +222,7 @@ def import_servers(
     writable: tuple[str, ...],
     yes: bool,
 ) -> int:
-    """Take over the servers of other programs into your own `mcp.json`, and approve them.
+    """Import the servers of other programs into your own `mcp.json`, and approve them.
 
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.
