@@ -54,7 +54,8 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
         _print(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
     if not rows:
         click.echo(
-            "no A2A agents configured\nhint: name them in `a2a_peers`; see docs/a2a.md", err=True
+            "no A2A agents configured\nhint: see `a2a_peers` in docs/tools-from-servers.md",
+            err=True,
         )
 
 

@@ -95,7 +95,8 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
-            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
+            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/tools-from-servers.md",
+            err=True,
         )
 
 
@@ -229,7 +230,7 @@ def import_servers(
     writable: tuple[str, ...],
     yes: bool,
 ) -> int:
-    """Take over the servers of other programs into your own `mcp.json`, and approve them.
+    """Import the servers of other programs into your own `mcp.json`, and approve them.
 
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.

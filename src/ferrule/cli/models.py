@@ -35,7 +35,7 @@ def models() -> None:
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_models(as_json: bool) -> None:
-    """List every provider, what is configured of it, and the models that can be used."""
+    """List all providers with their configuration, and the models that can be used."""
     import asyncio
 
     settings = load_settings()

@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "import": (
         "ferrule.cli.imports.command:import_",
-        "Take over settings, agents, commands and servers of Claude Code.",
+        "Import settings, agents, commands and servers of Claude Code.",
     ),
     "init": (
         "ferrule.cli.init.command:init",
@@ -133,7 +133,7 @@ def _check_plugin_command(name: str) -> None:
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
-    """Let language models use tools in this folder, safely.
+    """Let language models use tools in this folder.
 
     A model writes files and runs programs only where a permission rule or a person allows it.
 

@@ -130,4 +130,4 @@ def _warn(loaded: LoadedSkills) -> None:
     for warning in loaded.warnings:
         click.echo(escape_invisible(f"! {warning}"), err=True)
     if not loaded.skills:
-        click.echo("no skills found\nhint: see docs/skills.md for where they belong", err=True)
+        click.echo("no skills found\nhint: see docs/agents.md for where they belong", err=True)

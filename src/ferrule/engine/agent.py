@@ -102,17 +102,17 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
         workspace: The folder that file tools work in.
-        permissions: What tools may do, and who is asked.
+        permissions: Rules, mode and approver for tool calls.
         limits: The bounds of each run.
         storage: Where sessions and large results are kept, and in whose name.
         tool_calling: How the model calls tools; a tool mode is short for
             `ToolCalling(mode=...)`.
-        model_options: How the model is asked: temperature and the like.
+        model_options: Options of requests, such as the temperature.
         context: How sessions keep within the model's context window (`engine.context.options`). By
             default they are compacted.
         run_options: What runs have unless they say otherwise (`RunOptions`); not those of
             sub-agents.
-        host: What the program around the agent provides.
+        host: Services that the embedding program provides.
         output_type: What runs end with instead of text: a type, several, a function that takes the
             value (its return is the output; `RetryCall` sends the value back) or a JSON Schema.
         output_mode: How the model is held to it: `auto` chooses by what the model can do;
@@ -426,7 +426,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             deps: The dependencies of its runs.
 
         Raises:
-            SessionNotFound: There is no such session of this user.
+            SessionNotFound: This user has no session with this id.
             JournalError: It is damaged, or another process is driving it.
             ConfigError: The dependencies are of another type.
         """
@@ -569,7 +569,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             tools: Other tools, under the same permissions.
             deps: Dependencies, also for runs that are given others.
             instructions: A text, in place of texts and functions.
-            permissions: Other permissions, with all that belongs to them.
+            permissions: Other permissions, replacing all of the agent's.
             limits: Other limits.
             hooks: Other hooks.
             model_options: Other options of the model; of another `model` the defaults otherwise.
@@ -672,7 +672,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         """Return a copy of this agent and a session of it, with a journal in memory.
 
         It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
-        handler runs, no rule is asked and no dependencies are needed.
+        handler runs, no rule applies and no dependencies are needed.
 
         Args:
             model: The model.
@@ -802,7 +802,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                         self._journal.close()
 
     async def close_plugins(self) -> None:
-        """Leave what plugins keep open. A session that goes on enters it again.
+        """Leave what plugins keep open. A session that continues enters it again.
 
         A copy of an agent leaves it alone.
         """

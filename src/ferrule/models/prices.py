@@ -48,7 +48,7 @@ Price = Callable[[Usage], Decimal]
 
 @frozen
 class PricePerMillion:
-    """What a model costs, in US dollars per million tokens, for programs that know it themselves.
+    """The price of a model in US dollars per million tokens, if a program knows it.
 
     Attributes:
         input: Tokens of requests.

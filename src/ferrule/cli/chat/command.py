@@ -27,9 +27,9 @@ from ferrule.runtime.shared_options import common_options
 @click.option(
     "--plain",
     is_flag=True,
-    help="For screen readers: whole lines, nothing is painted over, no menus.",
+    help="For screen readers: whole lines, no repainting, no menus.",
 )
-@click.option("--reasoning", is_flag=True, help="Show the model's reasoning, where it gives any.")
+@click.option("--reasoning", is_flag=True, help="Show the model's reasoning, if it has any.")
 def chat(**options: Any) -> int:
     """Chat with a model that works in this folder.
 

@@ -149,8 +149,8 @@ def _redact(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then continue with PROMPT, if given.
 
-    No finished call runs again. For a call that was running when the process died, the outcome is
-    checked by the tool's probe, else you are asked, else the model is told that it is unknown.
+    Finished calls do not run again. For a call that was running when the process died, the tool's
+    probe finds the outcome, or you are asked, or the model is told that it is unknown.
     """
     import asyncio
 

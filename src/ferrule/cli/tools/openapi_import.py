@@ -80,7 +80,7 @@ def import_() -> None:
     help="Whether to check responses against the document.",
 )
 def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
-    """Make a manifest from an OpenAPI document (3.0 or 3.1).
+    """Make a manifest from an OpenAPI document (3.0 to 3.2, or Swagger 2).
 
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.
