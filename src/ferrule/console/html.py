@@ -28,7 +28,7 @@ from .call_cards import (
     summarize_arguments,
 )
 from .invisible_marks import mark_invisible, mark_invisible_exactly
-from .markdown import render_markdown
+from .markdown import join_blocks
 
 REFUSERS: dict[Refuser, str] = {
     "rule": "a rule",
@@ -69,7 +69,7 @@ def template_environment() -> Environment:
         "cut": shorten,
         "lines": preview_lines,
         "change": change_lines,
-        "markdown": render_markdown,
+        "parts": join_blocks,
         "value": format_value,
         "refuser": REFUSERS.__getitem__,
         "unshown_arguments": list_unshown_arguments,

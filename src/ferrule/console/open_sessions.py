@@ -366,13 +366,14 @@ class OpenSessions:
             )
         live.failed = ""
         begun = asyncio.Event()
+        # Observed to its end: a model that is asked before a page looks is asked to stream as well.
         stop_observing = live.session.observe(lambda _: begun.set())
         self.change_count += 1
         live.run_task = asyncio.create_task(self._run(live, action), name=f"console run {live.id}")
+        live.run_task.add_done_callback(lambda _: stop_observing())
         waits = asyncio.create_task(begun.wait())
         await asyncio.wait([live.run_task, waits], return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()
-        stop_observing()
         live.session.flush()
 
     async def _reload_configuration(self, live: ConsoleSession) -> None:
