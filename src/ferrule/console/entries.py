@@ -176,9 +176,10 @@ class Note(Entry):
 
 @dataclass(slots=True)
 class End(Entry):
-    """The end of a run, `seconds` after its message."""
+    """The end of a run, `seconds` after its message. `position` counts runs from 1."""
 
     finished: events.RunFinished
+    position: int
     answers: int
     calls: int
     seconds: float

@@ -203,7 +203,16 @@ class Timeline:
         cards = (entry for entry in self.entries if isinstance(entry, Card) and entry.run == run)
         denied = sum(card.state == "refused" for card in cards)
         self._add(
-            End, at, run, event, self._answers, self._calls, seconds, denied=denied, output=output
+            End,
+            at,
+            run,
+            event,
+            self.runs,
+            self._answers,
+            self._calls,
+            seconds,
+            denied=denied,
+            output=output,
         )
 
     def _decide(self, event: Any, at: int) -> None:

@@ -85,7 +85,11 @@ def test_libraries_are_here_with_their_licences() -> None:
 async def test_an_error_is_a_page_and_for_a_part_of_a_page_a_message(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         page = await browser.get("/runs/nothing")
-        assert (page.status_code, "no session `nothing`" in page.text, "<main" in page.text) == (
+        assert (
+            page.status_code,
+            "no session <code>nothing</code>" in page.text,
+            "<main" in page.text,
+        ) == (
             404,
             True,
             True,

@@ -173,4 +173,3 @@ def routes(console: Console) -> list[BaseRoute]:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(name for name in names if name)]
-

@@ -231,6 +231,13 @@ class RunActions:
         name = await self._sessions.fork(info, runs)
         return redirect(request, f"/runs/{name}")
 
+    async def retry(self, request: Request) -> Response:
+        """Handle `POST /runs/{session}/retry` (run): redirect to the session that does it again."""
+        viewer, info = await self._find_session(request)
+        run = _parse_number(str((await request.form()).get("run", "")))
+        live = await self._sessions.retry(viewer, info, run)
+        return redirect(request, f"/runs/{live.id}")
+
     async def leave(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/leave`: release it, so that another process can open it."""
         _, info = await self._find_session(request)
@@ -279,7 +286,7 @@ def routes(console: Console) -> list[BaseRoute]:
         Route(f"{at}/waterfall", pages.waterfall),
         *(
             Route(f"{at}/{name}", getattr(deeds, name), methods=["POST"])
-            for name in ("say", "stop", "resume", "fork", "leave")
+            for name in ("say", "stop", "resume", "fork", "retry", "leave")
         ),
         Route("/questions/{question}", deeds.answer, methods=["POST"]),
     ]
