@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import suggest_names
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage.settings.settings import load_settings
 
 from .confirmation import confirm
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 # `ferrule.connectors.a2a` loads model code, so the functions below import it when they run.
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def a2a() -> None:
     """List A2A agents, show their cards, approve and test them."""
 
@@ -52,7 +54,7 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        _print(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
+        print_row(f"{row['name']:{width}}  {row['state']:8}  ", row["url"])
     if not rows:
         click.echo(
             "no A2A agents configured\nhint: name them in `a2a_peers`; see docs/a2a.md", err=True

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.yaml_tree import parse_json
@@ -45,9 +47,16 @@ _STATE_WORDS: dict[str, str] = {
 """What people read for an approval state."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def mcp() -> None:
-    """List MCP servers, show what they offer, approve them, sign in to them."""
+    """List MCP servers, show what they offer, approve them, sign in to them.
+
+    \b
+    Examples:
+      ferrule mcp list
+      ferrule mcp show github
+      ferrule mcp approve github
+    """  # noqa: D301  click reads the mark
 
 
 _workspace = click.option(
@@ -75,7 +84,7 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         state = _STATE_WORDS[row["state"]]
-        _print(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  {row['reached']}")
+        print_row(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  ", row["reached"])
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(

@@ -9,6 +9,7 @@ import click
 
 from ferrule.cli.confirmation import confirm
 from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.runtime.lazy_group import CommandGroup
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
     """Take over what was set up for another program."""
 

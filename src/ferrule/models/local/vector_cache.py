@@ -34,7 +34,7 @@ class VectorCache:
     def get(self, texts: Sequence[str]) -> dict[str, list[float]]:
         """Return the vectors of those texts that are known."""
         keys = {self._key(text): text for text in texts}
-        unknown = [key for key in keys if key not in self._known]
+        unknown: list[bytes] = [key for key in keys if key not in self._known]
         for file in (SHIPPED, self._file):
             if unknown and file.is_file():
                 self._known.update(_read_vectors(file, unknown))
