@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ferrule.engine.distributed.jobs import Job, Jobs
+from ferrule.engine.distributed.worker import Worker
+from ferrule.runtime.assemble import assemble, current_user
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
 
 from .import_path import allow_named_modules
@@ -17,7 +20,6 @@ from .terminal import escape_invisible
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.distributed.job_run import MakeAgent
-    from ferrule.engine.distributed.jobs import Job, Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -33,7 +35,7 @@ _engine = click.option(
     default="procrastinate",
     show_default=True,
     metavar="NAME[:ADDRESS]",
-    help="What hands jobs to workers; with where its server is. Also FERRULE_ENGINE.",
+    help="Engine that distributes jobs, with the address of its server. Also FERRULE_ENGINE.",
 )
 
 
@@ -64,10 +66,8 @@ def worker(
     """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
-    on this machine. Nobody can be asked: a call that no rule allows is denied.
+    on this machine. Calls that no rule allows are denied.
     """
-    from ferrule.engine.distributed.worker import Worker
-
     make_agent = _load_factory(factory) if factory else assemble_for_job
     job_worker = Worker(
         database, make_agent, engine=engine, concurrency=concurrency, per_tenant=per_tenant
@@ -109,7 +109,6 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
     It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
     if the worker runs in a terminal: the person there does not own the job.
     """
-    from ferrule.runtime.assemble import assemble
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
@@ -146,8 +145,6 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
 @common_options
 def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
-    from ferrule.engine.distributed.jobs import Jobs
-
     if not (prompt or given["listing"] or given["cancel"]):
         raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
@@ -179,9 +176,6 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
-    from ferrule.engine.distributed.jobs import Job
-    from ferrule.runtime.assemble import current_user
-
     job = Job(
         prompt,
         session=given["session"],

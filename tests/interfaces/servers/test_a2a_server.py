@@ -301,7 +301,7 @@ async def test_a_body_without_end_is_read_up_to_a_bound(
     monkeypatch.setattr(http_security, "BODY_SECONDS", 600.0)
     server = await place.serve()
     assert (await knock(server, content=b"x" * (48 * 1024 * 1024 + 1))).status_code == 413
-    page = (Path(__file__).parents[3] / "docs" / "a2a.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
     assert "above 48 MiB" in page
 
     async def slow() -> AsyncIterator[bytes]:
