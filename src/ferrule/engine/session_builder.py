@@ -313,6 +313,9 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
 def _extend(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
     """Return what is added to a session, plugins first."""
     extensions = _extend_by_parts(agent, driver)
+    if agent.plugins.extensions and agent.lineage is None:
+        made = tuple(make(driver) for make in agent.plugins.extensions)
+        extensions = (*made, *extensions)
     if not agent.plugins.lifetimes:
         return extensions
     return (StartPlugins(driver, agent.plugins.lifetimes), *extensions)
