@@ -42,7 +42,8 @@ demo: $(READY) ## a model of 135M parameters on this machine reads, searches and
 	$(BIN)/ferrule models pull smollm2
 	$(BIN)/python examples/demo.py
 
-test: lint types unit ## everything that must pass
+test: lint ## what must pass: the everyday tests, types beside them (FERRULE_TEST_ALL=1: all tests, half an hour)
+	+@.ci/beside
 
 lint: $(READY) ## style and format
 	$(BIN)/ruff check .
@@ -51,8 +52,8 @@ lint: $(READY) ## style and format
 types: $(READY) ## types, strictly
 	$(BIN)/pyright
 
-unit: $(READY) ## the tests
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+unit: $(READY) ## the everyday tests (FERRULE_TEST_ALL=1: all)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(if $(filter 1,$(FERRULE_TEST_ALL)),,--everyday)
 
 anywhere: $(READY) ## both commands for users, systems, Pythons and folders that this machine can make; as root (ARGS="--only '*container*' --write")
 	PYTHONPATH=evals $(BIN)/python -m anywhere $(ARGS)

@@ -24,6 +24,7 @@ from ferrule.sandbox.policy import SandboxPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from everyday import EverydayRun, ProcessorTimes
 from left_open import kept_by_process, nothing_left_open
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
@@ -32,6 +33,24 @@ settings.register_profile(
     "shared-machine", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("shared-machine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of `everyday.py`."""
+    parser.addoption(
+        "--everyday", action="store_true", help="leave out what tests/everyday.toml leaves out"
+    )
+    parser.addoption(
+        "--times", type=Path, metavar="FOLDER", help="write the processor time of each test"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Switch on what these options ask for."""
+    if config.option.everyday:
+        config.pluginmanager.register(EverydayRun())
+    if config.option.times is not None:
+        config.pluginmanager.register(ProcessorTimes(config.option.times))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

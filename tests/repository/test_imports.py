@@ -87,7 +87,6 @@ HEAVY = {
     "starlark": {"extensions.starlark"},
     "jiter": {"models", "engine.output", "cli.tool_cards"},
     "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models", "small_models"},
-    "platformdirs": {"storage.paths"},
     "tree_sitter": {"toolkits"},
     "tree_sitter_bash": {"toolkits"},
     "click": {"cli", "console", "servers", "runtime.shared_options", "runtime.lazy_group"},

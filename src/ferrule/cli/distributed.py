@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ferrule.engine.distributed.jobs import Job, Jobs
+from ferrule.engine.distributed.worker import Worker
+from ferrule.runtime.assemble import assemble, current_user
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.paths import make_private_folder
 
 from .import_path import allow_named_modules
 from .terminal import escape_invisible
@@ -18,7 +23,6 @@ from .terminal import escape_invisible
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.distributed.job_run import MakeAgent
-    from ferrule.engine.distributed.jobs import Job, Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -34,7 +38,7 @@ _engine = click.option(
     default="procrastinate",
     show_default=True,
     metavar="NAME[:ADDRESS]",
-    help="What hands jobs to workers; with where its server is. Also FERRULE_ENGINE.",
+    help="Engine that distributes jobs, with the address of its server. Also FERRULE_ENGINE.",
 )
 
 
@@ -76,13 +80,11 @@ def worker(
     """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
-    on this machine. Nobody can be asked: a call that no rule allows is denied.
+    on this machine. Calls that no rule allows are denied.
 
     With --workspaces a job that names no folder of this machine works in one of its session. The
     files are kept in the artifact store (`artifacts.store`), which all workers must reach.
     """
-    from ferrule.engine.distributed.worker import Worker
-
     if factory and workspaces:
         raise click.UsageError(
             "--workspaces is for agents made from settings; give your own the plugin "
@@ -135,9 +137,6 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
         journal: The journal of its session.
         workspaces: Where its session gets a workspace, if the job names none that is here.
     """
-    from ferrule.runtime.assemble import assemble
-    from ferrule.storage.artifacts.store import Scope
-    from ferrule.storage.paths import make_private_folder
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
@@ -179,8 +178,6 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
 @common_options
 def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
-    from ferrule.engine.distributed.jobs import Jobs
-
     if not (prompt or given["listing"] or given["cancel"]):
         raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
@@ -212,9 +209,6 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
-    from ferrule.engine.distributed.jobs import Job
-    from ferrule.runtime.assemble import current_user
-
     job = Job(
         prompt,
         session=given["session"],

@@ -11,8 +11,32 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from ferrule.cli.rows import print_row
+from ferrule.connectors.mcp import McpServer, ServerApprovals
+from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
+from ferrule.connectors.mcp.configured_servers import list_server_tools, load_configured_servers
+from ferrule.connectors.mcp.oauth import FileTokenStorage, sign_in
+from ferrule.connectors.mcp.other_programs import (
+    PROGRAMS,
+    find_foreign_servers,
+    list_file_names,
+    read_foreign_file,
+)
+from ferrule.connectors.mcp.server_approvals import configuration_text
+from ferrule.connectors.mcp.server_client import probe_server
+from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
+from ferrule.permissions.loaded_code import trust_environment
+from ferrule.permissions.provenance import (
+    CommandWritable,
+    ProgramNotFound,
+    TrustedProgram,
+    find_program,
+)
+from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.sandbox_policy import make_sandbox_policy
+from ferrule.sandbox.trusted_process import start_program
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.yaml_tree import parse_json
@@ -23,12 +47,9 @@ from .terminal import escape_invisible
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from ferrule.connectors.mcp import McpServer
     from ferrule.connectors.mcp.definitions import Manifest
-    from ferrule.permissions.provenance import CommandWritable, TrustedProgram
     from ferrule.storage.settings.settings import Settings
 
-# `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
 
 T = TypeVar("T")
 _SHOWN_TOOLS = 8
@@ -45,9 +66,16 @@ _STATE_WORDS: dict[str, str] = {
 """What people read for an approval state."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def mcp() -> None:
-    """List MCP servers, show what they offer, approve them, sign in to them."""
+    """List MCP servers, show what they offer, approve them, sign in to them.
+
+    \b
+    Examples:
+      ferrule mcp list
+      ferrule mcp show github
+      ferrule mcp approve github
+    """  # noqa: D301  click reads the mark
 
 
 _workspace = click.option(
@@ -63,9 +91,6 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
     loaded = load_configured_servers(_load_settings(workspace))
     approvals = ServerApprovals()
     rows = [_make_row(server, approvals.get(server).state) for server in loaded.servers]
@@ -75,11 +100,12 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         state = _STATE_WORDS[row["state"]]
-        _print(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  {row['reached']}")
+        print_row(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  ", row["reached"])
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
-            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
+            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/tools-from-servers.md",
+            err=True,
         )
 
 
@@ -93,9 +119,6 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.server_approvals import configuration_text
-
     server = _find_server(_load_settings(workspace), name)
     approvals = ServerApprovals()
     approval = approvals.get(server)
@@ -124,8 +147,6 @@ def approve(name: str | None, workspace: str | None, yes: bool) -> int:
 
 
 def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
-    from ferrule.connectors.mcp import ServerApprovals
-
     approvals = ServerApprovals()
     name = server.name
     if approvals.get(server).state in _NOT_STARTABLE:
@@ -151,9 +172,6 @@ def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
 
 def _approve_all(settings: Settings, yes: bool) -> int:
     """Approve all servers that wait for it: one table, one question. Return the exit code."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
     loaded = load_configured_servers(settings)
     _warn((*loaded.problems, *loaded.remarks))
     approvals = ServerApprovals()
@@ -221,14 +239,11 @@ def import_servers(
     writable: tuple[str, ...],
     yes: bool,
 ) -> int:
-    """Take over the servers of other programs into your own `mcp.json`, and approve them.
+    """Import the servers of other programs into your own `mcp.json`, and approve them.
 
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.
     """
-    from ferrule.connectors.mcp.configuration import read_server
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
     settings = _load_settings(workspace)
     taken = {server.name for server in load_configured_servers(settings).servers}
     opened = {"network": network, "readable": readable, "writable": writable}
@@ -259,12 +274,6 @@ def import_servers(
 
 def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Yield the file, the name and the entry of each server that other programs have."""
-    from ferrule.connectors.mcp.other_programs import (
-        PROGRAMS,
-        find_foreign_servers,
-        read_foreign_file,
-    )
-
     files = [source for source in sources if source not in PROGRAMS]
     for file in files:
         if not Path(file).is_file():
@@ -282,8 +291,6 @@ def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str,
 
 
 def _describe_sources(sources: tuple[str, ...]) -> str:
-    from ferrule.connectors.mcp.other_programs import PROGRAMS, list_file_names
-
     files = [source for source in sources if source not in PROGRAMS]
     programs = tuple(source for source in sources if source in PROGRAMS)
     if programs or not files:
@@ -293,8 +300,6 @@ def _describe_sources(sources: tuple[str, ...]) -> str:
 
 def write_entries(entries: dict[str, Any]) -> Path:
     """Add entries to the person's own file. Return its path."""
-    from ferrule.connectors.mcp.configuration import PERSONAL_FILE
-
     file = paths.config() / PERSONAL_FILE
     content = _read_own_file(file)
     content.setdefault("mcpServers", {}).update(entries)
@@ -317,8 +322,6 @@ def _read_own_file(file: Path) -> dict[str, Any]:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of a server."""
-    from ferrule.connectors.mcp import ServerApprovals
-
     was_approved = ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
@@ -329,8 +332,6 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
-    from ferrule.connectors.mcp import ServerApprovals
-
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
     if ServerApprovals().get(server).state in _NOT_STARTABLE:
@@ -377,8 +378,6 @@ def add(
 
     `ferrule mcp add git -- mcp-server-git --repository .`
     """
-    from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
-
     if bool(command) == bool(url):
         raise click.UsageError(
             f"name what starts `{name}`, or where it is: `ferrule mcp add {name} -- COMMAND ...` "
@@ -428,9 +427,6 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
     """Sign in to a server that needs it, in your browser."""
-    from ferrule.connectors.mcp.oauth import FileTokenStorage
-    from ferrule.connectors.mcp.spec import fill_variables
-
     server = _find_server(_load_settings(workspace), name)
     filled = fill_variables(server)
     if server.oauth is None:
@@ -458,8 +454,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
     """Return the program that opens an address in the person's browser, if there is one."""
-    from ferrule.permissions.provenance import ProgramNotFound, find_program
-
     name = "open" if sys.platform == "darwin" else "xdg-open"
     try:
         return find_program(name, os.environ.get("PATH", os.defpath), writable)
@@ -468,10 +462,6 @@ def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
 
 
 def _open_browser(url: str) -> None:
-    from ferrule.permissions.loaded_code import trust_environment
-    from ferrule.permissions.provenance import CommandWritable
-    from ferrule.sandbox.trusted_process import start_program
-
     writable = CommandWritable.from_current_folder()
     opener = _find_opener(writable)
     if opener is None:
@@ -483,9 +473,6 @@ def _open_browser(url: str) -> None:
 
 
 async def _sign_in(server: McpServer, filled: Any) -> None:
-    from ferrule.connectors.mcp.oauth import sign_in
-    from ferrule.connectors.mcp.server_client import probe_server
-
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
         _open_browser(url)
@@ -494,9 +481,6 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
-    from ferrule.connectors.mcp.configured_servers import list_server_tools
-    from ferrule.runtime.sandbox_policy import make_sandbox_policy
-
     if server.command:
         click.echo(f"starting `{server.name}` …", err=True)
 
@@ -516,8 +500,6 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
     servers = load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:

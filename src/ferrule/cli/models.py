@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.models.local.downloads import choose_name, is_url, pull_url, record_file
+from ferrule.models.local.installed_models import ModelRecord, installed_path
+from ferrule.models.local.known_models import MODELS, find_model
+from ferrule.models.tool_modes.live_probe import probe_capabilities
+from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
+from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.model_clients import create_client
+from ferrule.runtime.model_discovery import discover_models
 from ferrule.storage.settings.settings import load_settings
 
 from .download_progress import show_progress
@@ -17,22 +26,26 @@ from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
-    from ferrule.models.local.installed_models import ModelRecord
     from ferrule.storage.settings.settings import Settings
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def models() -> None:
-    """List, probe and pull models."""
+    """List, probe and pull models.
+
+    \b
+    Examples:
+      ferrule models list
+      ferrule models pull smollm2
+      ferrule models probe ollama:llama3.2
+    """  # noqa: D301  click reads the mark
 
 
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_models(as_json: bool) -> None:
-    """List every provider, what is configured of it, and the models that can be used."""
+    """List all providers with their configuration, and the models that can be used."""
     import asyncio
-
-    from ferrule.runtime.model_discovery import discover_models
 
     settings = load_settings()
     rows = asyncio.run(discover_models(settings))
@@ -44,7 +57,7 @@ def list_models(as_json: bool) -> None:
     for row in sorted(rows, key=lambda row: not row.ready):
         mark = "✓" if row.ready else "·"
         words = "; ".join(text for text in (row.address, row.detail, row.remark) if text)
-        click.echo(escape_invisible(f"{mark} {row.model:{width}} {words}".rstrip()))
+        print_row(f"{mark} {row.model:{width}} ", words)
 
 
 def _describe_model_in_use(settings: Settings) -> str:
@@ -63,8 +76,6 @@ def probe(model: str, as_json: bool) -> None:
     model calls tools, a small test request is sent.
     """
     import asyncio
-
-    from ferrule.models.tool_modes.selection import explain_tool_mode
 
     model = model or load_settings().model
     if not model:
@@ -86,10 +97,6 @@ def probe(model: str, as_json: bool) -> None:
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
-    from ferrule.models.tool_modes.live_probe import probe_capabilities
-    from ferrule.models.tool_modes.selection import choose_tool_mode
-    from ferrule.runtime.model_clients import create_client
-
     client = create_client(load_settings(), model)
     capabilities = await probe_capabilities(client)
     if not model.startswith("scripted:"):
@@ -111,9 +118,6 @@ def pull(source: str, name: str, sha256: str) -> None:
     is downloaded, the one at a PATH stays where it is; both are recorded with their hash, and
     refused later if their bytes were changed.
     """
-    from ferrule.models.local.downloads import is_url, record_file
-    from ferrule.models.local.known_models import MODELS
-
     if source in MODELS:
         _pull_known(source, name, sha256)
         return
@@ -122,16 +126,12 @@ def pull(source: str, name: str, sha256: str) -> None:
     elif source.endswith(".gguf") or Path(source).is_file():
         record = record_file(Path(source), name, sha256)
     else:
-        from ferrule.models.local.known_models import find_model
-
         find_model(source)  # Raises, with the names there are.
         return
     click.echo(f"`local:{record.name}` is installed: SHA-256 {record.sha256}", err=True)
 
 
 def _pull_known(name: str, other_name: str, sha256: str) -> None:
-    from ferrule.models.local.installed_models import installed_path
-    from ferrule.models.local.known_models import MODELS
     from ferrule.models.local.pull import pull
 
     if other_name or sha256:
@@ -155,8 +155,6 @@ def _pull_known(name: str, other_name: str, sha256: str) -> None:
 
 def _pull_url(url: str, name: str, sha256: str) -> ModelRecord:
     import asyncio
-
-    from ferrule.models.local.downloads import choose_name, pull_url
 
     with show_progress(choose_name(url, name)) as progress:
         return asyncio.run(pull_url(url, name, sha256, progress))

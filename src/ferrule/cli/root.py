@@ -7,6 +7,7 @@ import click
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.lazy_group import CommandTable, LazyGroup
+from ferrule.storage.plugins.metadata_index import find_metadata
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
@@ -63,7 +64,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "import": (
         "ferrule.cli.imports.command:import_",
-        "Take over settings, agents, commands and servers of Claude Code.",
+        "Import settings, agents, commands and servers of Claude Code.",
     ),
     "init": (
         "ferrule.cli.init.command:init",
@@ -72,6 +73,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": (
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
+    ),
+    "man": (
+        "ferrule.cli.man_pages:man",
+        "Write the manual pages into a folder.",
     ),
     "uninstall": (
         "ferrule.cli.uninstall:uninstall",
@@ -87,13 +92,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What it may do": ("policy", "trust", "validate", "doctor"),
     "What it did": ("sessions", "audit", "eval"),
     "Serve and scale": ("serve", "submit", "worker"),
-    "Set up and take down": ("init", "import", "completion", "uninstall"),
+    "Set up and take down": ("init", "import", "completion", "man", "uninstall"),
 }
 """The commands as `--help` lists them."""
 
 
 def _find_plugin_commands() -> CommandTable:
     """Return the commands of installed plugins. Nothing of a plugin is imported for it."""
+    if not find_metadata():
+        return {}
+    # Only with a plugin is a reader of manifests loaded.
     from ferrule.storage.plugins.installed import find_installed_manifests
 
     found: dict[str, tuple[str, str]] = {}
@@ -129,7 +137,7 @@ def _check_plugin_command(name: str) -> None:
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
-    """Let language models use tools in this folder, safely.
+    """Let language models use tools in this folder.
 
     A model writes files and runs programs only where a permission rule or a person allows it.
 

@@ -11,6 +11,9 @@ import click
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.trust import TrustStore
 
 from .confirmation import confirm
 
@@ -82,8 +85,6 @@ def uninstall(dry_run: bool, yes: bool) -> int:
 
 def list_kept_folders() -> list[KeptFolder]:
     """Return the folders of Ferrule that exist."""
-    from ferrule.storage import paths
-
     found: list[KeptFolder] = []
     for kind in _WHAT:
         path: Path = getattr(paths, kind)()
@@ -120,9 +121,6 @@ def _show(folder: KeptFolder) -> None:
 
 def _list_elsewhere() -> Iterator[str]:
     """Yield what Ferrule reads or writes elsewhere."""
-    from ferrule.storage.settings.settings import load_settings
-    from ferrule.storage.trust import TrustStore
-
     try:
         journal = load_settings().journal
         for root in TrustStore().trusted_folders():

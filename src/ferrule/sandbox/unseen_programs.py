@@ -21,7 +21,7 @@ def explain_unseen(program: str) -> str:
         program: The program's absolute path.
     """
     unseen = _unseen_files(program)
-    listed = json.dumps(folders_of(program))
+    listed = json.dumps(folders_of(program), ensure_ascii=False)
     files = " and ".join(f"`{path}`" for path in unseen)
     return (
         f"{files} {'is' if len(unseen) == 1 else 'are'} out of sight for commands; if that is to "

@@ -10,22 +10,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import FerruleError
+
+from .xdg_folders import find_folder
 
 
 def state() -> Path:
     """Return the folder for data that cannot be recreated: journal, trust, remembered rules."""
-    return _folder("state")
+    return Path(find_folder("state"))
 
 
 def config() -> Path:
     """Return the folder of the user's own `ferrule.yaml`."""
-    return _folder("config")
+    return Path(find_folder("config"))
 
 
 def cache() -> Path:
     """Return the folder for data that can be recreated or downloaded again."""
-    return _folder("cache")
+    return Path(find_folder("cache"))
 
 
 def claude() -> Path:
@@ -36,19 +38,6 @@ def claude() -> Path:
 def default_journal() -> Path:
     """Return the path of the default journal, used where the settings name no other."""
     return state() / "journal.db"
-
-
-def _folder(kind: str) -> Path:
-    name = f"FERRULE_{kind.upper()}"
-    override = os.environ.get(name)
-    if override:
-        path = Path(override).expanduser()
-        if not path.is_absolute():
-            raise ConfigError(f"{name} = `{override}` is not an absolute path")
-        return path
-    import platformdirs
-
-    return Path(getattr(platformdirs, f"user_{kind}_dir")("ferrule", appauthor=False))
 
 
 def make_private_folder(path: Path) -> Path:

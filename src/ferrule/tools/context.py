@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import mutable
-
-from .pausable_timeouts import PausableTimeouts
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -21,6 +20,69 @@ if TYPE_CHECKING:
 else:
     # The default is for type checkers; at run time it would need a library.
     DepsT = TypeVar("DepsT", covariant=True)
+
+
+class PausableTimeout(Protocol):
+    """A limit that can be moved: an `asyncio.Timeout`."""
+
+    def when(self) -> float | None: ...
+
+    def reschedule(self, when: float | None) -> None: ...
+
+
+class PausableTimeouts:
+    """The limits that bound a call's current attempt: the engine's, and those of its handler."""
+
+    def __init__(self) -> None:
+        self._limits: list[PausableTimeout] = []
+        self._seconds_left: list[tuple[PausableTimeout, float]] = []
+        self._pauses = 0
+
+    def add(self, limit: PausableTimeout) -> None:
+        """Add a limit that has been entered. One that is over is no longer paused."""
+        self._limits.append(limit)
+
+    @contextmanager
+    def pause(self) -> Generator[None]:
+        """Pause the limits while a person is asked, whose time is not the tool's.
+
+        Several questions at once pause them until the last is answered.
+        """
+        self._pauses += 1
+        if self._pauses == 1:
+            self._stop()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                self._go_on()
+
+    def _stop(self) -> None:
+        now = _loop_time()
+        for limit in self._limits:
+            when = limit.when()
+            if when is None:
+                continue
+            with suppress(RuntimeError):  # it is over
+                limit.reschedule(None)
+                self._seconds_left.append((limit, when - now))
+
+    def _go_on(self) -> None:
+        now = _loop_time()
+        for limit, seconds in self._seconds_left:
+            with suppress(RuntimeError):  # it is over
+                limit.reschedule(now + seconds)
+        self._seconds_left.clear()
+
+
+def _loop_time() -> float:
+    # Whoever defines tools need not have loaded it; a call in progress has.
+    from asyncio import get_running_loop
+
+    return get_running_loop().time()
+
+
 T = TypeVar("T")
 
 PROGRESS_TOPIC = "said"
@@ -66,7 +128,7 @@ class Context(Generic[DepsT]):
             registered first, all within ten seconds.
         record: Writes at once what an auditor of this call must find (a hook's decision, the
             sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
-        launched: Whether the call was answered and its work goes on as a task
+        launched: Whether the call was answered and its work continues as a task
             (`tools.background_launch`). Set by the dispatcher.
         find_sent_result: Returns the text of an earlier call's result as the model is sent it now.
             Empty if it is not, after compaction for example, or if this call is not the model's
@@ -74,7 +136,7 @@ class Context(Generic[DepsT]):
         is_stopped: Tells whether the call was stopped or is over its time. A blocking handler that
             takes long looks at it and returns: nothing can stop its thread.
         was_left: Whether the handler did not end when it was stopped. Set by the engine.
-        printed: What the call had printed when it was stopped (`keep_printed`).
+        printed: Output of the call until it was stopped (`keep_printed`).
         outer: The context of the call whose handler makes this one.
         deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
             gave none.
@@ -107,7 +169,7 @@ class Context(Generic[DepsT]):
         self.is_stopped = is_stopped
 
     def mark_launched(self) -> None:
-        """Take note that the call was answered and its work goes on as a task."""
+        """Record that the call was answered and its work continues as a task."""
         self.launched = True
 
     def mark_left(self) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ferrule.cli.confirmation import confirm
+from ferrule.cli.mcp import write_entries
 from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.runtime.lazy_group import CommandGroup
 
-if TYPE_CHECKING:
-    from .plan import Plan
+from .claude_code import plan_import
+from .plan import Plan, format_settings
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
-    """Take over what was set up for another program."""
+    """Import what was set up for another program."""
 
 
 @import_.command("claude-code")
@@ -35,15 +37,13 @@ def import_() -> None:
 def claude_code(
     folder: Path, workspace: Path | None, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
-    """Take over settings, agents, slash commands and MCP servers of Claude Code.
+    """Import settings, agents, slash commands and MCP servers of Claude Code.
 
     FOLDER is a project with `.claude`, or a plugin. Your own settings (`~/.claude`,
     `~/.claude.json`) go into your own files, the project's into its `.ferrule`. First you see what
     would be written, what works in place and what has no counterpart; nothing is overwritten and
     no secret is copied.
     """
-    from .claude_code import plan_import
-
     root = folder.resolve()
     is_plugin = (root / ".claude-plugin").is_dir()
     into = (workspace or (Path() if is_plugin else root)).resolve()
@@ -66,8 +66,6 @@ def claude_code(
 
 
 def _write(plan: Plan, into: Path) -> None:
-    from ferrule.cli.mcp import write_entries
-
     plan.write()
     if plan.servers:
         write_entries(plan.servers)
@@ -80,8 +78,6 @@ def _write(plan: Plan, into: Path) -> None:
 
 
 def _show(plan: Plan) -> None:
-    from .plan import format_settings
-
     for file in plan.files:
         _print(f"+ {file.path}  from {file.source}")
         if file.name.endswith(".yaml"):

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
+from ferrule.engine.context.compaction import describe
+from ferrule.runtime.assemble import find_session_model
 from ferrule.runtime.shared_options import common_options
 
 if TYPE_CHECKING:
-    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.events import ContextCompacted
     from ferrule.engine.session import Session
 
@@ -36,7 +38,7 @@ def compact(session: str, no_summary: bool, **options: Any) -> int:
 @click.argument("session")
 @common_options
 def restore(session: str, **options: Any) -> int:
-    """Undo all compaction of a session: its model is sent the whole conversation again.
+    """Undo all compaction of a session: its model gets the whole conversation again.
 
     Exit code 1: nothing was compacted.
     """
@@ -76,9 +78,6 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
 
 
 def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembly, Session]:
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.runtime.assemble import find_session_model
-
     options["model"] = options.get("model") or find_session_model(wanted)
     assembly = assemble_at_terminal(options)
     return assembly, assembly.open_session(wanted)
@@ -86,6 +85,4 @@ def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembl
 
 def describe_compaction(made: ContextCompacted) -> str:
     """Describe a compaction in one line."""
-    from ferrule.engine.context.compaction import describe
-
     return describe(made)

@@ -6,6 +6,8 @@ import click
 
 from ferrule.cli.confirmation import has_terminal
 
+from .dialogue import run_setup
+
 
 @click.command()
 @click.option("-m", "--model", default="", help="The model to use, as provider:model.")
@@ -16,10 +18,13 @@ def setup(model: str, yes: bool) -> int:
     Lists what was found: providers whose key is in the environment, a running Ollama, servers on
     this machine, the embedded model. The key of the chosen one is checked by one request that costs
     nothing, and the model is written into your own settings. Keys are never written.
-    """
-    import asyncio
 
-    from .dialogue import run_setup
+    \b
+    Examples:
+      ferrule setup
+      ferrule setup --model ollama:llama3.2 --yes
+    """  # noqa: D301  click reads the mark
+    import asyncio
 
     if not model and not yes and not has_terminal():
         raise click.UsageError("there is no terminal to ask at; name a `--model`, or pass `--yes`")

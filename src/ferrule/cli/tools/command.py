@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.rows import print_row
+from ferrule.cli.run.one_shot import CALL_EXIT_CODES
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import parse_json
 from ferrule.core.similar_names import suggest_names
+from ferrule.models.openai.strict_schema import compile_strict
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.definition import Loading
@@ -26,15 +31,21 @@ from .promote import promote
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
     from ferrule.engine.agent import Agent
     from ferrule.tools.definition import Tool
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tools() -> None:
-    """List, show and call tools; check, test and write tool files."""
+    """List, show and call tools; check, test and write tool files.
+
+    \b
+    Examples:
+      ferrule tools list
+      ferrule tools show read_file
+      ferrule tools call read_file path=README.md
+    """  # noqa: D301  click reads the mark
 
 
 for _command in (check, test, new, promote, import_):
@@ -49,8 +60,6 @@ def list_tools(as_json: bool, **options: Any) -> None:
 
     Those that the model does not get come last: people, scripts and agent files can use them.
     """
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-
     catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:
         rows = [
@@ -78,11 +87,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
 def _print_tools(shown: Iterable[Tool], width: int) -> None:
     for tool in shown:
         first = tool.description.splitlines()[0]
-        click.echo(
-            escape_invisible(
-                f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"
-            )
-        )
+        print_row(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} ", first)
 
 
 @tools.command()
@@ -90,9 +95,6 @@ def _print_tools(shown: Iterable[Tool], width: int) -> None:
 @common_options
 def show(name: str, **options: Any) -> None:
     """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.models.openai.strict_schema import compile_strict
-
     tool = find_tool(assemble_at_terminal(options, needs_model=False).agent, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
@@ -121,9 +123,6 @@ def call(
     text.
     """
     import asyncio
-
-    from ferrule.cli.run.one_shot import CALL_EXIT_CODES
-    from ferrule.cli.terminal_agent import assemble_at_terminal
 
     assembly = assemble_at_terminal(options, needs_model=False)
     tool = find_tool(assembly.agent, name)

@@ -9,13 +9,14 @@ import click
 
 from ferrule.core.extras import require
 from ferrule.core.invisible_characters import escape_invisible
+from ferrule.runtime.http.server import load_token
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
+
+from .server import McpServer
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
     from ferrule.runtime.assemble import Assembly
-
-    from .server import McpServer
 
 PORT = 8330
 
@@ -75,8 +76,6 @@ async def _serve(
     serving: dict[str, Any] | None,
     say: Any,
 ) -> int:
-    from .server import McpServer
-
     async def end(session: Session) -> None:
         await assembly.close_session(session, strict=False)
 
@@ -99,8 +98,6 @@ async def _serve(
 async def _over_http(
     server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
 ) -> int:
-    from ferrule.runtime.http.server import load_token
-
     require("starlette", "uvicorn", "h11")
     token, made = load_token(token_file)
     if made:

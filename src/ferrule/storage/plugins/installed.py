@@ -6,28 +6,27 @@ Nothing of them is imported: the metadata of installed packages is read as text,
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 
 from .manifests import Manifest, read_manifest, read_shipped_manifests
+from .metadata_index import HEADER, find_metadata
 
 GROUP = "ferrule.plugins"
 FILE_NAME = "ferrule-plugin.toml"
 RESERVED = ("installed",)
 """Names that no plugin may have: `plugins.installed` is a setting."""
 
-_HEADER = f"[{GROUP}]".encode()
 _METADATA = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -41,7 +40,7 @@ def find_installed_manifests() -> Mapping[str, Manifest]:
             manifest cannot be read.
     """
     found: dict[str, Manifest] = {}
-    for manifest in _find_manifests(tuple(dict.fromkeys(sys.path))):
+    for manifest in chain.from_iterable(starmap(_read_entry_points, find_metadata())):
         earlier = found.get(manifest.name) or read_shipped_manifests().get(manifest.name)
         if earlier is None:
             found[manifest.name] = manifest
@@ -55,31 +54,14 @@ def find_installed_manifests() -> Mapping[str, Manifest]:
     return dict(sorted(found.items()))
 
 
-def is_within(manifest: Manifest, folders: Iterable[str | Path]) -> bool:
-    """Return whether a plugin's metadata or its code lies in one of these folders."""
-    roots = [os.path.realpath(Path(folder).expanduser()) for folder in folders]
-    places = [Path(os.path.realpath(place)) for place in manifest.places]
-    return any(place.is_relative_to(root) for place in places for root in roots)
-
-
-def _find_manifests(folders: tuple[str, ...]) -> Iterator[Manifest]:
-    for folder in folders:
-        try:
-            names = [one.name for one in Path(folder or ".").iterdir()]
-        except OSError:
-            continue  # An archive, or a folder that is gone.
-        for name in sorted(filter(_METADATA.fullmatch, names)):
-            try:
-                data = (Path(folder) / name / "entry_points.txt").read_bytes()
-            except OSError:
-                continue
-            if _HEADER in data:
-                yield from _read_entry_points(name, data, folder)
-
-
-def _read_entry_points(metadata: str, data: bytes, folder: str) -> Iterator[Manifest]:
+def _read_entry_points(folder: str, metadata: str) -> Iterator[Manifest]:
     matched = _METADATA.fullmatch(metadata)
-    assert matched is not None
+    try:
+        data = (Path(folder) / metadata / "entry_points.txt").read_bytes()
+    except OSError:
+        return
+    if matched is None or HEADER not in data:
+        return
     distribution = matched["name"]
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]  names keep their case

@@ -1,0 +1,103 @@
+"""Make `tests/everyday.toml` from the times that `pytest --times FOLDER` wrote.
+
+A function of tests may take BOUND seconds of processor time a day. One that takes longer runs as
+many rows as fit, none if the first does not; the quickest function of a module always runs a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from everyday import TABLE, name_function
+
+BOUND = 0.25
+HEAD = """\
+# Functions of tests that take long, and how many of their rows `make test` runs (tests/everyday.py).
+# Made by `make lab NAME=everyday`: what takes more than {bound} s of processor time runs as many rows as fit.
+"""
+
+
+@dataclass
+class Function:
+    """What one function of tests takes."""
+
+    module: str
+    name: str
+    rows: int
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        return self.seconds / self.rows
+
+    def count_rows(self, bound: float) -> int:
+        """Return how many rows run every day."""
+        return self.rows if self.seconds <= bound else int(bound / self.mean)
+
+
+def read_functions(folder: Path) -> list[Function]:
+    """Return the measured functions, sorted by their names."""
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for file in folder.glob("*.json"):
+        for node_id, seconds in json.loads(file.read_text("utf-8")).items():
+            times[name_function(node_id)].append(seconds)
+    found: list[Function] = []
+    for function, seconds in sorted(times.items()):
+        module, _, name = function.partition("::")
+        found.append(Function(module, name, len(seconds), sum(seconds)))
+    return found
+
+
+def choose_rows(functions: list[Function], bound: float) -> dict[str, dict[str, int]]:
+    """Return the rows of functions that do not run whole, by module and name."""
+    modules: defaultdict[str, list[Function]] = defaultdict(list)
+    for function in functions:
+        modules[function.module].append(function)
+    chosen: dict[str, dict[str, int]] = {}
+    for module, members in modules.items():
+        rows = {one.name: one.count_rows(bound) for one in members}
+        if not any(rows.values()):
+            rows[min(members, key=lambda one: one.mean).name] = 1
+        limited = {one.name: rows[one.name] for one in members if rows[one.name] < one.rows}
+        if limited:
+            chosen[module] = limited
+    return chosen
+
+
+def render(functions: list[Function], chosen: dict[str, dict[str, int]], bound: float) -> str:
+    """Return the text of the table."""
+    lines = [HEAD.format(bound=bound)]
+    by_id = {(one.module, one.name): one for one in functions}
+    for module, names in chosen.items():
+        lines.append(f'["{module}"]')
+        for name, rows in names.items():
+            one = by_id[module, name]
+            key = name if "::" not in name else f'"{name}"'
+            lines.append(f"{key} = {rows}  # of {one.rows}, {one.mean:.2g} s each")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the table and print what the everyday run takes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="what `pytest --times` wrote")
+    parser.add_argument("--bound", type=float, default=BOUND, help="seconds of a function")
+    asked = parser.parse_args()
+    functions = read_functions(asked.folder)
+    chosen = choose_rows(functions, asked.bound)
+    TABLE.write_text(render(functions, chosen, asked.bound), "utf-8")
+    runs = [(one, chosen.get(one.module, {}).get(one.name, one.rows)) for one in functions]
+    print(
+        f"every day: {sum(rows for _, rows in runs):,} of {sum(one.rows for one in functions):,} tests, "
+        f"{sum(one.mean * rows for one, rows in runs):.0f} of "
+        f"{sum(one.seconds for one in functions):.0f} s of processor time"
+    )
+
+
+if __name__ == "__main__":
+    main()

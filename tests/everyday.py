@@ -1,0 +1,154 @@
+"""The everyday run: the part of the tests that `make test` runs, by `pytest --everyday`.
+
+`everyday.toml` names the functions of tests that take long, and how many of their rows run every
+day; 0 leaves the function out. Rows are taken evenly from the first to the last. What the table
+does not name runs whole: so does a new test, and everything without `--everyday`.
+
+The table is made from measured times: `make lab NAME=everyday`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+TABLE = Path(__file__).parent / "everyday.toml"
+
+
+def read_table(path: Path = TABLE) -> dict[str, int]:
+    """Return how many rows of a function run, by its node id without a row."""
+    table = tomllib.loads(path.read_text("utf-8"))
+    return {
+        f"{module}::{name}": rows
+        for module, functions in table.items()
+        for name, rows in functions.items()
+    }
+
+
+def name_function(node_id: str) -> str:
+    """Return the node id of a test without its row."""
+    return node_id.partition("[")[0]
+
+
+def take_evenly(count: int, most: int) -> set[int]:
+    """Return the numbers of at most `most` rows of `count`: the first, the last and between."""
+    if most >= count:
+        return set(range(count))
+    if most <= 1:
+        return set(range(most))
+    return {number * (count - 1) // (most - 1) for number in range(most)}
+
+
+def choose(node_ids: Iterable[str], table: dict[str, int]) -> set[str]:
+    """Return the node ids that run every day."""
+    rows: defaultdict[str, list[str]] = defaultdict(list)
+    for node_id in node_ids:
+        rows[name_function(node_id)].append(node_id)
+    return {
+        ids[number]
+        for function, ids in rows.items()
+        for number in take_evenly(len(ids), table.get(function, len(ids)))
+    }
+
+
+class EverydayRun:
+    """Leaves out what the table leaves out, and says at the end how much that was."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Take the tests of the table's rows only."""
+        chosen = choose((item.nodeid for item in items), read_table())
+        dropped = [item for item in items if item.nodeid not in chosen]
+        items[:] = [item for item in items if item.nodeid in chosen]
+        config.hook.pytest_deselected(items=dropped)
+        self.left_out = len(dropped)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell the process that started this one, if this is a worker."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["left_out"] = self.left_out
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """Take the number from a worker: all of them collect the same tests."""
+        self.left_out = getattr(node, "workeroutput", {}).get("left_out", self.left_out)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what was left out, and what runs it."""
+        terminalreporter.write_line(
+            f"{self.left_out:,} slow tests left out (tests/everyday.toml): "
+            "`FERRULE_TEST_ALL=1 make test` and CI run them, and so does `pytest FILE`"
+        )
+
+
+class ProcessorTimes:
+    """Writes how many seconds of processor time each test takes, with its ended children.
+
+    What is made for a module or for all tests, and what ends with them, counts for none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seconds: dict[str, float] = {}
+        self._shared = 0.0
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """Measure one test with its fixtures."""
+        self._shared = 0.0
+        before = _read_seconds()
+        result = yield
+        self.seconds[item.nodeid] = round(_read_seconds() - before - self._shared, 3)
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object]
+    ) -> Generator[None, object, object]:
+        """Take out the fixtures that more than one test has."""
+        with self._left_out(fixturedef.scope != "function"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """Take out the teardown that ends a module."""
+        with self._left_out(nextitem is None or nextitem.path != item.path):
+            return (yield)
+
+    @contextmanager
+    def _left_out(self, is_shared: bool) -> Generator[None]:
+        before = _read_seconds()
+        shared = self._shared
+        yield
+        if is_shared:
+            self._shared = shared + _read_seconds() - before
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file of this process."""
+        if self.seconds:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = self.folder / f"{os.getpid()}-{time.time_ns()}.json"
+            file.write_text(json.dumps(self.seconds, indent=0), "utf-8")
+
+
+def _read_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -1,0 +1,119 @@
+"""What `make test` leaves out is in a table, is little of each module, and is always counted."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source import ROOT
+
+from everyday import TABLE, choose, read_table, take_evenly
+
+LIMITED = read_table()
+
+
+def list_tests(module: str) -> set[str]:
+    """The functions of tests of a module, and its classes: a class can inherit what it tests."""
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    names = {node.name for node in tree.body if isinstance(node, kinds)}
+    return {name for name in names if name.lower().startswith("test")}
+
+
+MODULES = sorted({function.partition("::")[0] for function in LIMITED})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_table_names_tests_that_there_are_and_leaves_each_module_some(module: str) -> None:
+    assert (ROOT / module).is_file(), f"{module} is gone: take it out of {TABLE.name}"
+    named = {
+        function.partition("::")[2]: rows
+        for function, rows in LIMITED.items()
+        if function.startswith(f"{module}::")
+    }
+    tests = list_tests(module)
+    assert {name.partition("::")[0] for name in named} - tests == set(), (
+        f"gone: take them out of {TABLE.name}"
+    )
+    assert any(named.values()) or tests - set(named), "it has no test that runs every day"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 965])
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 7, 2000])
+def test_rows_are_taken_from_the_first_to_the_last(count: int, most: int) -> None:
+    taken = take_evenly(count, most)
+    assert len(taken) == min(count, most)
+    assert taken <= set(range(count))
+    if most:
+        assert 0 in taken
+    if most > 1:
+        assert count - 1 in taken
+
+
+def test_what_the_table_does_not_name_runs_whole() -> None:
+    ids = [f"tests/a.py::test_a[{row}]" for row in range(5)]
+    ids += ["tests/a.py::test_b", "tests/b.py::TestC::test_c[x]", "tests/b.py::TestC::test_c[y]"]
+    assert choose(ids, {}) == set(ids)
+    table = {"tests/a.py::test_a": 2, "tests/a.py::test_b": 0, "tests/b.py::TestC::test_c": 1}
+    assert choose(ids, table) == {ids[0], ids[4], "tests/b.py::TestC::test_c[x]"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the plugin, a table and one module of tests."""
+    for name in ("everyday.py",):
+        (tmp_path / name).write_text((ROOT / "tests" / name).read_text("utf-8"), "utf-8")
+    (tmp_path / "everyday.toml").write_text('["test_it.py"]\ntest_slow = 0\ntest_rows = 2\n')
+    (tmp_path / "conftest.py").write_text(
+        "import sys; from pathlib import Path\n"
+        "sys.path.insert(0, str(Path(__file__).parent))\n"
+        "from everyday import EverydayRun, ProcessorTimes\n"
+        "def pytest_configure(config):\n"
+        "    config.pluginmanager.register(EverydayRun())\n"
+        "    config.pluginmanager.register(ProcessorTimes(Path('times')))\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_slow(): assert False\n"
+        "def test_quick(): pass\n"
+        "@pytest.mark.parametrize('row', range(9))\n"
+        "def test_rows(row): assert row in (0, 8)\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+def test_what_was_left_out_is_counted_and_the_rest_is_measured(
+    project: Path, workers: list[str]
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *workers],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "3 passed" in ended.stdout
+    assert "\n8 slow tests left out" in ended.stdout and "FERRULE_TEST_ALL=1" in ended.stdout
+    measured: dict[str, float] = {}
+    for file in (project / "times").iterdir():
+        measured |= json.loads(file.read_text())
+    assert set(measured) == {
+        "test_it.py::test_quick",
+        "test_it.py::test_rows[0]",
+        "test_it.py::test_rows[8]",
+    }
+
+
+def test_ci_runs_all_tests_and_a_file_alone_runs_whole() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "$(if $(filter 1,$(FERRULE_TEST_ALL)),,--everyday)" in makefile
+    assert "FERRULE_TEST_ALL=1 .ci/beside" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "--everyday" not in project
