@@ -109,7 +109,7 @@ def responses_answer(answer: list[Said]) -> dict[str, Any]:
     for at, one in enumerate(answer):
         item: dict[str, Any] = {"id": f"i{at}", "status": "completed"}
         if one.kind == "text":
-            part = {"type": "output_text", "text": one.text, "annotations": []}
+            part: dict[str, Any] = {"type": "output_text", "text": one.text, "annotations": []}
             item |= {"type": "message", "role": "assistant", "content": [part]}
         elif one.kind == "thought":
             summary = [{"type": "summary_text", "text": one.text}]
