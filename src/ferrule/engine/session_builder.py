@@ -126,7 +126,8 @@ def build_session(
     catalog = agent.catalog
     growing = None
     discovery = None
-    if agent.registration is not None or search is not None:
+    gains_tools = any(tool.find_more is not None for tool in catalog)
+    if agent.registration is not None or search is not None or gains_tools:
         from .registration.session_catalog import SessionCatalog
 
         catalog = growing = SessionCatalog(catalog)
