@@ -127,7 +127,7 @@ def test_two_cases_of_one_name_are_a_mistake(folder: Path) -> None:
         ("cases: [{name: a, message: x, messages: [y]}]", "exclude each other"),
         ("cases: [{name: a, message: x, fixture: none}]", "is not a folder"),
         ("cases: [{name: a, message: x, recording: none.ferrule}]", "is not a file"),
-        ("cases: [{name: a, message: x, at_least: 2}]", "is no share"),
+        ("cases: [{name: a, message: x, at_least: 2}]", "is not a share"),
         (
             "cases: [{name: a, message: x, approve: [{tool: b, succeeds: true}]}]",
             "not known before",
