@@ -74,6 +74,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
     ),
+    "man": (
+        "ferrule.cli.man_pages:man",
+        "Write the manual pages into a folder.",
+    ),
     "uninstall": (
         "ferrule.cli.uninstall:uninstall",
         "List what is on this machine's disk, and remove it.",
@@ -88,7 +92,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What it may do": ("policy", "trust", "validate", "doctor"),
     "What it did": ("sessions", "audit", "eval"),
     "Serve and scale": ("serve", "submit", "worker"),
-    "Set up and take down": ("init", "import", "completion", "uninstall"),
+    "Set up and take down": ("init", "import", "completion", "man", "uninstall"),
 }
 """The commands as `--help` lists them."""
 

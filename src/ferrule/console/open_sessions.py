@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import (
+    ConfigError,
     FerruleError,
     JournalError,
     LimitReached,
     ProviderError,
     RunCancelled,
 )
+from ferrule.core.events import RunStarted
 from ferrule.core.identity import Identity
-from ferrule.core.media import Content
+from ferrule.core.media import Content, Media
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
@@ -281,6 +283,23 @@ class OpenSessions:
         )
         return await run_blocking(lambda: fork(self.journal, info.session, runs, store))
 
+    async def retry(self, viewer: Viewer, info: SessionInfo, run: int) -> ConsoleSession:
+        """Start a session that has this one's history before run number `run`, and its message.
+
+        Raises:
+            ConfigError: there is no such run.
+            SessionActionError, JournalError: as `send_message`.
+        """
+        begun = (record.event for record in self.journal.records(info.session))
+        messages = [event for event in begun if isinstance(event, RunStarted)]
+        if not 0 < run <= len(messages):
+            raise ConfigError(f"there is no run {run}: the session has {len(messages)}")
+        name = await self.fork(info, run - 1)
+        forked = await run_blocking(lambda: self.journal.find(name))
+        live = await self._take_session(viewer, forked)
+        await self.start_run(live, _restore_content(messages[run - 1]))
+        return live
+
     async def release(self, session: str) -> None:
         """Release a session: what it left running is ended, and other processes may open it.
 
@@ -366,13 +385,14 @@ class OpenSessions:
             raise SessionActionError(refused, code="server_busy", hint="stop one")
         live.failed = ""
         begun = asyncio.Event()
+        # Observed to its end: a model that is asked before a page looks is asked to stream as well.
         stop_observing = live.session.observe(lambda _: begun.set())
         self.change_count += 1
         live.run_task = asyncio.create_task(self._run(live, action), name=f"console run {live.id}")
+        live.run_task.add_done_callback(lambda _: stop_observing())
         waits = asyncio.create_task(begun.wait())
         await asyncio.wait([live.run_task, waits], return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()
-        stop_observing()
         live.session.flush()
 
     async def _reload_configuration(self, live: ConsoleSession) -> None:
@@ -425,3 +445,16 @@ def _require_text(message: Content) -> str:
     if not text:
         raise SessionActionError("the message is empty", code="message_empty", hint="write one")
     return text
+
+
+def _restore_content(message: RunStarted) -> Content:
+    """Return a journaled message as it was sent; its media are artifacts of the session."""
+    if not message.media:
+        return message.text
+    parts: list[str | Media] = []
+    begin = 0
+    for medium in message.media:
+        parts.append(message.text[begin : medium.at])
+        parts.append(Media(artifact=medium.reference, name=medium.name))
+        begin = medium.at
+    return [part for part in (*parts, message.text[begin:]) if part]

@@ -35,7 +35,13 @@ def chat(**options: Any) -> int:
 
     `/help` lists the commands. Ctrl-C stops the running tool call, and pressed again the turn;
     Ctrl-D leaves. A call that needs approval asks: once, for this session, remembered, or denied.
-    """
+
+    \b
+    Examples:
+      ferrule chat
+      ferrule chat --continue
+      ferrule chat -m ollama:llama3.2 --mode plan
+    """  # noqa: D301  click reads the mark
     import asyncio
     import sys
 

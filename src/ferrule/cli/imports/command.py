@@ -10,6 +10,7 @@ import click
 from ferrule.cli.confirmation import confirm
 from ferrule.cli.mcp import write_entries
 from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.runtime.lazy_group import CommandGroup
 
 from .claude_code import plan_import
 from .plan import Plan, format_settings
@@ -17,7 +18,7 @@ from .plan import Plan, format_settings
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
     """Import what was set up for another program."""
 

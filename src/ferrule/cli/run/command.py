@@ -71,7 +71,15 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     approval are denied and reported, unless a rule or --yes-to allows them. With --schema, standard
     output has only the JSON. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied or
     no answer fits the schema, 5 limit reached, 6 model unavailable, 124 timeout, 130 stopped.
-    """
+
+    \b
+    Examples:
+      ferrule run "What is this project?"
+      git diff | ferrule run "Review this change"
+      ferrule run --mode sandboxed "Run the tests and fix what fails"
+      ferrule run -a plan.png "What does the picture show?"
+      ferrule run --json "How many tests are there?" | jq .output
+    """  # noqa: D301  click reads the mark
     import asyncio
 
     if options["as_json"] and options["json_stream"]:

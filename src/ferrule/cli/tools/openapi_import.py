@@ -14,11 +14,12 @@ from ferrule.connectors.http.loading import SETTINGS_FOLDER
 from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
     """Make tools from descriptions in other formats."""
 

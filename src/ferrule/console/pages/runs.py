@@ -6,6 +6,7 @@ pool changed; otherwise the answer is 204.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from functools import partial
 
@@ -15,10 +16,16 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.console.message_search import MessageSearch
 from ferrule.console.state import Console
+from ferrule.console.statistics import SECONDS, find_statistics
 from ferrule.console.viewer import Viewer
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.statistics.activity import SessionActivity
+from ferrule.storage.statistics.incremental import JournalStatistics
+from ferrule.storage.statistics.spending import SessionSpending
+
+from .costs import format_spending
 
 MAX_ROWS = 200
 """Sessions on the page, of the newest `MAX_READ`."""
@@ -71,10 +78,21 @@ class Filter:
 
 @frozen
 class Row:
-    """A row of the list."""
+    """A row of the list. What was not read yet, or did not happen, is None."""
 
     info: SessionInfo
     state: str
+    activity: SessionActivity | None = None
+    spent: SessionSpending | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its runs took; one that is in progress counts until now."""
+        if self.activity is None:
+            return None
+        running = self.activity.began if self.state in ("running", "waiting", "elsewhere") else 0
+        since = max(0, time.time() * 1000 - running) if running else 0
+        return (self.activity.milliseconds + since) / 1000
 
 
 class SessionLists:
@@ -114,6 +132,7 @@ def routes(console: Console) -> list[BaseRoute]:
             request,
             "runs.html",
             rows=await run_blocking(lambda: _rows(console, listing.messages, found, wanted)),
+            dollars=format_spending,
             wanted=wanted,
             states=STATES,
             mark=mark,
@@ -134,6 +153,7 @@ def routes(console: Console) -> list[BaseRoute]:
             request,
             "runs_rows.html",
             rows=shown,
+            dollars=format_spending,
             mark=mark,
             query=_without(request, "mark"),
             more=MAX_READ if len(found) == MAX_READ else 0,
@@ -156,14 +176,28 @@ async def _show_waiting(console: Console, request: Request) -> Response:
 def _rows(
     console: Console, messages: MessageSearch, found: list[SessionInfo], wanted: Filter
 ) -> list[Row]:
-    rows: list[Row] = []
+    """Return the rows to show: first those that wait for the viewer, then as `found` has them."""
+    rows: list[tuple[SessionInfo, str]] = []
     for info in found:
         state = console.open_sessions.session_state(info)
         if wanted.matches(info, state, messages):
-            rows.append(Row(info, state))
+            rows.append((info, state))
             if len(rows) == MAX_ROWS:
                 break
-    return rows
+    rows.sort(key=lambda row: row[1] != "waiting")
+
+    def describe(numbers: JournalStatistics) -> list[Row]:
+        return [
+            Row(
+                info,
+                state,
+                numbers.activities.find(info.session),
+                numbers.spending.find(info.session),
+            )
+            for info, state in rows
+        ]
+
+    return find_statistics(console).query(describe, seconds=SECONDS)[0]
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

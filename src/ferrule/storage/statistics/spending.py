@@ -154,6 +154,10 @@ class Spending:
                     merged.setdefault(slot, SpendingTotal()).add(spent)
         return dict(sorted(merged.items()))
 
+    def find(self, session: str) -> SessionSpending | None:
+        """Return the sum of a session, as far as it was read; None without an answer."""
+        return self._sessions.get(session)
+
     def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpending]:
         """Return the sums of the sessions used last, newest first."""
         mine = [one for one in self._sessions.values() if owner in (None, one.owner)]
