@@ -133,7 +133,7 @@ def test_two_cases_of_one_name_are_a_mistake(folder: Path) -> None:
             "not known before",
         ),
         ("cases: [{name: a, message: x, expect: {output: {schema: {type: 7}}}}]", "not valid"),
-        ("cases: [{name: a, message: x, expect: {files: {b: {judge: c}}}}]", "no key of"),
+        ("cases: [{name: a, message: x, expect: {files: {b: {judge: c}}}}]", "not a key of"),
         ("tool_modes: [natve]\ncases: [{name: a, message: x}]", "did you mean `native`"),
         ("trials: 0\ncases: [{name: a, message: x}]", "from 1 to 1000"),
     ],
