@@ -637,7 +637,7 @@ async def test_everything_that_is_wrong_is_said_at_once(registering_session: Scr
     for said in (
         "an example does not fit",
         "no built-in `fs.raed`",
-        "reads `b`, which is no parameter",
+        "reads `b`, which is not a parameter",
     ):
         assert said in message
     assert "3 problems" in message

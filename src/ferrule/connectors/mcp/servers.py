@@ -118,7 +118,7 @@ class McpServers(RemoteTools[ServerClient]):
             raise ConfigError(
                 "\n".join(problems),
                 code="mcp_server",
-                hint="`optional=True` goes on without the servers that cannot be used",
+                hint="`optional=True` continues without the servers that cannot be used",
             )
         self._notices += problems
         for client, failure in zip(never_seen, failures, strict=True):

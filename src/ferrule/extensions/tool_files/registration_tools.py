@@ -233,7 +233,7 @@ def _refuse(name: str, problems: Sequence[Problem], *, strict: bool = False) -> 
     errors = [
         str(problem)
         for problem in problems
-        if strict or problem.level == "error" or "is no key of" in problem.message
+        if strict or problem.level == "error" or "is not a key of" in problem.message
     ]
     if errors:
         raise _refusal(name, errors)
@@ -265,7 +265,9 @@ def _definition_file(
     if kind == "tool" and name in RESERVED_NAMES:
         errors.append(f"`{name}` is a name that built-ins of scripts use")
     for key in sorted(set(definition) - set(known)):
-        errors.append(f"`{key:.80}` is no key of {_WITH_ARTICLE[kind]}; known: {', '.join(known)}")
+        errors.append(
+            f"`{key:.80}` is not a key of {_WITH_ARTICLE[kind]}; known: {', '.join(known)}"
+        )
     body_text = next((definition[key] for key in body if definition.get(key)), "")
     description = definition.get("description", "")
     if not isinstance(body_text, str) or not isinstance(description, str):

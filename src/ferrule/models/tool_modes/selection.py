@@ -474,7 +474,7 @@ class FallbackExchange:
         self._exchange = self._open()
         self.notices = self._exchange.notices
         self.notices.extend(pending)
-        self._notify(sink, "fallback", f"{before} {why}; going on with {self.tool_mode}")
+        self._notify(sink, "fallback", f"{before} {why}; continuing with {self.tool_mode}")
 
     # ---- second tries
 
