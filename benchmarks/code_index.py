@@ -53,7 +53,7 @@ from ferrule.toolkits import BROWSE_TOOLS, FILE_TOOLS, SEARCH_TOOLS
 from ferrule.toolkits.code_index.index import CodeIndex
 from ferrule.toolkits.code_index.tools import TOOLS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/code-index.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/built-in-tools.md"
 MARK = "<!-- figures of `make lab NAME=code-index` -->"
 PIP_PACKAGES = (
     "django==5.2.19",

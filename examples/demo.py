@@ -37,7 +37,7 @@ MESSAGES = (
 WHOSE = """\
 the model's:  the meaning of a request (its hidden state), values no rule finds, the words of answers
 help:         the choice among tools, values copied from the request, no change without an order"""
-"""What is the model's and what is help (docs/small-models.md says what each is worth)."""
+"""What is the model's and what is help (docs/local-models.md says what each is worth)."""
 
 
 def prepare(folder: Path) -> Path:

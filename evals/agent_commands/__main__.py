@@ -1,6 +1,6 @@
 """Run 219 commands as agents write them, and compare with what a person expects.
 
-make lab NAME=commands                      # all; the table goes into docs/agent-commands.md
+make lab NAME=commands                      # all; the table goes into docs/evidence.md
 make lab NAME=commands ARGS="--only xargs"  # those with this text, with what they said
 """
 
@@ -18,8 +18,9 @@ import click
 from .gate import AgentCommand, load_commands
 from .trial import Outcome, run_commands
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/agent-commands.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/evidence.md"
 MARK = "<!-- table: made by `make lab NAME=commands` -->"
+END = "<!-- end of table -->"
 WORDS = {"runs": "ran", "asks": "asked", "host": "asked for the host", "refused": "refused"}
 
 
@@ -63,7 +64,7 @@ def summarise(outcomes: list[Outcome]) -> str:
 
 def write_page(outcomes: list[Outcome]) -> None:
     """Replace the part of the page behind its mark."""
-    head = PAGE.read_text().partition(MARK)[0]
+    head, _, rest = PAGE.read_text().partition(MARK)
     lines = [
         MARK,
         "",
@@ -79,7 +80,7 @@ def write_page(outcomes: list[Outcome]) -> None:
         if not outcome.is_expected:
             why = f"expected: {WORDS[outcome.row.expect]}; {outcome.row.known}"
         lines.append(f"| `{shown}`{where} | {WORDS[outcome.kind]} | {why} |")
-    PAGE.write_text(head + "\n".join(lines) + "\n")
+    PAGE.write_text(head + "\n".join(lines) + f"\n\n{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":

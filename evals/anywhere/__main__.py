@@ -2,7 +2,7 @@
 
     make anywhere                                  # every cell, each with its selection of tests
     make anywhere ARGS="--only '*container*' root" # cells by name, or by patterns of names
-    make anywhere ARGS="--whole"                   # the whole suite in each of them: hours
+    make anywhere ARGS="--tests whole"             # the whole suite in each of them: hours
     make anywhere ARGS="--only LANG=C --write"     # and put these rows into the table of all cells
 
 Cells are lines of `cells.yaml`. Systems are made with `mmdebstrap` below `--systems`, checkouts and
@@ -83,7 +83,7 @@ def main() -> int:
     options = parse_options()
     described: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cells.yaml").read_text())
     cells = [Cell(**line) for line in described["cells"]]
-    wanted = [cell for cell in cells if any(fnmatchcase(cell.name, one) for one in options.only)]
+    wanted = choose_cells(cells, options.only)
     if not wanted:
         print(f"no cell of cells.yaml has a name like {', '.join(options.only)}", file=sys.stderr)
         return 2
@@ -104,6 +104,12 @@ def main() -> int:
     return 0 if all(row.is_good for row in rows) else 1
 
 
+def choose_cells(cells: list[Cell], patterns: list[str]) -> list[Cell]:
+    """Return the cells whose names match, each once, in the order of the patterns."""
+    found = [cell for one in patterns for cell in cells if fnmatchcase(cell.name, one)]
+    return list({cell.name: cell for cell in found}.values())
+
+
 def find_log(cell: Cell) -> Path:
     """Return the file with what the commands of a cell print."""
     return LOGS / f"{cell.name.replace('/', '_')}.log"
@@ -118,7 +124,11 @@ def parse_options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(prog="make anywhere", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["*"], help="names of cells, or patterns")
-    parser.add_argument("--whole", action="store_true", help="the whole suite in each cell")
+    parser.add_argument(
+        "--tests",
+        choices=("few", "many", "whole"),
+        help="the tests of each cell, instead of the selection that it names",
+    )
     parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)))
     parser.add_argument("--systems", type=Path, default=Path(PLACE, "systems"))
     parser.add_argument(
@@ -138,7 +148,7 @@ def describe(row: Row) -> str:
 def run_cell(cell: Cell, described: dict[str, Any], options: argparse.Namespace) -> Row:
     """Make the virtual environment of a cell, then run the demo and the tests."""
     system = described["machines"].get(cell.machine) or describe_here()
-    ran = "whole" if options.whole else cell.tests
+    ran = options.tests or cell.tests
     row = Row(cell.name, system, cell.python, cell.user, ran)
     packages = described["packages"].replace(" ", "")
     try:

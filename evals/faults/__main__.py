@@ -2,7 +2,7 @@
 
     make lab NAME=faults                                                # everything that is installed (some minutes)
     PYTHONPATH=evals python -m faults --peers ferrule,langchain --only near-name,cut-json --seeds 4
-    PYTHONPATH=evals python -m faults --page                    # and writes the table into docs/faults.md
+    PYTHONPATH=evals python -m faults --page                    # and writes the table into docs/evidence.md
 
 Frameworks are the adapters of `benchmarks/peers` in the environments that
 `benchmarks/peers/envs.py` makes, in their default settings but for what the adapters say (limits on
@@ -35,7 +35,7 @@ from .server import FaultServer, prompt
 
 EVALS = Path(__file__).resolve().parents[1]
 PEERS = EVALS.parent / "benchmarks" / "peers"
-PAGE = EVALS.parent / "docs" / "faults.md"
+PAGE = EVALS.parent / "docs" / "evidence.md"
 LOOPS = ("sockets", "litellm_loop", "openai_sdk")
 """Loops written by hand like `bare`, over other clients: left out unless they are asked for."""
 SECONDS = 60.0
@@ -275,7 +275,7 @@ def written(path: Path, result: dict[str, Any]) -> None:
 
 
 def page(result: dict[str, Any]) -> str:
-    """The block of docs/faults.md."""
+    """The block of docs/evidence.md."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     above = (
         f"On {result['made']}, Python {result['python']}, {result['seeds']} runs of each "
@@ -307,7 +307,7 @@ def main() -> int:
     parser.add_argument(
         "--beside", type=paths, default=[], help="results of earlier runs to put beside these"
     )
-    parser.add_argument("--page", action="store_true", help="write the table into docs/faults.md")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/evidence.md")
     given = parser.parse_args()
     if unknown := [kind for kind in given.only if kind not in KINDS]:
         parser.error(f"no such kind: {', '.join(unknown)}; there are: {', '.join(KINDS)}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/foreign-material.md"
+PAGE = ROOT / "docs/evidence.md"
 
 
 def write_table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> None:

@@ -14,7 +14,7 @@ Each function makes one ASGI application: the console, an endpoint that speaks A
 completions, one for MCP clients. `identify` says who sends a request, or None for nobody, who gets
 nothing; two people never see each other's sessions. The host application opens and closes them with
 its lifespan, which mounted applications are not told of: `FastAPI(lifespan=one.lifespan)`, or
-`async with one, two:` in a lifespan of its own. What the host's sign-in must do: docs/security.md.
+`async with one, two:` in a lifespan of its own. What the host's sign-in must do: docs/web.md.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.http_security import Application, Principal, Visitor
+from ferrule.runtime.http.http_security import Application, Principal
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
+from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.shared_options import SETTING_OPTIONS
 from ferrule.storage.settings.settings import load_settings
 
@@ -133,7 +134,6 @@ def create_ag_ui_endpoint(
     *,
     address: str | Iterable[str],
     identify: Identify,
-    find_deps: Callable[[Visitor], Any] | None = None,
 ) -> MountableApp:
     """Return an endpoint that speaks AG-UI, at `/run` below the place where it is mounted.
 
@@ -141,7 +141,6 @@ def create_ag_ui_endpoint(
         source: The agent that answers.
         address: Where people reach the host application: scheme and host, without a path.
         identify: Says who sends a request.
-        find_deps: Returns what a person's sessions get as `deps` (`Agent(deps_type=...)`).
 
     Raises:
         ConfigError: The address is not one.
@@ -156,7 +155,6 @@ def create_ag_ui_endpoint(
             server = AgUiServer(
                 assembly.agent,
                 token=access,
-                find_deps=find_deps,
                 leave=_leave_with(assembly),
             )
             try:
@@ -174,6 +172,7 @@ def create_openai_endpoint(
     identify: Identify,
     offers: Iterable[str] = (),
     yes_to: Iterable[str] = (),
+    at_once: int = OF_ONE_PERSON,
 ) -> MountableApp:
     """Return a chat completions endpoint, at `/v1` below the place where it is mounted.
 
@@ -183,6 +182,7 @@ def create_openai_endpoint(
         identify: Says who sends a request, such as by an API key of the host's own.
         offers: Models besides the agent's own that clients may ask.
         yes_to: Patterns of tools that need no approval, since nobody can be asked.
+        at_once: Requests of one person that are worked on at a time.
 
     Raises:
         ConfigError: The address is not one.
@@ -194,7 +194,9 @@ def create_openai_endpoint(
         from ferrule.servers.openai.server import OpenAiServer
 
         async with _open_assembly(source) as assembly:
-            server = OpenAiServer(assembly, token=access, offers=offers, yes_to=tuple(yes_to))
+            server = OpenAiServer(
+                assembly, token=access, offers=offers, yes_to=tuple(yes_to), at_once=at_once
+            )
             try:
                 yield server.app
             finally:

@@ -22,7 +22,7 @@ from ferrule.testing.provider_double import ROUTES, ProviderDouble
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/from_pydantic_ai"
-PAGE = ROOT / "docs/from/pydantic-ai.md"
+PAGE = ROOT / "docs/from/libraries.md"
 
 
 def final(**values: Any) -> Any:

@@ -200,9 +200,9 @@ def test_a_planted_git_file_opens_no_repository_of_the_person(
     sandbox = open_sandbox(root, backend)
     try:
         _, printed = sandbox.run(
-            f"cat {base}/other/.git/config {base}/other/.git/HEAD {base}/other/sub/a.txt "
-            f"{base}/bare.git/HEAD; git log; git show HEAD:sub/a.txt; git cat-file --batch-all-objects"
-            f" --batch; echo x > {base}/other/.git/refs/heads/evil"
+            f"cat '{base}/other/.git/config' '{base}/other/.git/HEAD' '{base}/other/sub/a.txt' "
+            f"'{base}/bare.git/HEAD'; git log; git show HEAD:sub/a.txt; git cat-file --batch-all-objects"
+            f" --batch; echo x > '{base}/other/.git/refs/heads/evil'"
         )
     finally:
         sandbox.close()

@@ -93,11 +93,29 @@ async def test_a_run_over_its_money_is_stopped_before_its_calls_and_the_session_
 
 
 @pytest.mark.proves("budgets.shown")
-async def test_a_run_says_what_it_cost_where_money_is_counted_and_nothing_else() -> None:
+async def test_a_run_says_what_it_cost_wherever_the_price_is_known(prices: Path) -> None:
     steps = [adds(1, usage=Usage(500_000, 1000)), says("ok", usage=Usage(500_000, 0))]
-    counted = await agent(list(steps), Limits(max_cost=5)).run("go")
-    assert counted.cost == pytest.approx(1.01)
-    assert (await agent(list(steps), Limits(max_tokens=10**9)).run("go")).cost is None
+    for limits in (Limits(max_cost=5), Limits()):
+        assert (await agent(list(steps), limits).run("go")).cost == pytest.approx(1.01)
+    prices.unlink()
+    assert (await agent(list(steps), Limits()).run("go")).cost is None
+
+
+@pytest.mark.proves("budgets.shown")
+async def test_a_run_goes_on_and_says_so_if_the_price_file_is_broken(prices: Path) -> None:
+    prices.write_text("scripted:test: {input: many}\n")
+    ours = agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits())
+    result = await ours.run("go")
+    assert (result.text, result.cost) == ("ok", None)
+    (told,) = notices(ours, result.session)
+    assert "is not counted" in told and "prices.yaml" in told
+
+
+@pytest.mark.proves("budgets.shown")
+async def test_a_part_without_a_price_leaves_the_whole_without_one() -> None:
+    known, unknown = Usage(10, 1, cost=5), Usage(10, 1)
+    assert (known + known).cost == (Usage() + known + known).cost == 10
+    assert (known + unknown).cost is (unknown + known).cost is None
 
 
 @pytest.mark.proves("budgets.cached")

@@ -20,6 +20,7 @@ from ferrule import (
     Scripted,
     Storage,
     SubAgent,
+    ToolCalling,
     ask_agent,
     tool,
 )
@@ -317,6 +318,54 @@ async def test_an_override_takes_permissions_limits_and_hooks_and_gives_them_bac
         assert agent.limits.max_turns == 7
     assert (agent.gate, agent.approver, agent.limits, agent.hooks) == before
     assert (await agent.run("go", deps=shop)).results[0].data == 3
+
+
+async def test_an_override_takes_output_storage_and_the_ways_of_calling(tmp_path: Path) -> None:
+    agent = Agent(asks_once(), [count], deps_type=Shop)
+    before = dict(vars(agent))
+    shop = Shop({"bolt": 3})
+    with agent.override(
+        model=Scripted([calls(("count", {"item": "bolt"})), says("7")]),
+        output_type=int,
+        storage=Storage(journal=tmp_path / "j.db", artifacts=True, tenant="t", user="eve"),
+        tool_calling=ToolCalling(results="envelope", parallel=False, search=False),
+        context="off",
+        run_options={"require_successful_tools": ["count"]},
+    ):
+        run = await agent.run("go", deps=shop)
+        assert run.output == 7
+        assert (agent.user, agent.tenant, agent.results, agent.parallel) == (
+            "eve",
+            "t",
+            "envelope",
+            False,
+        )
+        assert agent.journal.find(run.session, tenant="t", user="eve").session == run.session
+        assert len(agent.catalog) > 1
+    after = vars(agent)
+    assert [name for name in before if before[name] is not after[name]] == []
+    assert [one.name for one in agent.catalog] == ["count"]
+
+
+def test_an_override_that_is_refused_changes_nothing() -> None:
+    agent = Agent(asks_once(), [count], deps_type=Shop)
+    before = dict(vars(agent))
+
+    def finish(context: Context[int], value: int) -> int:
+        return value
+
+    wrong: Any = "never heard of"
+    for options in (
+        {"output_type": finish},
+        {"context": wrong},
+        {"tool_calling": ToolCalling(search="none such")},
+    ):
+        with (
+            pytest.raises(ConfigError),
+            agent.override(limits=Limits(max_turns=7), instructions="x", **options),  # pyright: ignore[reportArgumentType]  wrong on purpose
+        ):
+            pass
+        assert [name for name in before if before[name] is not vars(agent)[name]] == []
 
 
 async def test_an_unknown_option_of_a_run_is_answered_with_all_that_there_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,41 @@ async def test_each_run_has_its_own_and_knows_whose_it_is() -> None:
 
 
 @pytest.mark.proves("runs.made-deps")
+async def test_they_may_be_made_asynchronously() -> None:
+    made: list[str] = []
+
+    async def make(identity: Identity) -> Desk:
+        await asyncio.sleep(0)
+        made.append(identity.session)
+        return Desk(identity.user, len(made))
+
+    agent = Agent(
+        Scripted(ASK * 3),
+        [who],
+        deps_type=Desk,
+        host=Host(make_deps=make),
+        storage=Storage(user="ada"),
+    )
+    session = agent.session()
+    assert (await session.run("go")).results[0].data == "ada 1"
+    assert (await session.call("who")).data == "ada 2"
+    assert [item async for item in session.stream("go")]
+    assert made == [session.id] * 3
+
+
+@pytest.mark.proves("runs.made-deps")
+async def test_two_runs_that_wait_for_theirs_do_not_begin_together() -> None:
+    async def make(identity: Identity) -> Desk:
+        await asyncio.sleep(0)
+        return Desk(identity.user, 1)
+
+    host = Host(make_deps=make)
+    session = Agent(Scripted(ASK), [who], deps_type=Desk, host=host).session()
+    ends = await asyncio.gather(session.run("a"), session.run("b"), return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["ConfigError", "RunResult"]
+
+
+@pytest.mark.proves("runs.made-deps")
 async def test_those_that_are_given_come_first() -> None:
     desks = Desks()
     agent = make_agent(desks, ASK * 3)
@@ -90,7 +126,11 @@ async def test_what_cannot_be_made_is_an_error_with_its_cause() -> None:
     def fail(identity: Identity) -> Desk:
         raise OSError("no database")
 
-    for make, said in ((fail, "could not be made: OSError: no database"), (str, "`str`")):
+    async def fail_later(identity: Identity) -> Desk:
+        raise OSError("no database")
+
+    said_of_both = "could not be made: OSError: no database"
+    for make, said in ((fail, said_of_both), (fail_later, said_of_both), (str, "`str`")):
         host = Host(make_deps=make)
         agent = Agent(Scripted(ASK), [who], deps_type=Desk, host=host)
         with pytest.raises(ConfigError, match=said):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from anywhere import page, systems
+from anywhere.__main__ import choose_cells
 from anywhere.systems import ROOT, Cell
 
 
@@ -90,6 +91,12 @@ def test_a_classifier_names_a_python_that_was_tried_or_is_called_untried() -> No
     assert set(named) == minors | untried and not minors & untried
     oldest = min(minors, key=lambda version: tuple(map(int, version.split("."))))
     assert project["requires-python"] == f">={oldest}"
+
+
+def test_cells_run_once_in_the_order_they_are_named() -> None:
+    cells = [Cell(name) for name in ("root", "Debian 12", "Debian 13", "LANG=C")]
+    chosen = choose_cells(cells, ["LANG=C", "Debian *", "Debian 12", "root"])
+    assert [cell.name for cell in chosen] == ["LANG=C", "Debian 12", "Debian 13", "root"]
 
 
 def test_ci_runs_a_cell_that_there_is() -> None:

@@ -283,7 +283,7 @@ def test_the_program_measures_a_framework_in_a_process_of_its_own(tmp_path: Path
 
 
 def test_the_page_has_the_table_of_all_kinds() -> None:
-    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
     block = page.partition("<!-- faults -->")[2].partition("<!-- /faults -->")[0]
     rows = [line.split("|")[1].strip() for line in block.splitlines() if line.startswith("| ")]
     assert rows[2 : 2 + len(KINDS)] == [kind.words for kind in KINDS.values()]

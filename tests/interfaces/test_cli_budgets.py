@@ -21,8 +21,11 @@ def test_a_bound_for_money_needs_a_price_and_says_what_was_spent(
     (own_folders / "config/prices.yaml").write_text('"scripted:*": {input: 1, output: 1}\n')
     paid = ferrule("run", "-m", model, "--max-cost", "0.5", "--json", "go")
     assert (paid.code, json.loads(paid.out)["cost"]) == (0, 0.0)
-    uncounted = ferrule("run", "-m", model, "--json", "go")
-    assert (uncounted.code, json.loads(uncounted.out)["cost"]) == (0, None)
+    unlimited = ferrule("run", "-m", model, "--json", "go")
+    assert (unlimited.code, json.loads(unlimited.out)["cost"]) == (0, 0.0)
+    (own_folders / "config/prices.yaml").unlink()
+    unpriced = ferrule("run", "-m", model, "--json", "go")
+    assert (unpriced.code, json.loads(unpriced.out)["cost"]) == (0, None)
 
 
 @pytest.mark.proves("budgets.command-line")

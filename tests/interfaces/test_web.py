@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -212,6 +213,34 @@ async def test_chat_completions_are_answered_below_the_mount() -> None:
         assert listed.json()["data"][0]["id"] == "ferrule"
         answer = await client.post("/llm/v1/chat/completions", json=chat, headers=ada)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+
+
+@pytest.mark.proves("web.identity")
+async def test_one_person_takes_no_place_of_another() -> None:
+    go_on = asyncio.Event()
+
+    async def answer_later(_: Any) -> Any:
+        await go_on.wait()
+        return says("At last.")
+
+    agent = make_agent(answer_later, says("Hello."))
+    app = create_openai_endpoint(agent, address=ADDRESS, identify=identify, at_once=1)
+    chat = {"model": "ferrule", "messages": [{"role": "user", "content": "Hi."}]}
+
+    async def ask(client: httpx.AsyncClient, user: str) -> httpx.Response:
+        return await client.post("/llm/v1/chat/completions", json=chat, headers={"x-user": user})
+
+    async with mounted(app, "/llm") as client, asyncio.timeout(20):
+        first = asyncio.create_task(ask(client, "ada"))
+        while not agent.journal.sessions():
+            await asyncio.sleep(0.005)
+        second = await ask(client, "ada")
+        other = await ask(client, "owner")
+        go_on.set()
+        answers = [await first, second, other]
+    assert [answer.status_code for answer in answers] == [200, 429, 200]
+    assert second.headers["retry-after"] == "1"
+    assert "1 of your requests" in second.json()["error"]["message"]
 
 
 @pytest.mark.proves("web.identity")

@@ -13,7 +13,8 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local import client
-from ferrule.models.local.client import Local, VectorCache
+from ferrule.models.local.client import Local
+from ferrule.models.local.vector_cache import VectorCache
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 

@@ -54,7 +54,7 @@ FREE = {
 FOREIGN = {
     "claude-code.md: mcp__github": "a rule's form: the name of a server",
     "claude-code.md: mcp__github__get_issue": "a rule's form: the names of a server and a tool",
-    "harn.md: server__tool": "the form of names of tools from servers",
+    "harnesses.md: server__tool": "the form of names of tools from servers",
     "claude-code.md: 3": "the key that a person presses",
     "claude-code.md: !": "the beginning of a line",
 }

@@ -173,3 +173,25 @@ def test_a_module_that_leaves_something_fails_in_the_ordinary_run(tmp_path: Path
     )
     failed = set(re.findall(r"^(?:ERROR|FAILED) \S*\btest_(\w+)\.py::", ran.stdout, re.MULTILINE))
     assert failed == set(MODULES) - {"nothing"}, ran.stdout + ran.stderr
+
+
+def test_a_test_that_waits_for_ever_ends_with_its_stack(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    assert 0 < pytestconfig.getini("faulthandler_timeout") <= 900
+    root = Path(__file__).parents[2]
+    (tmp_path / "test_waits.py").write_text(
+        "import threading\ndef test_it() -> None:\n    threading.Event().wait()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml")]
+    options = ["-p", "no:cacheprovider", f"--rootdir={tmp_path}", "-o", "faulthandler_timeout=0.2"]
+    ran = subprocess.run(
+        [*command, *options, str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode != 0
+    assert 'test_waits.py", line 3 in test_it' in ran.stderr, ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""Names: one word for each idea, as `docs/glossary.md` has it, and verbs for what acts."""
+"""Names: one word for each idea, as `docs/concepts.md` has it, and verbs for what acts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVEN = {
 def forbidden_words() -> dict[str, str]:
     """Return the words of the glossary's last column, each with the word to use."""
     found: dict[str, str] = {}
-    glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
+    glossary = (ROOT / "docs/concepts.md").read_text("utf-8").partition("## Glossary")[2]
     for line in glossary.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 4:

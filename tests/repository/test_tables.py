@@ -44,7 +44,7 @@ def table_after(page: str, mark: str) -> dict[str, list[str]]:
 @pytest.mark.proves("documents.tables")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None:
-    rows = table_after("docs/packs.md", f"<!-- options: {kind.__name__} -->")
+    rows = table_after("docs/built-in-tools.md", f"<!-- options: {kind.__name__} -->")
     assert sorted(rows) == sorted(kind.__annotations__)
     for name, (default, _) in rows.items():
         shown = default.strip("`")

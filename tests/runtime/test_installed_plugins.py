@@ -17,6 +17,7 @@ from ferrule.cli.exit_codes import run
 from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
 from ferrule.core.errors import ConfigError
+from ferrule.permissions import provenance
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
@@ -174,7 +175,24 @@ def test_one_in_the_workspace_is_not_imported_and_the_person_is_told(
     assembly, notices = make("plugins: {pond: true}")
     assert "pond" not in assembly.agent.plugins.names
     assert "ferrule_pond" not in sys.modules
-    assert any("in a folder that commands can write" in text for text in notices)
+    place = tmp_path / "work/.venv/site-packages"
+    assert any(f"commands can write `{place}`" in text for text in notices)
+
+
+@pytest.mark.proves("plugins.not-from-workspace")
+async def test_one_in_the_environment_that_ferrule_runs_from_is_used_in_the_workspace_too(
+    install: Install, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That environment is sealed: no command of any sandbox can write there."""
+    prefix = tmp_path / "work/.venv"
+    install(at=prefix / "lib/site-packages")
+    monkeypatch.setattr(provenance, "_list_own_code", lambda: iter((str(prefix),)))
+    assembly, notices = make()
+    assert not any("is not used" in text for text in notices)
+    assert (await assembly.agent.session().call_tool("measure", {})).data == 2
+    # Beside it in the workspace, commands can write as ever.
+    install(at=tmp_path / "work/vendor")
+    assert "pond" not in make()[0].agent.plugins.names
 
 
 @pytest.mark.proves("plugins.not-from-workspace")
@@ -189,7 +207,7 @@ def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
     assembly, notices = make()
     assert "pond" not in assembly.agent.plugins.names
     assert "ferrule_pond" not in sys.modules
-    assert any("in a folder that commands can write" in text for text in notices)
+    assert any(f"commands can write `{source / 'ferrule_pond'}`" in text for text in notices)
 
 
 @pytest.mark.proves("plugins.installed")

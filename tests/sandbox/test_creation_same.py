@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux")
@@ -112,7 +112,7 @@ PATHS = st.one_of(
     RELATIVE.map(lambda path: path + "/"),
     st.sampled_from(ODD),
 )
-# No link to `/`: through one, too, names would be made on the machine itself.
+# No link to `/` or another folder of the machine: through one, too, names would be made there.
 TARGETS = PATHS.filter(lambda path: os.path.normpath(path) != "/")
 # What is unlinked or moved stays below the folder: two workers share the rest of the machine.
 INSIDE = st.one_of(
@@ -158,6 +158,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("device"), PATHS, st.sampled_from([0o20000, 0o60000])),
     st.tuples(st.just("symlink"), TARGETS, BASES, PATHS),
     st.tuples(st.just("symlink"), INSIDE, st.none(), INSIDE),
+    st.tuples(st.just("symlink"), st.just("/dev/null"), st.none(), INSIDE),
     st.tuples(st.just("link"), BASES, INSIDE, PATHS, st.sampled_from([0, 0, 0x400, 0x1000, 0x1])),
     st.tuples(st.just("rename"), PATHS, st.none(), PATHS, st.sampled_from([0, 0, 0, 1, 2, 3, 8])),
     st.tuples(st.just("rename"), INSIDE, BASES, INSIDE, st.sampled_from([0, 0, 0, 1, 2])),
@@ -184,6 +185,10 @@ OPERATIONS = st.one_of(
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(OPERATIONS.map(list), min_size=1, max_size=25))
+@example([["symlink", "/dev/null", None, "a"], ["mkdir", "a", "c", 0o755]])
+@example([["symlink", "/dev/null", None, "a"], ["rename", "b", "a", "c", 0]])
+@example([["mkdir", None, "a", 0], ["rename", "a", None, "a", 0]])
+@example([["symlink", "/dev/null", None, "a"], ["open", "a", "c", os.O_CREAT, 0o644, ""]])
 def test_operations_give_the_same_results_and_files_with_a_mediator_and_without(
     twins: tuple[Twin, Twin], operations: list[list[object]]
 ) -> None:

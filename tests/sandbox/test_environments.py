@@ -16,8 +16,8 @@ from shelled import says
 from ferrule.permissions.provenance import CommandWritable
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.sandbox.running_command import explain_unseen
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.unseen_programs import explain_unseen
 from ferrule.sandbox.view.environments import find_environments
 
 pytestmark = pytest.mark.skipif(
@@ -152,9 +152,9 @@ async def test_a_program_runs_with_its_libraries_and_its_secrets_stay_covered(
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     code, text = await run(root, program)
     assert (code, text) == (0, "library"), text
-    _, text = await run(root, f"grep -rs {SECRET[:9]} {home} {tmp_path}/elsewhere; true")
+    _, text = await run(root, f"grep -rs {SECRET[:9]} '{home}' '{tmp_path}/elsewhere'; true")
     assert SECRET not in text, text
-    code, text = await run(root, f"touch {folder}/new 2>&1; echo $?")
+    code, text = await run(root, f"touch '{folder}/new' 2>&1; echo $?")
     assert not (folder / "new").exists()
 
 
@@ -365,9 +365,11 @@ def test_an_interpreter_is_one_by_what_it_is_and_by_where_it_is(
 def test_what_is_out_of_sight_is_named_with_the_line_that_opens_it(
     home: Path, tmp_path: Path
 ) -> None:
+    if " " in str(tmp_path):
+        pytest.skip("the first line of a script names no interpreter whose path has a blank")
     interpreter = tmp_path / "odd/python/bin/python3"
     write(interpreter, "#!/bin/sh\n", 0o755)
-    script = tmp_path / "scripts/tool"
+    script = tmp_path / "größer/tool"
     write(script, f"#!{interpreter} -u\n", 0o755)
     line = explain_unseen(str(script))
     assert f"`{script}` and `{interpreter}` are out of sight" in line

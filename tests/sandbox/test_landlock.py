@@ -92,9 +92,9 @@ def test_only_what_is_granted_is_read_and_written_in_every_version(
         folder.mkdir()
         (folder / "file").write_text("words of " + folder.name)
     script = f"""
-cat {inside}/file {outside}/file; ls {outside}; echo x > {outside}/new; echo x > {outside}/file; rm {outside}/file
-mkdir {inside}/d && echo x > {inside}/d/f && mv {inside}/d/f {inside}/d/g && echo made > {inside}/new && cat {inside}/new
-ln -s {outside}/file {inside}/l; cat {inside}/l; mv {inside}/new {outside}/moved; ln {outside}/file {inside}/hard
+cat '{inside}/file' '{outside}/file'; ls '{outside}'; echo x > '{outside}/new'; echo x > '{outside}/file'; rm '{outside}/file'
+mkdir '{inside}/d' && echo x > '{inside}/d/f' && mv '{inside}/d/f' '{inside}/d/g' && echo made > '{inside}/new' && cat '{inside}/new'
+ln -s '{outside}/file' '{inside}/l'; cat '{inside}/l'; mv '{inside}/new' '{outside}/moved'; ln '{outside}/file' '{inside}/hard'
 """
     done = shell([(str(inside), landlock.ALL_RIGHTS)], script, abi=version)
     assert f"version {version}" in done.stderr
@@ -177,7 +177,7 @@ def test_a_link_among_the_granted_grants_nothing(tmp_path: Path) -> None:
             (str(tmp_path / "link"), landlock.ALL_RIGHTS),
             (str(tmp_path / "missing"), landlock.ALL_RIGHTS),
         ],
-        f"cat {tmp_path}/link",
+        f"cat '{tmp_path}/link'",
     )
     assert done.stdout == ""
     assert done.returncode != 0
@@ -254,7 +254,7 @@ def test_masked_names_are_neither_read_nor_changed_and_the_rest_is(tmp_path: Pat
     masked = [str(root / name) for name in (".env", "sub/k.pem", ".git/config")]
     granted = landlock_rules.folder_rules(str(root), masked, landlock_rules.list_folder)
     script = f"""
-cd {root}; cat .env sub/k.pem .git/config sub/b.py src/c.py .git/HEAD
+cd '{root}'; cat .env sub/k.pem .git/config sub/b.py src/c.py .git/HEAD
 echo x > .env; rm sub/k.pem; mv .git/config src/; ln .env src/hard; ln -s ../.env src/soft; cat src/hard src/soft
 mv sub src/; echo y > src/new; echo z >> sub/b.py
 """

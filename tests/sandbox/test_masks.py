@@ -6,7 +6,9 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import assume, given, settings
@@ -434,6 +436,32 @@ def test_a_repeat_reads_only_the_folders_that_changed(
     found = scanner.scan()
     assert kinds(root, found) == {"part8/moved/.env": MaskKind.UNREADABLE}
     assert [len(found.added), len(found.removed)] == [1, 1]
+
+
+@pytest.mark.proves("sandbox.mask.cache")
+def test_scanners_that_begin_together_read_each_folder_once(
+    root: Path, make: Make, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        make(f"part{number}/.env")
+    reads: list[object] = []
+    real = os.scandir
+    all_wait = Barrier(4)
+
+    def counted(folder: int) -> Iterator[os.DirEntry[str]]:
+        reads.append(folder)
+        return real(folder)
+
+    def scan() -> dict[str, MaskKind]:
+        scanner = MaskScanner(root, DEFAULT_NAMES)
+        all_wait.wait(30)
+        return kinds(root, scanner.scan())
+
+    monkeypatch.setattr(os, "scandir", counted)
+    with ThreadPoolExecutor(4) as threads:
+        found = [one.result(60) for one in [threads.submit(scan) for _ in range(4)]]
+    assert found == [{f"part{number}/.env": MaskKind.UNREADABLE for number in range(20)}] * 4
+    assert len(reads) == 21
 
 
 @pytest.mark.proves("sandbox.mask.cache")

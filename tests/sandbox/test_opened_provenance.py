@@ -68,7 +68,9 @@ async def test_a_link_of_the_workspace_opens_nothing_and_the_result_says_so_once
 ) -> None:
     (base / "work/link").symlink_to(base / "secret")
     sandbox = opens(readable=("work/link", "data"))
-    ended, text = await says(sandbox, f"cat link/file {base}/data/file 2>/dev/null", base / "work")
+    ended, text = await says(
+        sandbox, f"cat link/file '{base}/data/file' 2>/dev/null", base / "work"
+    )
     assert text == "data\n"
     (refusal,) = ended.refusals
     assert refusal.target == str(base / "work/link") and refusal.is_final
@@ -84,7 +86,7 @@ async def test_a_folder_in_the_workspace_that_becomes_a_link_is_not_followed(
     (base / "work/deep/inner").mkdir(parents=True)
     (base / "work/deep/inner/file").write_text("inner\n")
     sandbox = opens(readable=("work/deep/inner",))
-    script = f"mv deep old; mkdir deep; ln -s {base}/secret deep/inner; echo x > deep/inner/file"
+    script = f"mv deep old; mkdir deep; ln -s '{base}/secret' deep/inner; echo x > deep/inner/file"
     await says(sandbox, script, base / "work")
     _, text = await says(sandbox, "cat deep/inner/file 2>&1; true", base / "work")
     assert "secret" not in text
@@ -95,7 +97,7 @@ async def test_a_folder_that_is_gone_fails_no_command_and_is_seen_when_it_is_bac
     opens: Opens, base: Path
 ) -> None:
     sandbox = opens(readable=("data", "never"))
-    script = f"cat {base}/data/file 2>/dev/null; echo ran"
+    script = f"cat '{base}/data/file' 2>/dev/null; echo ran"
     assert (await says(sandbox, script, base / "work"))[1] == "data\nran\n"
     shutil.rmtree(base / "data")
     ended, text = await says(sandbox, script, base / "work")
@@ -104,7 +106,7 @@ async def test_a_folder_that_is_gone_fails_no_command_and_is_seen_when_it_is_bac
     (base / "data").mkdir()
     (base / "data/file").write_text("new\n")
     (base / "data/.env").write_text("KEY=1\n")
-    _, text = await says(sandbox, f"cat {base}/data/.env 2>/dev/null; {script}", base / "work")
+    _, text = await says(sandbox, f"cat '{base}/data/.env' 2>/dev/null; {script}", base / "work")
     assert text == "new\nran\n"
 
 
@@ -115,7 +117,9 @@ async def test_a_workspace_in_a_folder_that_is_written_is_not_replaced_by_a_link
     (base / "code/inner/project").mkdir(parents=True)
     project = base / "code/inner/project"
     sandbox = opens("code/inner/project", writable=("code",))
-    script = f"cd {base}/code && mv inner old; mkdir inner; ln -s {base}/secret inner/project; true"
+    script = (
+        f"cd '{base}/code' && mv inner old; mkdir inner; ln -s '{base}/secret' inner/project; true"
+    )
     await says(sandbox, script, project)
     assert project.is_dir() and not project.is_symlink()
     shutil.rmtree(base / "code/inner")
@@ -137,7 +141,7 @@ async def test_what_a_command_left_where_a_folder_is_shown_is_moved_aside(
     policy = sandbox.policy
     assert policy is not None
     await sandbox.change_policy(replace(policy, readable=(str(base / "home/more/data"),)))
-    _, text = await says(sandbox, f"cat {base}/home/more/data/file", base / "work")
+    _, text = await says(sandbox, f"cat '{base}/home/more/data/file'", base / "work")
     assert text == "more\n"
 
 

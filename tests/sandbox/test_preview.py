@@ -307,7 +307,7 @@ def test_folders_within_folders_end_somewhere(overlay: Overlay) -> None:
 def test_links_out_of_the_workspace_are_not_followed(overlay: Overlay, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "f").write_text("x")
-    assert overlay.changes(f"rm -r docs; ln -s {tmp_path}/outside docs; ln -s / everything") == [
+    assert overlay.changes(f"rm -r docs; ln -s '{tmp_path}/outside' docs; ln -s / everything") == [
         ("docs", "created"),
         ("docs/x.md", "deleted"),
         ("docs/y.md", "deleted"),

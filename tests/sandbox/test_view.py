@@ -59,7 +59,7 @@ async def sandbox(root: Path) -> AsyncIterator[Sandbox]:
 @pytest.mark.proves("sandbox.outside-invisible")
 async def test_only_the_workspace_and_the_system_are_there(sandbox: Sandbox, root: Path) -> None:
     script = (
-        f"cat src/a.txt; ls {root.parent}; cat {root.parent}/other/file; ls /var /mnt /srv "
+        f"cat src/a.txt; ls '{root.parent}'; cat '{root.parent}/other/file'; ls /var /mnt /srv "
         "/media; ls -A /tmp /run"
     )
     _, text = await says(sandbox, script, root)
@@ -113,7 +113,7 @@ async def test_what_only_root_may_read_in_etc_is_covered(sandbox: Sandbox, root:
     ],
 )
 async def test_the_system_cannot_be_written(sandbox: Sandbox, root: Path, place: str) -> None:
-    ended, text = await says(sandbox, f"echo x > {place} && echo written", root)
+    ended, text = await says(sandbox, f"echo x > '{place}' && echo written", root)
     assert "written" not in text
     assert ended.exit_code != 0
 

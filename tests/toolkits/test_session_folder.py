@@ -16,7 +16,7 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy, run_command
 from ferrule.toolkits.commands.confinement import find_confinement
-from ferrule.toolkits.commands.output_files import OutputFile
+from ferrule.toolkits.commands.scratch_files import ScratchFile
 from ferrule.toolkits.files import tools
 from ferrule.toolkits.search.search_files import search_files
 from ferrule.tools.context import Context
@@ -81,24 +81,31 @@ def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -
 
 
 @pytest.mark.proves("command.one-tmp")
-def test_a_link_in_place_of_the_folder_of_outputs_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["out", ".copies"])
+def test_what_a_command_puts_in_place_of_a_file_or_its_folder_is_not_followed(
+    folder: str, tmp_path: Path
+) -> None:
     above, outside = tmp_path / "above", tmp_path / "outside"
     above.mkdir()
     outside.mkdir()
     (outside / "1.txt").write_text("the person's own")
-    (above / "out").symlink_to(outside)
-    kept = OutputFile(above, "1.txt", "/tmp/out/1.txt")
+    (above / folder).symlink_to(outside)
+    kept = ScratchFile(above, folder, "1.txt", "")
     assert not kept.prepare()
-    assert kept.open() is None
+    assert kept.open() is None and kept.take(9) is None
     kept.remove()
     for name in ("1.txt", "2.txt"):
         with pytest.raises(OSError):
-            OutputFile(above, name, "").create()
+            ScratchFile(above, folder, name, "").create()
     assert [one.name for one in outside.iterdir()] == ["1.txt"]
-    (above / "out").unlink()
+    (above / folder).unlink()
+    (above / folder).touch()
+    assert not kept.prepare() and kept.take(9) is None
+    (above / folder).unlink()
     os.close(kept.create())
-    (above / "out/1.txt").unlink()
-    (above / "out/1.txt").symlink_to(outside / "1.txt")
-    assert kept.open() is None
-    kept.remove()
+    assert kept.take(9) == b""
+    for plant in (os.symlink, os.link):
+        plant(outside / "1.txt", above / folder / "1.txt")
+        assert kept.open() is None and kept.take(9) is None
+        kept.remove()
     assert (outside / "1.txt").read_text() == "the person's own"

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.connectors.a2a import A2aPeer, PeerApprovals
 from ferrule.connectors.a2a.configuration import load_peers
 from ferrule.connectors.a2a.peer_approvals import configuration_text
 from ferrule.connectors.a2a.peers import fetch_peer_card
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import suggest_names
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage.settings.settings import load_settings
 
 from .confirmation import confirm
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ferrule.connectors.a2a.cards import Card
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def a2a() -> None:
     """List A2A agents, show their cards, approve and test them."""
 
@@ -51,10 +53,11 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        _print(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
+        print_row(f"{row['name']:{width}}  {row['state']:8}  ", row["url"])
     if not rows:
         click.echo(
-            "no A2A agents configured\nhint: name them in `a2a_peers`; see docs/a2a.md", err=True
+            "no A2A agents configured\nhint: see `a2a_peers` in docs/tools-from-servers.md",
+            err=True,
         )
 
 

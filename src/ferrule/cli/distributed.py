@@ -35,7 +35,7 @@ _engine = click.option(
     default="procrastinate",
     show_default=True,
     metavar="NAME[:ADDRESS]",
-    help="What hands jobs to workers; with where its server is. Also FERRULE_ENGINE.",
+    help="Engine that distributes jobs, with the address of its server. Also FERRULE_ENGINE.",
 )
 
 
@@ -66,7 +66,7 @@ def worker(
     """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
-    on this machine. Nobody can be asked: a call that no rule allows is denied.
+    on this machine. Calls that no rule allows are denied.
     """
     make_agent = _load_factory(factory) if factory else assemble_for_job
     job_worker = Worker(

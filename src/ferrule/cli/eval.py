@@ -83,8 +83,8 @@ _SUFFIXES = {".json": "json", ".xml": "junit", ".md": "markdown"}
 def evaluate(file: Path | None, compare: tuple[Path, Path] | None, **options: Any) -> int:
     """Run the cases of FILE, and report how often each passed.
 
-    Every trial works in a throw-away folder, under your settings and rules. Nobody is asked: a
-    call that needs approval is refused unless the case approves it. Exit codes: 0 everything
+    Every trial works in a throw-away folder, under your settings and rules. Calls that
+    need approval are denied unless the case approves them. Exit codes: 0 everything
     expected holds, 1 something does not (with --compare: something became worse, and chance does
     not explain it), 2 the file or an option is wrong, 6 no model could be reached.
     """

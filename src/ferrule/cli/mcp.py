@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.connectors.mcp import McpServer, ServerApprovals
 from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
 from ferrule.connectors.mcp.configured_servers import list_server_tools, load_configured_servers
@@ -33,6 +34,7 @@ from ferrule.permissions.provenance import (
     TrustedProgram,
     find_program,
 )
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.trusted_process import start_program
 from ferrule.storage import paths
@@ -64,9 +66,16 @@ _STATE_WORDS: dict[str, str] = {
 """What people read for an approval state."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def mcp() -> None:
-    """List MCP servers, show what they offer, approve them, sign in to them."""
+    """List MCP servers, show what they offer, approve them, sign in to them.
+
+    \b
+    Examples:
+      ferrule mcp list
+      ferrule mcp show github
+      ferrule mcp approve github
+    """  # noqa: D301  click reads the mark
 
 
 _workspace = click.option(
@@ -91,11 +100,12 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         state = _STATE_WORDS[row["state"]]
-        _print(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  {row['reached']}")
+        print_row(f"{row['name']:{width}}  {row['origin']:10}  {state:12}  ", row["reached"])
     _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
-            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
+            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/tools-from-servers.md",
+            err=True,
         )
 
 
@@ -229,7 +239,7 @@ def import_servers(
     writable: tuple[str, ...],
     yes: bool,
 ) -> int:
-    """Take over the servers of other programs into your own `mcp.json`, and approve them.
+    """Import the servers of other programs into your own `mcp.json`, and approve them.
 
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.local.downloads import choose_name, is_url, pull_url, record_file
 from ferrule.models.local.installed_models import ModelRecord, installed_path
 from ferrule.models.local.known_models import MODELS, find_model
 from ferrule.models.tool_modes.live_probe import probe_capabilities
 from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.model_clients import create_client
 from ferrule.runtime.model_discovery import discover_models
 from ferrule.storage.settings.settings import load_settings
@@ -27,15 +29,22 @@ if TYPE_CHECKING:
     from ferrule.storage.settings.settings import Settings
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def models() -> None:
-    """List, probe and pull models."""
+    """List, probe and pull models.
+
+    \b
+    Examples:
+      ferrule models list
+      ferrule models pull smollm2
+      ferrule models probe ollama:llama3.2
+    """  # noqa: D301  click reads the mark
 
 
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_models(as_json: bool) -> None:
-    """List every provider, what is configured of it, and the models that can be used."""
+    """List all providers with their configuration, and the models that can be used."""
     import asyncio
 
     settings = load_settings()
@@ -48,7 +57,7 @@ def list_models(as_json: bool) -> None:
     for row in sorted(rows, key=lambda row: not row.ready):
         mark = "✓" if row.ready else "·"
         words = "; ".join(text for text in (row.address, row.detail, row.remark) if text)
-        click.echo(escape_invisible(f"{mark} {row.model:{width}} {words}".rstrip()))
+        print_row(f"{mark} {row.model:{width}} ", words)
 
 
 def _describe_model_in_use(settings: Settings) -> str:

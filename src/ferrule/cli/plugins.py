@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.runtime.chosen_plugins import is_on, list_manifests, list_withheld
 from ferrule.storage.plugins.manifests import Manifest
 from ferrule.storage.settings.settings import Settings, load_settings
@@ -35,7 +36,7 @@ def plugins(workspace: str | None, as_json: bool) -> int:
     for row in rows:
         state = "on" if row["on"] else "off"
         origin = "" if row["origin"] == "default" else f" [{row['origin']}]"
-        click.echo(escape_invisible(f"{row['name']:{width}}  {state:3}  {row['help']}{origin}"))
+        print_row(f"{row['name']:{width}}  {state:3}  ", f"{row['help']}{origin}")
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options
 
 from .terminal import escape_invisible
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def policy() -> None:
-    """Explain, test and check permission rules."""
+    """Explain, test and check permission rules.
+
+    \b
+    Examples:
+      ferrule policy explain run_command command="git push"
+    """  # noqa: D301  click reads the mark
 
 
 @policy.command()

@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "import": (
         "ferrule.cli.imports.command:import_",
-        "Take over settings, agents, commands and servers of Claude Code.",
+        "Import settings, agents, commands and servers of Claude Code.",
     ),
     "init": (
         "ferrule.cli.init.command:init",
@@ -73,6 +73,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": (
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
+    ),
+    "man": (
+        "ferrule.cli.man_pages:man",
+        "Write the manual pages into a folder.",
     ),
     "uninstall": (
         "ferrule.cli.uninstall:uninstall",
@@ -88,7 +92,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What it may do": ("policy", "trust", "validate", "doctor"),
     "What it did": ("sessions", "audit", "eval"),
     "Serve and scale": ("serve", "submit", "worker"),
-    "Set up and take down": ("init", "import", "completion", "uninstall"),
+    "Set up and take down": ("init", "import", "completion", "man", "uninstall"),
 }
 """The commands as `--help` lists them."""
 
@@ -133,7 +137,7 @@ def _check_plugin_command(name: str) -> None:
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
-    """Let language models use tools in this folder, safely.
+    """Let language models use tools in this folder.
 
     A model writes files and runs programs only where a permission rule or a person allows it.
 

@@ -8,19 +8,27 @@ from typing import Any
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import suggest_names
 from ferrule.extensions.skills.loading import LoadedSkills, load_skills
 from ferrule.extensions.skills.tool import FoundSkill, render_skill
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
 from .terminal import escape_invisible
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def skills() -> None:
-    """List your skills and those of this folder, show one, check them."""
+    """List your skills and those of this folder, show one, check them.
+
+    \b
+    Examples:
+      ferrule skills list
+      ferrule skills show release-notes
+    """  # noqa: D301  click reads the mark
 
 
 _workspace = click.option(
@@ -43,7 +51,7 @@ def list_skills(workspace: str | None, as_json: bool) -> None:
     width = max((len(skill.name) for skill in loaded.skills), default=0)
     for skill in loaded.skills:
         description = " ".join(skill.description.split())
-        click.echo(escape_invisible(f"{skill.name:{width}}  {skill.origin:10}  {description}"))
+        print_row(f"{skill.name:{width}}  {skill.origin:10}  ", description)
     _warn(loaded)
 
 
@@ -130,4 +138,4 @@ def _warn(loaded: LoadedSkills) -> None:
     for warning in loaded.warnings:
         click.echo(escape_invisible(f"! {warning}"), err=True)
     if not loaded.skills:
-        click.echo("no skills found\nhint: see docs/skills.md for where they belong", err=True)
+        click.echo("no skills found\nhint: see docs/agents.md for where they belong", err=True)

@@ -17,9 +17,11 @@ from markupsafe import Markup
 
 from ferrule.core.value_class import frozen
 
-WIDE = 800
-NARROW = 330
-"""Widths that every chart is drawn for: a screen, and a telephone. The style sheet shows one."""
+WIDE = 620
+NARROW = 310
+"""Widths that every chart is drawn for: a screen, and a telephone. The style sheet shows the one
+that fits, in its own size: a drawing that is stretched would stretch its text.
+"""
 HEIGHT = 240
 LEFT = 64
 RIGHT = 16

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from markupsafe import Markup
+
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.media import MediaReference
@@ -15,6 +17,7 @@ from ferrule.core.refusals import name_answerer
 from ferrule.core.vocabulary import AnswerStop, Refuser
 from ferrule.engine.event_bus.events import Place
 
+from .markdown import StreamedMarkdown, render_blocks
 from .typed_output import Node
 
 State = Literal[
@@ -52,7 +55,19 @@ class Message(Entry):
     usage: events.Usage | None = None
     stop: AnswerStop = "end"
     media: tuple[MediaReference, ...] = ()
+    arrived: Partial | None = field(default=None, compare=False)
+    """How it arrived, if that was seen."""
     kind: ClassVar[str] = "message"
+    _blocks: list[Markup] | None = field(default=None, compare=False)
+
+    @property
+    def blocks(self) -> list[Markup]:
+        """The text as blocks of HTML, laid out once."""
+        if self._blocks is None:
+            is_streamed = self.arrived is not None and self.arrived.text.text == self.text
+            self.arrived = self.arrived if is_streamed else None
+            self._blocks = self.arrived.text.finish() if self.arrived else render_blocks(self.text)
+        return self._blocks
 
 
 @dataclass(slots=True)
@@ -161,9 +176,10 @@ class Note(Entry):
 
 @dataclass(slots=True)
 class End(Entry):
-    """The end of a run, `seconds` after its message."""
+    """The end of a run, `seconds` after its message. `position` counts runs from 1."""
 
     finished: events.RunFinished
+    position: int
     answers: int
     calls: int
     seconds: float
@@ -187,9 +203,13 @@ class PartialCall:
 
 @dataclass(slots=True)
 class Partial:
-    """The answer that is streaming. `place` is the place of its last piece."""
+    """The answer that is streaming.
 
-    text: str = ""
+    `number` counts the answers of the session, `place` is the place of the last piece.
+    """
+
+    number: int = 0
+    text: StreamedMarkdown = field(default_factory=StreamedMarkdown)
     reasoning: str = ""
     calls: dict[int, PartialCall] = field(default_factory=dict[int, PartialCall])
     place: Place = Place()

@@ -28,7 +28,7 @@ from .call_cards import (
     summarize_arguments,
 )
 from .invisible_marks import mark_invisible, mark_invisible_exactly
-from .markdown import render_markdown
+from .markdown import join_blocks
 
 REFUSERS: dict[Refuser, str] = {
     "rule": "a rule",
@@ -69,13 +69,26 @@ def template_environment() -> Environment:
         "cut": shorten,
         "lines": preview_lines,
         "change": change_lines,
-        "markdown": render_markdown,
+        "parts": join_blocks,
+        "ticks": format_ticks,
         "value": format_value,
         "refuser": REFUSERS.__getitem__,
         "unshown_arguments": list_unshown_arguments,
     }
     cast("dict[str, Any]", made.globals).update(PREVIEW=MAX_PREVIEW, GO_ON=GO_ON)
     return made
+
+
+def format_ticks(text: str) -> Markup:
+    """Format a message of ours: what stands in backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return mark_invisible(text)
+    shown = (
+        Markup("<code>{}</code>").format(mark_invisible(part)) if at % 2 else mark_invisible(part)
+        for at, part in enumerate(parts)
+    )
+    return Markup("").join(shown)
 
 
 def format_time(milliseconds: int) -> Markup:

@@ -18,20 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import (
+    ConfigError,
     FerruleError,
     JournalError,
     LimitReached,
     ProviderError,
     RunCancelled,
 )
+from ferrule.core.events import RunStarted
 from ferrule.core.identity import Identity
-from ferrule.core.media import Content
+from ferrule.core.media import Content, Media
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.assemble import Assembly
+from ferrule.runtime.http.work_limits import IN_ALL, find_refusal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
@@ -44,10 +47,6 @@ from .assemblies import Assemblies, SessionSetup
 from .questions import OpenQuestions, Question
 from .viewer import Viewer
 
-MAX_RUNS = 32
-"""Runs at the same time."""
-MAX_SESSIONS = 64
-"""Sessions open at the same time."""
 IDLE_SECONDS = 1800.0
 """How long a session without a run stays open."""
 TRIAL_CALLER = "a person trying a tool"
@@ -127,7 +126,7 @@ class OpenSessions:
     change_count: int = 0
     """Counts runs that started or ended here."""
     pool: SessionPool[str, ConsoleSession] = field(
-        default_factory=lambda: SessionPool[str, ConsoleSession](MAX_SESSIONS, IDLE_SECONDS)
+        default_factory=lambda: SessionPool[str, ConsoleSession](IN_ALL, IDLE_SECONDS)
     )
     _locks: FileLeases | None = None
 
@@ -284,6 +283,23 @@ class OpenSessions:
         )
         return await run_blocking(lambda: fork(self.journal, info.session, runs, store))
 
+    async def retry(self, viewer: Viewer, info: SessionInfo, run: int) -> ConsoleSession:
+        """Start a session that has this one's history before run number `run`, and its message.
+
+        Raises:
+            ConfigError: there is no such run.
+            SessionActionError, JournalError: as `send_message`.
+        """
+        begun = (record.event for record in self.journal.records(info.session))
+        messages = [event for event in begun if isinstance(event, RunStarted)]
+        if not 0 < run <= len(messages):
+            raise ConfigError(f"there is no run {run}: the session has {len(messages)}")
+        name = await self.fork(info, run - 1)
+        forked = await run_blocking(lambda: self.journal.find(name))
+        live = await self._take_session(viewer, forked)
+        await self.start_run(live, _restore_content(messages[run - 1]))
+        return live
+
     async def release(self, session: str) -> None:
         """Release a session: what it left running is ended, and other processes may open it.
 
@@ -360,19 +376,23 @@ class OpenSessions:
             raise SessionActionError(
                 "a run of this session is in progress", hint="stop it, or send it a message"
             )
-        if self.pool.count_busy() >= MAX_RUNS:
-            raise SessionActionError(
-                f"{MAX_RUNS} runs are in progress already", code="server_busy", hint="stop one"
-            )
+        owner = (live.identity.tenant, live.identity.user)
+        mine = sum(
+            one.is_busy and (one.identity.tenant, one.identity.user) == owner for one in self.pool
+        )
+        refused = find_refusal(mine, self.pool.count_busy())
+        if refused is not None:
+            raise SessionActionError(refused, code="server_busy", hint="stop one")
         live.failed = ""
         begun = asyncio.Event()
+        # Observed to its end: a model that is asked before a page looks is asked to stream as well.
         stop_observing = live.session.observe(lambda _: begun.set())
         self.change_count += 1
         live.run_task = asyncio.create_task(self._run(live, action), name=f"console run {live.id}")
+        live.run_task.add_done_callback(lambda _: stop_observing())
         waits = asyncio.create_task(begun.wait())
         await asyncio.wait([live.run_task, waits], return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()
-        stop_observing()
         live.session.flush()
 
     async def _reload_configuration(self, live: ConsoleSession) -> None:
@@ -425,3 +445,16 @@ def _require_text(message: Content) -> str:
     if not text:
         raise SessionActionError("the message is empty", code="message_empty", hint="write one")
     return text
+
+
+def _restore_content(message: RunStarted) -> Content:
+    """Return a journaled message as it was sent; its media are artifacts of the session."""
+    if not message.media:
+        return message.text
+    parts: list[str | Media] = []
+    begin = 0
+    for medium in message.media:
+        parts.append(message.text[begin : medium.at])
+        parts.append(Media(artifact=medium.reference, name=medium.name))
+        begin = medium.at
+    return [part for part in (*parts, message.text[begin:]) if part]

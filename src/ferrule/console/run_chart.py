@@ -10,7 +10,7 @@ from ferrule.core.events import JournalRecord
 from ferrule.storage.statistics.timeline import Span, Timeline, build_timeline
 
 from .charts import WIDE, draw_svg, render_figure, render_table, scale_ticks
-from .html import format_duration
+from .html import format_duration, format_plural
 
 ROW = 22
 HEAD = 26
@@ -59,7 +59,11 @@ def draw_waterfall(records: Iterable[JournalRecord], run: str = "") -> Markup:
 
 def _describe_count(line: Timeline) -> str:
     shown = len(line.spans)
-    return f"{shown} steps" if not line.more else f"the first {shown} of {shown + line.more} steps"
+    return (
+        format_plural(shown, "step")
+        if not line.more
+        else f"the first {shown} of {shown + line.more} steps"
+    )
 
 
 def _describe(line: Timeline) -> str:

@@ -22,8 +22,8 @@ from .typed_output import read_output
 
 MAX_PROGRESS_LINES = 24
 """Lines of a running tool that are kept."""
-MAX_PARTIAL = 64_000
-"""Characters of a streaming answer that are kept."""
+MAX_PARTIAL_REASONING = 64_000
+"""Characters of the reasoning before a streaming answer which are kept: its end."""
 MAX_PARTIAL_ARGUMENT = 2_000
 """Characters of an argument that is being written which are kept: its end."""
 
@@ -84,10 +84,11 @@ class Timeline:
 
     def _add_piece(self, kind: str, payload: dict[str, Any]) -> None:
         if kind == "piece.text":
-            self.partial.text = (self.partial.text + str(payload["text"]))[-MAX_PARTIAL:]
+            self.partial.text.add(str(payload["text"]))
             self.partial.place = self.place
         elif kind == "piece.reasoning":
-            self.partial.reasoning = (self.partial.reasoning + str(payload["text"]))[-MAX_PARTIAL:]
+            reasoning = self.partial.reasoning + str(payload["text"])
+            self.partial.reasoning = reasoning[-MAX_PARTIAL_REASONING:]
             self.partial.place = self.place
         elif kind == "piece.arguments":
             self._add_arguments(ArgumentsPiece(**payload))
@@ -155,17 +156,23 @@ class Timeline:
         self._is_typed = event.output_request is not None
         self._answers = 0
         self._calls = 0
-        self.partial = Partial()
+        self._start_answer()
         self._add(Message, at, run, "person", event.text, source=event.model, media=event.media)
 
+    def _start_answer(self) -> Partial:
+        """Make room for the next answer. Return what had arrived of the last one."""
+        before = self.partial
+        self.partial = Partial(before.number + 1)
+        return before
+
     def _add_answer(self, event: events.ModelAnswered, at: int, run: str) -> None:
-        self.partial = Partial()
+        arrived = self._start_answer()
         self._answers += 1
         self.usage = self.usage + event.usage
         if event.text or event.reasoning or not event.calls:
             self._add(
                 Message, at, run, "model", event.text,
-                reasoning=event.reasoning, usage=event.usage, stop=event.stop,
+                reasoning=event.reasoning, usage=event.usage, stop=event.stop, arrived=arrived,
             )  # fmt: skip
         for call in assign_call_ids(event, self._ids, self._answers).calls:
             self._calls += 1
@@ -181,13 +188,13 @@ class Timeline:
 
     def _keep_cut_answer(self, text: str, at: int, run: str) -> None:
         """Keep what had arrived of an answer when the run was stopped."""
-        self.partial = Partial()
+        self._start_answer()
         if text:
             self._add(Message, at, run, "model", f"{text}\n\n[cut here]")
 
     def _end_run(self, event: events.RunFinished, at: int, run: str) -> None:
         self.open_run = ""
-        self.partial = Partial()
+        self._start_answer()
         for card in [one for one in self._open.values() if not one.direct]:
             card.settled = card.settled or event.stop
             self._close(card)
@@ -196,7 +203,16 @@ class Timeline:
         cards = (entry for entry in self.entries if isinstance(entry, Card) and entry.run == run)
         denied = sum(card.state == "refused" for card in cards)
         self._add(
-            End, at, run, event, self._answers, self._calls, seconds, denied=denied, output=output
+            End,
+            at,
+            run,
+            event,
+            self.runs,
+            self._answers,
+            self._calls,
+            seconds,
+            denied=denied,
+            output=output,
         )
 
     def _decide(self, event: Any, at: int) -> None:

@@ -9,8 +9,10 @@ its number from the start. A page that comes back after a restart finds a timeli
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from copy import deepcopy
 from secrets import token_hex
 
@@ -24,12 +26,59 @@ from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
-from .entries import Entry, Partial
+from .entries import Entry, Message, PartialCall
+from .markdown import ArrivingText
 from .timeline import Timeline
 
 MAX_CACHED = 64
 """Timelines kept in the cache; the one not looked at for longest goes first."""
 BUFFER = 4096
+
+
+@frozen
+class PartialMark:
+    """What a page has of the answer that is streaming: `number.blocks.version`.
+
+    Args:
+        number: Which answer of the session.
+        blocks: How many of its finished blocks.
+        version: Which layout of its unfinished end.
+    """
+
+    number: int = -1
+    blocks: int = 0
+    version: int = -1
+
+    @staticmethod
+    def parse(text: str) -> PartialMark:
+        """Parse what a page sent; anything else is a page that has nothing."""
+        parts = text.split(".")
+        if len(parts) != 3 or not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
+            return PartialMark()
+        return PartialMark(*map(int, parts))
+
+
+@frozen
+class PartialSnapshot:
+    """The answer that is streaming, for a page.
+
+    Args:
+        mark: What the page has once it has merged this.
+        place: The place of the last piece.
+        begins: Whether the page has nothing of this answer yet.
+        has_tail: Whether the page has the same layout of the unfinished end already.
+        text: The finished blocks that the page does not have, and the unfinished end.
+        reasoning: What the model thought before. Only where the page has nothing yet.
+        calls: Calls that are being written.
+    """
+
+    mark: str
+    place: Place
+    begins: bool
+    has_tail: bool
+    text: ArrivingText
+    reasoning: str
+    calls: dict[int, PartialCall]
 
 
 @frozen
@@ -45,8 +94,16 @@ class TimelineSnapshot:
     entries: list[Entry]
     earlier: int
     whole: bool
-    partial: Partial
+    partial: PartialSnapshot
+    known: PartialMark
+    """What the page has of an answer that was streaming."""
     timeline: Timeline
+
+    def count_known_blocks(self, message: Message) -> int:
+        """Return how many blocks of a message the page has: it was streaming until now."""
+        if message.arrived is None or message.arrived.number != self.known.number:
+            return 0
+        return self.known.blocks
 
 
 class CachedTimeline:
@@ -78,24 +135,43 @@ class CachedTimeline:
         except CursorError:
             return None
 
-    def snapshot(self, mark: str, max_entries: int) -> TimelineSnapshot:
+    def snapshot(self, mark: str, max_entries: int, partial_mark: str = "") -> TimelineSnapshot:
         """Return what changed after a mark of this timeline; without one, its last entries.
 
-        At most `max_entries` entries are returned without a mark.
+        At most `max_entries` entries are returned without a mark. `partial_mark` says what the page
+        has of a streaming answer (`PartialMark`). Answers are laid out here, which may take a
+        second.
         """
         with self.lock:
             timeline = self.timeline
             behind = self.parse_mark(mark)
             shown = timeline.entries[-max_entries:] if behind is None else timeline.since(behind)
+            lay_out(shown)
+            known = PartialMark() if behind is None else PartialMark.parse(partial_mark)
             return TimelineSnapshot(
                 self.mark,
                 timeline.cursor or str(timeline.place),
                 shown,
                 shown[0].number if shown and behind is None else 0,
                 behind is None,
-                deepcopy(timeline.partial),
+                self._look_at_partial(known),
+                known,
                 timeline,
             )
+
+    def _look_at_partial(self, known: PartialMark) -> PartialSnapshot:
+        partial = self.timeline.partial
+        begins = known.number != partial.number
+        text = partial.text.look(0 if begins else known.blocks)
+        return PartialSnapshot(
+            f"{partial.number}.{text.count}.{text.version}",
+            partial.place,
+            begins,
+            not begins and known.version == text.version,
+            text,
+            partial.reasoning if begins else "",
+            deepcopy(partial.calls),
+        )
 
     def refresh(self) -> None:
         """Add what happened since the last refresh. Reads the journal.
@@ -198,3 +274,10 @@ class TimelineCache:
             self._cached.clear()
         for view in gone:
             view.close()
+
+
+def lay_out(entries: Iterable[Entry]) -> None:
+    """Lay out the answers among entries, so that a template finds them ready."""
+    for entry in entries:
+        if isinstance(entry, Message) and entry.by == "model":
+            _ = entry.blocks

@@ -66,9 +66,9 @@ class ToolResult:
         partial: True if the value was cut.
         notes: Sentences for the model about what was repaired or what it should change. They
             follow the value in the text that the model reads.
-        media: What the tool returned besides text. The journal's event has it only if there is any.
+        media: Media that the tool returned. The journal's event has them only if there are any.
         refused_by: Who refused the call; empty if nobody did.
-        cause: What the tool's error was raised from (`raise ... from`), one error after the other;
+        cause: The chain of errors that the tool's error was raised from (`raise ... from`);
             empty if from nothing. For programs and people: the model does not read it.
     """
 

@@ -24,17 +24,17 @@ class ToolSignal(Exception):
 
 
 class ToolFailed(ToolSignal):
-    """A call failed. `message` says what was tried, what was found and what to change.
+    """A call failed. `message` has what was attempted, what was found and what to change.
 
     Unlike with `RetryCall`, the arguments may have been fine.
 
     Args:
-        error_type: What the result reports to the model.
+        error_type: The type in the result.
         message: The error message of the result.
         transient: The same call could work a moment later; short for `kind="transient"`.
         kind: One of `tools.reliability.FAILURE_CLASSES`; `permanent` by default.
         retry_after: Seconds after which the service asked to be called again.
-        data: What is known about the failed call, as JSON.
+        data: Details of the failed call, as JSON.
         refused_by: Who refused it, if somebody did; the tool itself unless it says otherwise.
     """
 
@@ -98,7 +98,7 @@ class FerruleError(Exception):
         code: What went wrong, for programs. Stable.
         hint: One next step.
         retryable: Whether trying again could work; None if that is unknown.
-        exit_code: What the command line returns (1 failed, 2 usage, 4 denied, 5 limit,
+        exit_code: The exit code of the command line (1 failed, 2 usage, 4 denied, 5 limit,
             6 provider unavailable, 7 needs input, 124 out of time).
     """
 

@@ -75,8 +75,8 @@ class Usage:
         cached: The part of `input` that came from the provider's cache.
         written: The part of `input` that was written to the cache (some providers charge more).
         reasoning: The part of `output` that is hidden reasoning.
-        cost: The price of all, in billionths of a US dollar. Only counted if the cost of a run is
-            limited (`engine.budgets`).
+        cost: The price of all, in billionths of a US dollar; None if that of a part is not known
+            (`engine.budgets`).
     """
 
     input: int = 0
@@ -84,7 +84,7 @@ class Usage:
     cached: int = 0
     written: int = 0
     reasoning: int = 0
-    cost: int = 0
+    cost: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -93,8 +93,21 @@ class Usage:
             cached=self.cached + other.cached,
             written=self.written + other.written,
             reasoning=self.reasoning + other.reasoning,
-            cost=self.cost + other.cost,
+            cost=_add_costs(self, other),
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no token was used."""
+        return not (self.input or self.output)
+
+
+def _add_costs(one: Usage, other: Usage) -> int | None:
+    if one.cost is None and one.is_empty:
+        return other.cost
+    if other.cost is None and other.is_empty:
+        return one.cost
+    return None if one.cost is None or other.cost is None else one.cost + other.cost
 
 
 @frozen

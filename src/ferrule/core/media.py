@@ -232,7 +232,7 @@ class Image(Media):
     def scale_down(self, max_side: int) -> Image:
         """Return this picture, to be scaled down if a side has more pixels (`ferrule[pictures]`).
 
-        Nothing is scaled unless it is asked for.
+        Pictures are scaled only on request.
         """
         if max_side < 1:
             raise ValueError(f"max_side = {max_side}: must be at least 1")

@@ -35,6 +35,7 @@ from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import delegation, hooks, tool_search
+from . import output as typed_output
 from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, ToolCalling
 from .agent_parts import (
@@ -101,17 +102,17 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
         workspace: The folder that file tools work in.
-        permissions: What tools may do, and who is asked.
+        permissions: Rules, mode and approver for tool calls.
         limits: The bounds of each run.
         storage: Where sessions and large results are kept, and in whose name.
         tool_calling: How the model calls tools; a tool mode is short for
             `ToolCalling(mode=...)`.
-        model_options: How the model is asked: temperature and the like.
+        model_options: Options of requests, such as the temperature.
         context: How sessions keep within the model's context window (`engine.context.options`). By
             default they are compacted.
         run_options: What runs have unless they say otherwise (`RunOptions`); not those of
             sub-agents.
-        host: What the program around the agent provides.
+        host: Services that the embedding program provides.
         output_type: What runs end with instead of text: a type, several, a function that takes the
             value (its return is the output; `RetryCall` sends the value back) or a JSON Schema.
         output_mode: How the model is held to it: `auto` chooses by what the model can do;
@@ -200,8 +201,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         permissions = permissions or Permissions()
         storage = storage or Storage()
         host = host or Host()
-        if tool_calling is None or isinstance(tool_calling, str):
-            tool_calling = ToolCalling(tool_calling or "auto")
+        tool_calling = ToolCalling.parse(tool_calling)
         self.instructions, functions = parse_instructions(instructions, deps_type)
         join, require = parse_run_options(run_options or {})
         self.run_defaults = RunDefaults(
@@ -212,10 +212,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             make_deps=host.make_deps,
         )
         self.limits = limits or Limits()
-        self.results: ResultForm = tool_calling.results
-        self.fallback = tool_calling.fallback
-        self.parallel = tool_calling.parallel
-        self.hides_errors = tool_calling.errors == "name"
+        self._use_tool_calling(tool_calling)
         first, fallbacks = split_models(model)
         self.connection = ModelConnection(
             first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks
@@ -236,8 +233,6 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             lambda: find_tool_bounds(self.connection.model).tools,
         )
         self.approver: Approver = permissions.approver or DenyingApprover()
-        self.tenant = storage.tenant
-        self.user = storage.user or find_user_name()
         self.hooks = self.plugins.hooks
         self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
@@ -247,11 +242,8 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         """Whether the observers of plugins are attached to the bus."""
         self.name = host.name
         self.context = ContextOptions.parse(context)
-        self.output = create_agent_output(output_type, output_mode, output_retries)
+        self.output = self._make_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
-        if self.output is not None:
-            for name, wanted in self.output.type.list_wanted_deps():
-                check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
         if self.workspace is not None:
             self.resources[filesystem.Workspace] = self.workspace
         self.registration = self.plugins.registration
@@ -265,20 +257,42 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             self.sub_agents = delegation.SubAgentRegistry(added.agents, added.delegation)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._override_deps: DepsT | Unset = UNSET
-        self._journal = AgentJournal(storage.journal)
         self._owns_journal = True
-        self.artifacts: RunArtifacts | None = None
-        artifacts = storage.artifacts
-        if artifacts or (artifacts is None and self._journal.is_file):
-            self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
-            self.resources[type(self.artifacts)] = self.artifacts
-        self._media_store: ArtifactStore | None = None
+        self._use_storage(storage, catalog)
         self.unclosed: set[Cleanup] = set()
         """Sessions with something to close (`Context.on_close`)."""
         self.session_gate: PermissionGate | None = None
         """The gate of a sub-agent's session, with what was granted to the delegating one."""
-        self._write_batch: WriteBatch | None = None
         self._indexes: tool_search.Indexes | None = None
+
+    def _use_tool_calling(self, tool_calling: ToolCalling) -> None:
+        self.results: ResultForm = tool_calling.results
+        self.fallback = tool_calling.fallback
+        self.parallel = tool_calling.parallel
+        self.hides_errors = tool_calling.errors == "name"
+
+    def _use_storage(self, storage: Storage, catalog: Catalog) -> None:
+        """Keep sessions there. Tools that read artifacts are added to the catalog."""
+        self.tenant = storage.tenant
+        self.user = storage.user or find_user_name()
+        self._journal = AgentJournal(storage.journal)
+        self._write_batch: WriteBatch | None = None
+        self._media_store: ArtifactStore | None = None
+        self.artifacts: RunArtifacts | None = None
+        artifacts = storage.artifacts
+        if artifacts or (artifacts is None and self._journal.is_file):
+            self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
+            self.resources = {**self.resources, type(self.artifacts): self.artifacts}
+
+    def _make_output(
+        self, output_type: object, mode: OutputModeOption, retries: int
+    ) -> typed_output.AgentOutput | None:
+        output = create_agent_output(output_type, mode, retries)
+        if output is not None:
+            for name, wanted in output.type.list_wanted_deps():
+                owner = f"the output function `{name}`"
+                check_wanted_deps(owner, wanted, self.run_defaults.deps_type)
+        return output
 
     @property
     def catalog(self) -> Catalog:
@@ -412,7 +426,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             deps: The dependencies of its runs.
 
         Raises:
-            SessionNotFound: There is no such session of this user.
+            SessionNotFound: This user has no session with this id.
             JournalError: It is damaged, or another process is driving it.
             ConfigError: The dependencies are of another type.
         """
@@ -526,7 +540,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         return copied
 
     @contextmanager
-    def override(
+    def override(  # noqa: PLR0913  public: each option of an agent by its name
         self,
         *,
         model: str | ModelClient | None = None,
@@ -537,6 +551,13 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         limits: Limits | None = None,
         hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] | None = None,
         model_options: ModelOptions | None = None,
+        storage: Storage | None = None,
+        tool_calling: ToolCalling | ToolModeOption | None = None,
+        context: ContextOptions | Mapping[str, Any] | Compact | None = None,
+        run_options: RunOptions | None = None,
+        output_type: object = UNSET,
+        output_mode: OutputModeOption = "auto",
+        output_retries: int = 2,
     ) -> Generator[None]:
         """Replace parts of this agent while a `with` block runs, for tests.
 
@@ -548,53 +569,96 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             tools: Other tools, under the same permissions.
             deps: Dependencies, also for runs that are given others.
             instructions: A text, in place of texts and functions.
-            permissions: Other permissions, with all that belongs to them.
+            permissions: Other permissions, replacing all of the agent's.
             limits: Other limits.
             hooks: Other hooks.
             model_options: Other options of the model; of another `model` the defaults otherwise.
+            storage: Another place for sessions and large results. What it opened is closed again.
+            tool_calling: Other ways to call tools.
+            context: Another way to keep within the context window.
+            run_options: Other options of runs.
+            output_type: What runs end with; `str` for text.
+            output_mode: How the model is held to that `output_type`.
+            output_retries: How often an answer that does not fit it goes back.
+
+        What an agent is made of stays: `plugins`, `workspace`, `host` and `deps_type`.
 
         Raises:
-            ConfigError: Dependencies or tools do not fit `deps_type`.
+            ConfigError: Dependencies, tools or an output function do not fit `deps_type`, or an
+                option is not valid.
         """
-        if deps is not UNSET:
-            check_deps(deps, self.run_defaults.deps_type)
-        before = copy(self)
-        if model is not None or model_options is not None:
+        before = dict(vars(self))
+        try:
+            self._replace_tools(tools, permissions)
+            self._replace_model(model, model_options)
+            if deps is not UNSET:
+                check_deps(deps, self.run_defaults.deps_type)
+                self._override_deps = deps
+            if limits is not None:
+                self.limits = limits
+            if hooks is not None:
+                self.hooks = tuple(hooks)
+            if instructions is not None:
+                self.instructions = instructions
+                self.run_defaults = replace(self.run_defaults, instructions=None)
+            self._replace_options(tool_calling, context, run_options)
+            if output_type is not UNSET:
+                self.output = self._make_output(output_type, output_mode, output_retries)
+            if storage is not None:
+                self.catalog = Catalog(self.catalog)
+                self._use_storage(storage, self.catalog)
+        except BaseException:
+            vars(self).update(before)
+            raise
+        replaced = {name for name, value in vars(self).items() if before[name] is not value}
+        if storage is not None:
+            replaced |= {"_media_store", "_write_batch"}
+        try:
+            yield
+        finally:
+            if storage is not None:
+                self._journal.close()
+            vars(self).update({name: before[name] for name in replaced})
+
+    def _replace_model(self, model: str | ModelClient | None, options: ModelOptions | None) -> None:
+        if model is not None or options is not None:
             another = self.connection.model if model is None else model
-            self.change_model(another, options=model_options or ModelOptions())
+            self.change_model(another, options=options or ModelOptions())
+
+    def _replace_options(
+        self,
+        tool_calling: ToolCalling | ToolModeOption | None,
+        context: ContextOptions | Mapping[str, Any] | Compact | None,
+        run_options: RunOptions | None,
+    ) -> None:
+        if context is not None:
+            self.context = ContextOptions.parse(context)
+        if run_options is not None:
+            join, require = parse_run_options(run_options)
+            self.run_defaults = replace(self.run_defaults, join=join, require=require)
+        if tool_calling is not None:
+            calling = ToolCalling.parse(tool_calling)
+            self._use_tool_calling(calling)
+            self.visible_tools = self.visible_tools.copy(search=calling.search)
+            self.change_model(self.connection.model, tool_mode=calling.mode)
+
+    def _replace_tools(
+        self, tools: Iterable[ToolLike] | Catalog | None, permissions: Permissions | None
+    ) -> None:
         if tools is not None:
             catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
             check_tools(catalog, self.run_defaults.deps_type)
             self.catalog = catalog
-        if permissions is not None:
-            gate = permissions.gate
-            if gate is None:
-                gate = parse_gate(permissions, self.workspace and self.workspace.root)
-                check_rule_names(gate.rules, self.catalog)
-            self.visible_tools = self.visible_tools.copy(
-                gate=gate, scopes=frozenset(permissions.scopes)
-            )
-            self.approver = permissions.approver or DenyingApprover()
-        if limits is not None:
-            self.limits = limits
-        if hooks is not None:
-            self.hooks = tuple(hooks)
-        if instructions is not None:
-            self.instructions = instructions
-            self.run_defaults = replace(self.run_defaults, instructions=None)
-        if deps is not UNSET:
-            self._override_deps = deps
-        try:
-            yield
-        finally:
-            self.connection = before.connection
-            self.visible_tools = before.visible_tools
-            self.approver = before.approver
-            self.limits = before.limits
-            self.hooks = before.hooks
-            self.instructions = before.instructions
-            self.run_defaults = before.run_defaults
-            self._override_deps = before._override_deps
+        if permissions is None:
+            return
+        gate = permissions.gate
+        if gate is None:
+            gate = parse_gate(permissions, self.workspace and self.workspace.root)
+            check_rule_names(gate.rules, self.catalog)
+        self.visible_tools = self.visible_tools.copy(
+            gate=gate, scopes=frozenset(permissions.scopes)
+        )
+        self.approver = permissions.approver or DenyingApprover()
 
     def open_rehearsal(
         self,
@@ -608,7 +672,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         """Return a copy of this agent and a session of it, with a journal in memory.
 
         It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
-        handler runs, no rule is asked and no dependencies are needed.
+        handler runs, no rule applies and no dependencies are needed.
 
         Args:
             model: The model.
@@ -631,9 +695,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
             copied.visible_tools = self.visible_tools.copy(gate=gate)
-            copied.run_defaults = replace(copied.run_defaults, deps_type=Any)
+            copied.run_defaults = replace(copied.run_defaults, deps_type=Any, make_deps=None)
         session = copied._build_session(token_hex(16), system)
-        session.set_deps(deps)
+        if deps is not UNSET:
+            session.set_deps(deps)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self.results))
         if history:
             session.driver.feed(HistoryGiven(history))
@@ -737,7 +802,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                         self._journal.close()
 
     async def close_plugins(self) -> None:
-        """Leave what plugins keep open. A session that goes on enters it again.
+        """Leave what plugins keep open. A session that continues enters it again.
 
         A copy of an agent leaves it alone.
         """

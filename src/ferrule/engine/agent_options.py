@@ -29,15 +29,15 @@ from .stopping import STOP_SECONDS
 
 @frozen
 class Permissions:
-    """What tools may do, and who is asked about the rest.
+    """Rules for tool calls, and who approves the others.
 
     Attributes:
         allow: Permission rules: `"Edit(docs/**)"`, `"Bash(git diff:*)"`, a tool's name.
         ask: Rules for calls that need an approval each time.
         deny: Rules for calls that are refused. Deny wins over ask, ask over allow.
-        mode: What holds where no rule does: `default`, `acceptEdits`, `plan`, `dontAsk`, `auto` or
-            `bypassPermissions`.
-        approver: Answers what the rules leave open. Without one, *ask* means *deny*.
+        mode: The decision if no rule applies: `default`, `acceptEdits`, `plan`, `dontAsk`, `auto`,
+            `sandboxed` or `bypassPermissions`.
+        approver: Answers calls that no rule decides. Without one, *ask* means *deny*.
         scopes: Scopes that the sessions hold; a tool that needs another one is refused.
         gate: A gate of your own, instead of rules and mode.
     """
@@ -84,7 +84,7 @@ class ToolCalling:
         parallel: Whether calls of a turn may run together. False: one by one, in the model's order.
         search: How deferred tools are found (`tools.search.options`). None: searched for if there
             are any. False: tools are not deferred.
-        errors: What the model reads of an exception that a tool did not mean for it: its `text`,
+        errors: What the model reads of an unexpected exception of a tool: its `text`,
             or its `name` alone. Then the text goes to the logger `ferrule.tools`.
     """
 
@@ -101,10 +101,15 @@ class ToolCalling:
         if self.results not in ("value", "envelope"):
             raise ConfigError(f"results = {self.results!r}", hint="use `value` or `envelope`")
 
+    @classmethod
+    def parse(cls, given: ToolCalling | ToolModeOption | None) -> ToolCalling:
+        """Return what an agent was given: these options, or a tool mode alone."""
+        return given if isinstance(given, ToolCalling) else cls(given or "auto")
+
 
 @frozen
 class Host:
-    """What the program around an agent provides.
+    """Services that the program around an agent provides.
 
     Attributes:
         connect: Turns a model's name into a client when it is first needed.
@@ -113,9 +118,10 @@ class Host:
         interruptible: Give each call its own task, so that a person can stop one of them.
         stop_seconds: How long a handler that was stopped may take to end. One that does not is left
             behind, and the outcome of its call is unknown.
-        name: What the agent is called in events and spans.
+        name: The agent's name in events and spans.
         make_deps: Makes the dependencies (`Agent(deps_type=...)`) of each run that is given none,
-            from whose run it is. It holds on every way in: workers, evaluation, servers, console.
+            from whose run it is; it may be async. It holds on every way in: workers, evaluation,
+            servers, console.
     """
 
     connect: Callable[[str], ModelClient] = create_model_client

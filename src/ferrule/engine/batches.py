@@ -33,12 +33,12 @@ BatchStatus = Literal["done", "failed", "skipped"]
 
 @frozen
 class Budget:
-    """What a batch may use, all its runs together. None is no limit.
+    """Limits for all runs of a batch together. None means no limit.
 
     Attributes:
         dollars: US dollars. The model's price must be known.
         tokens: Input plus output tokens, as the provider counts them.
-        price: What the model costs; by default what is known (`models.prices`).
+        price: The price of the model (default: from the known prices, `models.prices`).
 
     Raises:
         ConfigError: A number is not above 0.
@@ -56,7 +56,7 @@ class Budget:
 
 @frozen
 class BatchItem(Generic[OutputT]):
-    """What came of one input.
+    """The outcome of one input.
 
     Attributes:
         key: Its key in the batch.
@@ -78,7 +78,7 @@ class BatchProgress(Generic[OutputT]):
     """How far a batch is, with the input that ended last.
 
     Attributes:
-        item: What came of that input.
+        item: The outcome of that input.
         ended: Number of inputs that have ended.
         total: Number of inputs.
         dollars: What all have cost so far; None if the price is not known.
@@ -92,12 +92,12 @@ class BatchProgress(Generic[OutputT]):
 
 @frozen
 class BatchReport(Generic[OutputT]):
-    """What came of a batch.
+    """The outcome of a batch.
 
     Attributes:
-        items: What came of each input, in their order.
+        items: The outcome of each input, in their order.
         usage: What all done runs used of the model, now or earlier.
-        dollars: What they cost; None if the price is not known.
+        dollars: Their cost; None if the price is not known.
         seconds: How long the batch took here.
     """
 
@@ -245,7 +245,7 @@ class _Batch(Generic[OutputT]):
         return dollars is not None and self._spent >= dollars
 
     def _find_cost(self, result: RunResult[OutputT]) -> float:
-        if result.cost is not None:
+        if self.budget.price is None and result.cost is not None:
             return result.cost
         return 0.0 if self._price is None else float(self._price(result.usage))
 

@@ -8,8 +8,9 @@ Rules of this file, each a promise with a test:
 * An answer that exceeds a limit is kept, none of its calls is run, and the run stops with a
   `LimitReached` of its own code (`limit_max_tokens`, `limit_max_cost`, `limit_max_calls`). An
   answer that ends the run counts as an answer.
-* Where money is limited, a model without a known price is refused before it is asked: a cost that
-  cannot be counted is not allowed.
+* What an answer cost is counted wherever the price of its model is known. Where money is limited, a
+  model without a known price is refused before it is asked: a cost that cannot be counted is not
+  allowed.
 * When a share of a limit is passed (`Limits.warn_at`), a person is told once in a run: the notice
   `budget`.
 
@@ -70,9 +71,9 @@ class Budgets:
         self._machine = machine
         self._notice = notice
         self._model = model
-        self._prices: dict[str, models.Price] = {}
+        self._prices: dict[str, models.Price | None] = {}
         if limits.max_cost is not None:
-            self._prices = {name: find_price(name) for name in (model, *others)}
+            self._prices = {name: require_price(name) for name in (model, *others)}
         self._told: set[str] | None = None
 
     def count_answer(
@@ -105,12 +106,26 @@ class Budgets:
     def _add_cost(
         self, answer: ModelAnswered | ContextCompacted
     ) -> ModelAnswered | ContextCompacted:
-        if not self._prices:
+        price = self._find_price(answer.model or self._model)
+        if price is None and self._machine.limits.max_cost is not None:
+            # A summary may be another model's. Where money is limited, nothing is free.
+            price = self._prices[self._model]
+        if price is None:
             return answer
-        price = self._prices.get(answer.model) or self._prices[self._model]
         # Rounded up: a budget never counts too little.
         cost = ceil(price(answer.usage) * NANODOLLARS)
         return replace(answer, usage=replace(answer.usage, cost=cost))
+
+    def _find_price(self, model: str) -> models.Price | None:
+        if model not in self._prices:
+            from ferrule.models.prices import find_price
+
+            try:
+                self._prices[model] = find_price(model)
+            except ConfigError as error:
+                self._prices[model] = None
+                self._notice("budget", f"what the run costs is not counted: {error}")
+        return self._prices[model]
 
     def _measure(self) -> Iterator[tuple[LimitName, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
@@ -133,12 +148,12 @@ def _measure_spending(machine: Machine) -> Iterator[tuple[LimitName, float, floa
     if limits.max_tokens is not None:
         yield "max_tokens", used.input + used.output, limits.max_tokens
     if limits.max_cost is not None:
-        yield "max_cost", cost_in_dollars(used), limits.max_cost
+        yield "max_cost", cost_in_dollars(used) or 0.0, limits.max_cost
 
 
-def cost_in_dollars(usage: Usage) -> float:
-    """Return the cost in US dollars."""
-    return usage.cost / NANODOLLARS
+def cost_in_dollars(usage: Usage) -> float | None:
+    """Return the cost in US dollars; None if a price is not known."""
+    return None if usage.cost is None else usage.cost / NANODOLLARS
 
 
 def count_calls(machine: Machine) -> int:
@@ -146,7 +161,7 @@ def count_calls(machine: Machine) -> int:
     return len(machine.results()) + sum(not slot.direct for slot in machine.open_calls())
 
 
-def find_price(model: str) -> models.Price:
+def require_price(model: str) -> models.Price:
     """Return the price of a model's answers. Raises ConfigError if it is not known."""
     from ferrule.models.prices import PRICES_FILE, find_price
 

@@ -495,9 +495,7 @@ class Driver:
 
         Extensions may continue the run, at most `MAX_CONTINUATIONS` times.
         """
-        limits = started.limits
-        counted = (limits.max_tokens, limits.max_cost, limits.max_calls) != (None, None, None)
-        self.budgets = self._make_budgets(limits, started.model) if counted else None
+        self.budgets = self._make_budgets(started.limits, started.model)
         return await self._supervise(partial(self._work, started, run))
 
     async def _work(self, started: events.RunStarted, run: str) -> FinishRun:

@@ -55,7 +55,7 @@ def classify_error(error: ProviderError) -> str:
 
 @frozen
 class ModelFallbacks:
-    """Models in the order in which they are asked.
+    """Models in the order in which they are tried.
 
     Attributes:
         models: Their names, or clients. The first is the agent's model.

@@ -81,21 +81,25 @@ class Dependencies:
         self._make = make
         self._is_given = earlier is not None and earlier._is_given
 
-    def give(self, deps: Any, identity: Identity) -> None:
-        """Take dependencies, from now on; `UNSET` checks that there are some, or makes them.
-
-        Raises:
-            ConfigError: They are missing, or of another type.
-        """
-        if deps is UNSET and (self._is_given or self._type is None):
-            return
-        if deps is UNSET and self._make is not None:
-            # For this run alone: the next one gets its own.
-            self.value = make_deps(self._make, identity, self._type)
-            return
+    def give(self, deps: Any) -> None:
+        """Take dependencies, from now on. Raises ConfigError if they are of another type."""
         check_deps(deps, self._type)
         self._is_given = True
-        self.value = None if deps is UNSET else deps
+        self.value = deps
+
+    async def provide(self, identity: Identity) -> None:
+        """Make the dependencies of a run or call, unless the session was given some.
+
+        Raises:
+            ConfigError: There are none and nothing makes them, or they are of another type.
+        """
+        if self._is_given or self._type is None:
+            return
+        if self._make is None:
+            check_deps(UNSET, self._type)
+            return
+        # For this run alone: the next one gets its own.
+        self.value = await make_deps(self._make, identity, self._type)
 
 
 def check_tools(tools: Iterable[Tool], deps_type: Any) -> None:
@@ -145,14 +149,16 @@ def _is_within(given: Any, wanted: Any) -> bool:
     return _is_subclass(get_origin(given) or given, get_origin(wanted) or wanted)
 
 
-def make_deps(make: Callable[[Identity], Any], identity: Identity, deps_type: Any) -> Any:
-    """Return the dependencies of a run, made by a function of the program.
+async def make_deps(make: Callable[[Identity], Any], identity: Identity, deps_type: Any) -> Any:
+    """Return the dependencies of a run, made by a function of the program, which may be async.
 
     Raises:
         ConfigError: The function failed, or made another type.
     """
     try:
         made = make(identity)
+        if inspect.isawaitable(made):
+            made = await made
     except FerruleError:
         raise
     except Exception as error:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 @frozen
 class RunResult(Generic[OutputT]):
-    """What a run ended with.
+    """The result of a run.
 
     Attributes:
         output: The value of the agent's `output_type`; without one, the text.
@@ -75,12 +75,11 @@ class RunResult(Generic[OutputT]):
         stop: `done`, `limit` (only with `on_limit: answer`), or `failed`: a required tool never
             succeeded.
         results: The results of its calls, as they came.
-        usage: What it used of the model, sub-agents included.
+        usage: Tokens that it used, including sub-agents.
         turns: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
-        cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
-            None.
+        cost: In US dollars, sub-agents included; None if a price is not known.
         messages: All messages of the session so far; `history=` of another session takes them.
     """
 
@@ -137,7 +136,7 @@ class DefaultChanges(TypedDict, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """What a caller may ask of a run.
+    """Options of a run.
 
     Attributes:
         join: How many calls of an answer must succeed before the others are not needed
@@ -215,7 +214,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         self.defaults = replace(self.defaults, **changes)
 
     def continue_as(self, made: Session[Any]) -> None:
-        """Go on as another session that was built for this one (`engine.agent_reload`)."""
+        """Continue as another session that was built for this one (`engine.agent_reload`)."""
         self.driver = made.driver
         self.defaults = made.defaults
 
@@ -233,19 +232,20 @@ class Session(ClosedByWith, Generic[OutputT]):
             text: The message: text, or a list of texts, `Image`, `Audio` and `Document`.
             run: An id for the run, which must be new; by default a random one.
             deps: What tools find as `Context.deps`, from now on; by default what the session has.
-            **options: What they leave out is as the agent has it.
+            **options: Replace those of the agent.
 
         Raises:
             ConfigError: An option is not valid, the dependencies are missing or of another type, or
                 another run is under way (`busy`).
-            LimitReached: A limit was reached; the session can go on.
+            LimitReached: A limit was reached; the session can be resumed.
             OutputInvalid: No answer fitted the agent's `output_type`.
             ProviderError: The model gave no answer.
             RunCancelled: Somebody cancelled it.
         """
         require_asyncio()
         self._require_idle()
-        self.driver.deps.give(deps, self.identity)
+        await self._take_deps(deps)
+        self._require_idle()
         media: tuple[MediaReference, ...] = ()
         if not isinstance(text, str):
             text, media = await self._media.take_message(text)
@@ -281,7 +281,7 @@ class Session(ClosedByWith, Generic[OutputT]):
 
         Raises as `run`.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         finish = await self.driver.resume(reason, self.model)
         return None if finish is None else self.build_result(finish)
 
@@ -321,7 +321,7 @@ class Session(ClosedByWith, Generic[OutputT]):
     ) -> AsyncIterator[hooks.Step | RunResult[OutputT]]:
         """`run`, paused before each request to the model and each call (`engine.hooks.stepping`).
 
-        The caller looks at a step, may change it, and goes on by asking for the next one. The last
+        The caller looks at a step, may change it, and asks for the next one to continue. The last
         item is the result. Leaving the loop cancels the run.
 
         Raises what `run` raises, after the last step.
@@ -343,7 +343,7 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call(tool, arguments)
 
     async def call_tool(
@@ -356,7 +356,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             arguments: Its arguments, or JSON text exactly as a model wrote it.
             by: Who makes the call, for the journal.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call(tool, arguments, by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
@@ -366,7 +366,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         The result's data is described in `engine.delegation.delegation`. Never raises for what the
         sub-agent does.
         """
-        self.set_deps(UNSET)
+        await self._take_deps(UNSET)
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
     def cancel(self) -> bool:
@@ -381,7 +381,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.cancel()
 
     def stop_call(self, call_id: str = "") -> bool:
-        """Stop one running call, by default the newest; the run goes on.
+        """Stop one running call, by default the newest; the run continues.
 
         Returns:
             Whether it was running. Calls can be stopped where `Host.interruptible` is set.
@@ -404,12 +404,12 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.machine.has_waiting_notices
 
     def set_deps(self, deps: Any) -> None:
-        """Give the session its dependencies; `UNSET` checks that it has them, or makes them.
+        """Give the session its dependencies, from now on.
 
         Raises:
-            ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
+            ConfigError: They are of another type than `Agent(deps_type=...)`.
         """
-        self.driver.deps.give(deps, self.identity)
+        self.driver.deps.give(deps)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -452,7 +452,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
 
     def set_approver(self, approver: Approver) -> None:
-        """Ask this approver from now on. Subscribers still see what is asked."""
+        """Ask this approver from now on. Subscribers still see its questions."""
         self.driver.change_approver(approver)
 
     def expect_output(self, request: OutputRequest | None) -> None:
@@ -505,12 +505,12 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     @property
     def has_open_run(self) -> bool:
-        """Whether a run has begun and not ended, here or in a process that is gone."""
+        """Whether a run has started and not ended, here or in a process that died."""
         return self.driver.machine.is_active
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run or a call has begun and not ended."""
+        """Whether a run or a call has started and not ended."""
         return self.driver.machine.is_active or bool(self.driver.machine.open_calls())
 
     @property
@@ -525,17 +525,16 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     @property
     def usage(self) -> Usage:
-        """What the current run, or the last one, has used of the model, in tokens."""
+        """Tokens used by the current or last run."""
         return self.driver.machine.usage
 
     @property
     def cost(self) -> float | None:
         """Cost of the current or last run in US dollars.
 
-        None if it is not counted (`Limits.max_cost`).
+        None if a price is not known (`models.prices`).
         """
-        counted = self.driver.machine.limits.max_cost is not None
-        return cost_in_dollars(self.usage) if counted else None
+        return cost_in_dollars(self.usage)
 
     @property
     def turns(self) -> int:
@@ -572,7 +571,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self._media.read(one)
 
     def evaluate_call(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
-        """Return what would be decided about a call right now. Nothing is run or journaled."""
+        """Return the present decision about a call, without running or journaling it."""
         text = arguments if isinstance(arguments, str) else encode_json(arguments)
         return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
 
@@ -667,20 +666,20 @@ class Session(ClosedByWith, Generic[OutputT]):
         return texts
 
     def plan_rewind(self, runs: int) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
-        """Return what `rewind` would restore. Nothing is changed. Raises as `rewind`."""
+        """Return what `rewind` would restore, without changing anything. Raises as `rewind`."""
         return self._restore_files(runs, force=False, dry=True)
 
     def rewind(self, runs: int, *, force: bool = False) -> rewinding.RestoreReport:
         """Restore the files that the session's tools changed since the end of run number `runs`.
 
-        The history stays: `fork` makes a session that goes on from there.
+        The history stays: `fork` makes a session that continues from there.
 
         Args:
             runs: The number of the run; 0 is before the first.
             force: Also restore files that something else has changed since.
 
         Raises:
-            ConfigError: There is no such run, a run is under way, or no copies are kept here.
+            ConfigError: The run does not exist, a run is active, or no copies are kept here.
         """
         return self._restore_files(runs, force=force, dry=False)[1]
 
@@ -692,7 +691,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             changed files of which no copy is kept.
 
         Raises:
-            ConfigError: There is no such run, or no copies are kept here.
+            ConfigError: The run does not exist, or no copies are kept here.
         """
         from .rewind.changes import diff_files
 
@@ -722,6 +721,13 @@ class Session(ClosedByWith, Generic[OutputT]):
     @property
     def _media(self) -> ConversationMedia:
         return self.driver.open_media()
+
+    async def _take_deps(self, deps: Any) -> None:
+        """Take the dependencies of a run, or make them where it is given none (`UNSET`)."""
+        if deps is UNSET:
+            await self.driver.deps.provide(self.identity)
+        else:
+            self.driver.deps.give(deps)
 
     def _require_idle(self) -> None:
         """Refuse to begin a run while another one is under way."""
@@ -803,7 +809,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             machine.turn,
             self.id,
             finish.missing,
-            None if self.cost is None else cost_in_dollars(finish.usage),
+            cost_in_dollars(finish.usage),
             MessageHistory(
                 tuple(machine.history),
                 read_media=self._media.read if machine.has_media else None,

@@ -13,6 +13,10 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import PROVIDER_TYPE, SEARCH_TOOLS_SOURCE, Loading, Tool
 from ferrule.tools.search import DEFER_ABOVE
 
+from .run_inputs import UNSET, Unset
+
+SearchOption = tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None
+"""How deferred tools are found, as programs write it."""
 _LOADING = attrgetter("loading")
 _LEAST_BOUND = 64
 """No provider is known to take fewer tools than this."""
@@ -34,7 +38,7 @@ class VisibleTools:
         catalog: Catalog,
         gate: PermissionGate,
         scopes: frozenset[str],
-        search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None,
+        search: SearchOption,
         find_bound: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.find_bound = find_bound
@@ -54,9 +58,10 @@ class VisibleTools:
         catalog: Catalog | None = None,
         gate: PermissionGate | None = None,
         scopes: frozenset[str] | None = None,
+        search: SearchOption | Unset = UNSET,
         searched: bool = True,
     ) -> VisibleTools:
-        """Return a copy with another catalog, gate or scopes.
+        """Return a copy with another catalog, gate, scopes or search.
 
         With `searched=False` a search is offered only if there are deferred tools.
         """
@@ -65,7 +70,7 @@ class VisibleTools:
             self.catalog if catalog is None else catalog,
             self.gate if gate is None else gate,
             self.scopes if scopes is None else scopes,
-            self._given,
+            self._given if search is UNSET else search,
             self.find_bound,
         )
         made._always_searched = made._always_searched and searched

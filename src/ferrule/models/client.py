@@ -117,7 +117,7 @@ class ModelOptions:
         cached_content: The name of what Gemini has stored in place of system text and tools.
         stop: Texts that end an answer.
         top_k: The number of likely words that are picked from.
-        logit_bias: What is added to the odds of tokens, by their numbers in the model's vocabulary.
+        logit_bias: Added to the odds of tokens, by their numbers in the model's vocabulary.
         service_tier: How urgent requests are, in the provider's words (`flex`, `priority`).
         cache_key: Leads requests that start alike to the same prompt cache.
         cache_control: How long what is marked for the prompt cache stays there (`5m`, `1h`), where

@@ -24,15 +24,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Usage
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
-from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
 from .registry import PROVIDERS, find_provider
+
+if TYPE_CHECKING:
+    from ferrule.storage.settings.yaml_tree import Node
 
 PRICES_FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)
@@ -46,7 +48,7 @@ Price = Callable[[Usage], Decimal]
 
 @frozen
 class PricePerMillion:
-    """What a model costs, in US dollars per million tokens, for programs that know it themselves.
+    """The price of a model in US dollars per million tokens, if a program knows it.
 
     Attributes:
         input: Tokens of requests.
@@ -93,6 +95,8 @@ def find_price(model: str) -> Price | None:
     row = find_provider(model)
     if row is not None and row.is_free:
         return lambda usage: Decimal(0)
+    if row is None and not model.startswith("any:"):
+        return None
     return _load_published_price(model)
 
 
@@ -104,6 +108,9 @@ def _read_own_prices(model: str) -> dict[str, Decimal] | None:
         return None
     except OSError as error:
         raise ConfigError(f"cannot read `{path}`: {error.strerror}") from error
+    # Imported here: most people have no such file, and every run asks.
+    from ferrule.storage.settings.yaml_tree import parse_yaml
+
     tree = parse_yaml(data, str(path))
     if tree.pairs is None:
         raise tree.error("must be a map from models to their prices")

@@ -176,7 +176,23 @@ def describe_tool(tool: ToolSpec) -> str:
 
 def _encode_tool(tool: ToolSpec) -> str:
     head = f'"name":{encode_json(tool.api_name)},"description":{encode_json(describe_tool(tool))}'
-    return f'{{"type":"function","function":{{{head},"parameters":{tool.schema or "{}"}}}}}'
+    return (
+        f'{{"type":"function","function":{{{head},"parameters":{complete_schema(tool.schema)}}}}}'
+    )
+
+
+def complete_schema(schema: str) -> str:
+    """Return a tool's schema with the members that some servers miss: `type` and `properties`.
+
+    MCP servers leave `properties` out of tools without parameters, and OpenAI's API then refuses
+    the whole request.
+    """
+    if schema.startswith('{"type":"object","properties":'):
+        return schema
+    parsed = parse_object(schema)
+    if parsed.get("type") == "object" and isinstance(parsed.get("properties"), dict):
+        return schema
+    return encode_json({**parsed, "type": "object", "properties": parsed.get("properties") or {}})
 
 
 def arguments_as_object(arguments: str) -> str:

@@ -27,7 +27,7 @@ class ApprovalRequest:
     """A question about one call. The answer counts only for arguments with this `digest`.
 
     Attributes:
-        call: What the model sent.
+        call: The call as the model sent it.
         risk: The risk of the call.
         reason: Why a person is asked.
         labels: Risk labels of the call's commands.
@@ -77,7 +77,7 @@ class ApprovalAnswer:
 
     @property
     def refuser(self) -> Refuser | Literal[""]:
-        """Who said no; empty for a yes."""
+        """Who denied the call; empty if it was approved."""
         return self.refused_by if self.choice == "deny" else ""
 
 

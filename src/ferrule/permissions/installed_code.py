@@ -32,7 +32,7 @@ def find_writable_location(spec: ModuleSpec | None, writable: CommandWritable) -
         return None
     named = [spec.origin] if spec.has_location and spec.origin else []
     places = (*named, *(spec.submodule_search_locations or ()))
-    return _find_writable(places, writable)
+    return find_writable_place(places, writable)
 
 
 def find_entry_points(
@@ -50,7 +50,7 @@ def find_entry_points(
         offered = [point for point in distribution.entry_points if point.group == group]
         if not offered:
             continue
-        path = _find_writable(_list_files(distribution), writable)
+        path = find_writable_place(_list_files(distribution), writable)
         if path is None:
             found += offered
         else:
@@ -76,6 +76,12 @@ def _read_path_file(file: Path) -> Iterator[str]:
     yield from (line for line in lines if line.startswith("/"))
 
 
-def _find_writable(places: Iterable[str], writable: CommandWritable) -> str | None:
+def find_writable_place(places: Iterable[str], writable: CommandWritable) -> str | None:
+    """Return the first of some files and folders of a distribution that commands can write.
+
+    Args:
+        places: Their paths; a relative one is meant from the current folder.
+        writable: What commands can write.
+    """
     absolute = map(os.path.abspath, places)
     return next((place for place in absolute if writable.contains(place)), None)

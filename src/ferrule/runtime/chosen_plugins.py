@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -19,9 +19,11 @@ from ferrule.engine.plugins.plugin_set import (
 )
 from ferrule.engine.plugins.protocol import Parts, Plugin, ProtectsNames, Setup
 from ferrule.models.registry import create_model_client
+from ferrule.permissions.installed_code import find_writable_place
+from ferrule.permissions.provenance import CommandWritable
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
-from ferrule.storage.plugins.installed import find_installed_manifests, is_within
+from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
 from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.merge import LAYER_ORDER
@@ -126,8 +128,8 @@ def list_manifests(settings: Settings) -> list[Manifest]:
     shipped = [*read_shipped_manifests().values()]
     if not settings["plugins.installed"]:
         return shipped
-    installed = find_installed_manifests().values()
-    return [*shipped, *(one for one in installed if not is_within(one, _list_writable(settings)))]
+    usable = (one for one, place in _list_installed(settings) if place is None)
+    return [*shipped, *usable]
 
 
 def list_withheld(settings: Settings) -> list[str]:
@@ -135,11 +137,11 @@ def list_withheld(settings: Settings) -> list[str]:
     if not settings["plugins.installed"]:
         return []
     return [
-        f"the plugin `{one.name}` of `{one.distribution}` is not used: it is installed in a folder "
-        f"that commands can write ({', '.join(one.places)}); install Ferrule and it somewhere "
-        "else: `uv tool install ferrule --with PACKAGE`"
-        for one in find_installed_manifests().values()
-        if is_within(one, _list_writable(settings))
+        f"the plugin `{one.name}` of `{one.distribution}` is not used: commands can write "
+        f"`{place}`; install it beside Ferrule, or both somewhere else: "
+        "`uv tool install ferrule --with PACKAGE`"
+        for one, place in _list_installed(settings)
+        if place is not None
     ]
 
 
@@ -208,8 +210,16 @@ def load_shipped_tools(model: str = "", /, **fields: Mapping[str, Any]) -> tuple
     return set_up_plugins(plugins, setup).tools
 
 
-def _list_writable(settings: Settings) -> tuple[str | Path, ...]:
-    return (settings.workspace, *settings["sandbox.writable"])
+def _list_installed(settings: Settings) -> Iterator[tuple[Manifest, str | None]]:
+    """Yield the manifests of installed plugins, and for each a place of it that commands can write.
+
+    None if there is none. The environment that Ferrule itself runs from is sealed for commands, so
+    a plugin there can be used even if that lies in the workspace.
+    """
+    folders = (Path(folder).expanduser() for folder in settings["sandbox.writable"])
+    writable = CommandWritable.from_folders(settings.workspace, *folders)
+    for manifest in find_installed_manifests().values():
+        yield manifest, find_writable_place(manifest.places, writable)
 
 
 def _announce(manifest: Manifest, notice: Callable[[str], None]) -> None:

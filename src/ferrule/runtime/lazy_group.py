@@ -1,4 +1,4 @@
-"""A click group that imports the module of a command when it is called, not when it is listed."""
+"""Groups of commands: whole sentences in their help, and modules imported when they are called."""
 
 from __future__ import annotations
 
@@ -19,8 +19,25 @@ def drop_output() -> None:
     os.close(nowhere)
 
 
+_WHOLE = 10_000
+"""Characters of a command's first sentence in help: all of them."""
 CommandTable = Mapping[str, tuple[str, str]]
 """Commands by name: `module:object`, and one line of help."""
+
+
+class CommandGroup(click.Group):
+    """A group whose help has the first sentence of each command whole, not cut to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(_WHOLE))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LazyGroup(click.Group):

@@ -29,7 +29,7 @@ _SETTINGS = (
                 "bypassPermissions",
             ]
         ),
-        help="How much is allowed without asking; `sandboxed`: all that the sandbox holds.",
+        help="How much is allowed without asking; `sandboxed`: whatever the sandbox confines.",
     ),
     click.option(
         "--fallback",
@@ -49,7 +49,7 @@ _SETTINGS = (
         "--tool-mode",
         "tool_mode",
         type=click.Choice(["auto", "native", "constrained", "text", "commands", "none"]),
-        help="Tool mode: how the model is asked to call tools.",
+        help="Tool mode: how the model calls tools.",
     ),
     click.option(
         "--allow",
@@ -83,14 +83,14 @@ _SETTINGS = (
         "tools__allowed",
         multiple=True,
         metavar="TOOL",
-        help="The only tools there are. Repeatable.",
+        help="Offer only this tool. Repeatable.",
     ),
     click.option(
         "--deny-tool",
         "tools__denied",
         multiple=True,
         metavar="TOOL",
-        help="A tool that is left out. Repeatable.",
+        help="Do not offer this tool. Repeatable.",
     ),
     click.option(
         "--tool-profile",
@@ -134,7 +134,7 @@ _SETTINGS = (
         "--max-turns",
         "limits__max_turns",
         type=click.IntRange(1),
-        help="Model answers per message (default 10).",
+        help="Model answers per message (default: 200; 10 for an embedded model).",
     ),
     click.option(
         "--max-seconds",
@@ -190,7 +190,7 @@ _SETTINGS = (
         "--chat-template",
         "local__chat_template",
         type=click.Path(dir_okay=False),
-        help="File with a Jinja chat template in place of its own.",
+        help="File with a Jinja chat template that replaces its own.",
     ),
     click.option(
         "--journal", "journal__path", type=click.Path(dir_okay=False), help="File of the journal."
@@ -248,7 +248,7 @@ def yes_to_option(function: F) -> F:
 
 def server_options(
     port: int,
-    token_file: str = "File that holds the token; else FERRULE_TOKEN, else one is made and shown.",
+    token_file: str = "File with the token (default: FERRULE_TOKEN, or a new one that is shown).",
 ) -> Callable[[F], F]:
     """Add the options of a server: `--host`, `--port`, `--url` and `--token-file`.
 

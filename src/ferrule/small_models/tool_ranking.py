@@ -15,7 +15,7 @@ from .request import Request
 from .slots import read_slots
 from .tool_choice import LearnedWeights, ToolChooser, ToolOffer, request_prompt
 
-SILENT_SECONDS = 2.0
+SILENT_SECONDS = 1.0
 """How long tools are read before the person is told."""
 
 READING_TOOLS = "reading the tools' descriptions: a minute or so, once"
@@ -37,6 +37,10 @@ class ToolRanking:
         self._model = model
         self._chooser = ToolChooser([_offer(spec) for spec in tools])
 
+    def list_prompts(self) -> tuple[str, ...]:
+        """Return the texts that the model reads before it ranks for the first time."""
+        return tuple(self._chooser.prompts())
+
     async def rank(
         self, request: Request, sink: Sink | None
     ) -> list[tuple[float, ToolOffer | None]]:
@@ -48,7 +52,7 @@ class ToolRanking:
 
     async def _prepare(self, sink: Sink | None) -> None:
         """Let the chooser learn, unless this model client had the same tools before."""
-        prompts = tuple(self._chooser.prompts())
+        prompts = self.list_prompts()
         known = _LEARNED.setdefault(self._model, {})
         if prompts not in known:
             vectors = await self._embed_tools(prompts, sink)

@@ -65,7 +65,7 @@ class Catalog:
         """Register tools; functions and dictionaries are made into tools first.
 
         Raises:
-            ToolDefinitionError: An item cannot be a tool, or its name is taken.
+            ToolDefinitionError: An item cannot be a tool, or its name is not free.
         """
         made = [as_tool(item) for item in tools]
         with self._lock:

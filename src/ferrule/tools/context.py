@@ -128,7 +128,7 @@ class Context(Generic[DepsT]):
             registered first, all within ten seconds.
         record: Writes at once what an auditor of this call must find (a hook's decision, the
             sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
-        launched: Whether the call was answered and its work goes on as a task
+        launched: Whether the call was answered and its work continues as a task
             (`tools.background_launch`). Set by the dispatcher.
         find_sent_result: Returns the text of an earlier call's result as the model is sent it now.
             Empty if it is not, after compaction for example, or if this call is not the model's
@@ -136,7 +136,7 @@ class Context(Generic[DepsT]):
         is_stopped: Tells whether the call was stopped or is over its time. A blocking handler that
             takes long looks at it and returns: nothing can stop its thread.
         was_left: Whether the handler did not end when it was stopped. Set by the engine.
-        printed: What the call had printed when it was stopped (`keep_printed`).
+        printed: Output of the call until it was stopped (`keep_printed`).
         outer: The context of the call whose handler makes this one.
         deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
             gave none.
@@ -169,7 +169,7 @@ class Context(Generic[DepsT]):
         self.is_stopped = is_stopped
 
     def mark_launched(self) -> None:
-        """Take note that the call was answered and its work goes on as a task."""
+        """Record that the call was answered and its work continues as a task."""
         self.launched = True
 
     def mark_left(self) -> None:

@@ -64,7 +64,7 @@ def define_tool(
 
     Args:
         name: The tool's name, with its namespace if it has one: `calc` or `math::calc`.
-        description: What the tool does, for the model.
+        description: Description of the tool for the model.
         parameters: Either a JSON Schema of an object (it has `type: object` or `properties`), or a
             mapping from name to a schema or a plain description. In the mapping every parameter is
             required unless it says `required: false`, and a bare text means a required string. A

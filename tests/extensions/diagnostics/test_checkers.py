@@ -128,7 +128,7 @@ async def test_a_checker_is_confined(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("untouched")
     edited = Edited(tmp_path / "project")
-    edited.put_program(f'echo changed > {outside}; cat .env; echo "a.py:1:1: X done"')
+    edited.put_program(f"echo changed > '{outside}'; cat .env; echo 'a.py:1:1: X done'")
     (edited.root / ".env").write_text("a.py:9:9: SECRET")
     (note,) = await edited.write("a.py", "x\n")
     assert "X done" in note

@@ -227,7 +227,7 @@ async def test_a_server_is_confined(tmp_path: Path) -> None:
         tmp_path / "project",
         "push",
         command="/bin/sh",
-        args=["-c", f"echo changed > {outside}; cat .env >&2; exit 4"],
+        args=["-c", f"echo changed > '{outside}'; cat .env >&2; exit 4"],
     )
     (project.root / ".env").write_text("SECRET")
     await project.write("a.py", "bad\n")

@@ -148,10 +148,10 @@ class Person:
     def asks(self, text: str) -> str:
         """Start a run from the playground; its session."""
         self.page.goto(f"{self.house.address}/playground")
-        self.page.get_by_label("Message").fill(text)
-        self.page.get_by_role("button", name="Start").click()
-        self.page.wait_for_url("**/playground?a=*")
-        return self.page.url.partition("a=")[2]
+        self.page.get_by_label("Message", exact=True).fill(text)
+        self.page.get_by_role("button", name="Send").click()
+        self.page.wait_for_url("**/runs/*")
+        return self.page.url.rpartition("/")[2]
 
     def watches(self, session: str) -> None:
         self.page.goto(f"{self.house.address}/runs/{session}")

@@ -21,7 +21,7 @@ from ferrule.runtime.http.http_security import Principal
 
 CONSOLE = Path(render_login_page.__code__.co_filename).parent
 TEMPLATES = sorted((CONSOLE / "templates").glob("*.html"))
-SCRIPTS = [one for one in sorted((CONSOLE / "static").glob("*.js")) if one.name != "htmx.min.js"]
+SCRIPTS = [one for one in sorted((CONSOLE / "static").glob("*.js")) if ".min." not in one.name]
 
 
 async def test_a_page_has_landmarks_a_skip_link_and_says_who_looks(served: Any) -> None:
@@ -69,10 +69,14 @@ def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
 
 
 @pytest.mark.proves("console.offline")
-def test_htmx_is_here_with_its_licence() -> None:
+def test_libraries_are_here_with_their_licences() -> None:
     static = CONSOLE / "static"
     assert "version" in (static / "htmx.min.js").read_text(encoding="utf-8")
     assert "Zero-Clause BSD" in (static / "htmx.LICENSE.txt").read_text(encoding="utf-8")
+    assert "BSD-3-Clause" in (static / "highlight.min.js").read_text(encoding="utf-8")
+    assert "BSD 3-Clause" in (static / "highlight.LICENSE.txt").read_text(encoding="utf-8")
+    licences = {one.name.partition(".")[0] for one in static.glob("*.LICENSE.txt")}
+    assert {one.name.partition(".")[0] for one in static.glob("*.min.js")} == licences
     urls = re.findall(r"url\(|@import", "".join(one.read_text() for one in static.glob("*.css")))
     assert urls == []
 
@@ -81,7 +85,11 @@ def test_htmx_is_here_with_its_licence() -> None:
 async def test_an_error_is_a_page_and_for_a_part_of_a_page_a_message(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         page = await browser.get("/runs/nothing")
-        assert (page.status_code, "no session `nothing`" in page.text, "<main" in page.text) == (
+        assert (
+            page.status_code,
+            "no session <code>nothing</code>" in page.text,
+            "<main" in page.text,
+        ) == (
             404,
             True,
             True,

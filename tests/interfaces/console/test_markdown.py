@@ -7,13 +7,14 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
-from ferrule.console.markdown import render_markdown
+from ferrule.console.markdown import StreamedMarkdown, join_blocks, render_markdown
 
 ALLOWED: dict[str, set[str]] = {
     "a": {"href", "rel", "target"},
     "p": {"class"},
-    "pre": {"class", "tabindex"},
+    "pre": {"class", "tabindex", "data-language"},
     "span": {"class"},
     "code": set(),
     "div": {"class", "tabindex"},
@@ -89,7 +90,8 @@ def test_markdown_is_laid_out() -> None:
         "<li>one</li>",
         '<th scope="col" class="n">n</th>',
         "<td>a</td>",
-        '<p class="language small quiet">python</p><pre class="code" tabindex="0">if a &lt; b:',
+        '<p class="language small quiet">python</p>',
+        '<pre class="code" tabindex="0" data-language="python">if a &lt; b:',
         "<s>no</s>",
     ):
         assert part in shown
@@ -110,4 +112,51 @@ def test_a_link_says_where_it_goes_and_a_picture_is_not_loaded() -> None:
 @pytest.mark.proves("console.markdown")
 def test_a_very_long_text_is_shown_without_its_layout() -> None:
     shown = str(render_markdown("**a** " * 40_000))
-    assert shown.startswith('<div class="plain">**a** **a**')
+    assert shown.startswith('<div class="part"><div class="plain">**a** **a**')
+
+
+@pytest.mark.proves("console.stream-is-laid-out")
+@given(
+    # Definitions of links reach back: until its end an answer shows them as text.
+    st.lists(st.sampled_from([one for one in PARTS if "]: " not in one]), max_size=14),
+    st.lists(st.integers(1, 9), min_size=1, max_size=40),
+    st.lists(st.booleans(), min_size=1, max_size=40),
+)
+def test_an_arriving_text_looks_like_the_finished_one(
+    parts: list[str], sizes: list[int], looks: list[bool]
+) -> None:
+    text = "".join(parts).replace("]:", "]")
+    stream = StreamedMarkdown(lambda: 0.0)
+    shown: list[Markup] = []
+    count = at = number = 0
+    while at < len(text):
+        size = sizes[number % len(sizes)]
+        stream.add(text[at : at + size])
+        if looks[number % len(looks)]:
+            now = stream.look(count)
+            shown += now.blocks
+            count = now.count
+        at += size
+        number += 1
+    whole = str(render_markdown(text))
+    last = stream.look(count)
+    stream_shows = join_blocks([*shown, *last.blocks, *last.tail])
+    assert stream.text == text
+    assert str(join_blocks(stream.finish())) == whole
+    if not last.rest:
+        assert stream_shows == whole
+
+
+@pytest.mark.proves("console.stream-is-laid-out")
+def test_a_long_unfinished_block_is_laid_out_less_often() -> None:
+    now = 0.0
+    stream = StreamedMarkdown(lambda: now)
+    stream.add("```text\n")
+    versions: list[int] = []
+    for _ in range(600):
+        stream.add("a line of a very long listing, all of it one block\n" * 4)
+        now += 0.05
+        versions.append(stream.look().version)
+    half = len(versions) // 2
+    assert versions[half] > 5 and versions[-1] - versions[half] < versions[half] / 2
+    assert stream.look().rest != "" and stream.look().count == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.models.scripted import calls, says
+from ferrule.runtime.http.work_limits import find_refusal
 from ferrule.tools.context import Context
 
 OWNER = Viewer("owner", True)
@@ -398,14 +400,14 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
 async def test_there_are_so_many_runs_at_a_time(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "MAX_RUNS", 1)
+    monkeypatch.setattr(sessions, "find_refusal", partial(find_refusal, of_one_person=1))
     hang, begun = hanging()
-    async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
+    async with served({"scripted:a": [calls(("hang", {})), says("yes")]}, tools=[hang]) as serving:
         live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
-        with pytest.raises(SessionActionError, match="in progress already"):
+        with pytest.raises(SessionActionError, match="1 of your requests"):
             await serving.console.open_sessions.start(OWNER, "me too")
-        assert [info.session for info in serving.console.list_sessions(OWNER)] == [live.id]
+        await over(await serving.console.open_sessions.start(BOB, "and me"))
         await serving.console.open_sessions.stop_run(live.id)
 
 

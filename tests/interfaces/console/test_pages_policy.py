@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ferrule import tool
+from ferrule.console.html import format_ticks
 from ferrule.models.scripted import calls, says
 
 
@@ -62,7 +63,7 @@ async def test_a_call_is_explained_step_by_step_and_not_made(served: Any) -> Non
         assert serving.journal.sessions() == []
         wrong = await browser.post("/policy/explain", data={"tool": "look", "more": '{"nope": 1}'})
     steps = re.findall(r"<li>(.*?)</li>", page[page.index('class="steps"') :])
-    assert steps[: len(trace)] == [step.replace("'", "&#39;") for step in trace]
+    assert steps[: len(trace)] == [format_ticks(step) for step in trace]
     assert 'The gate would decide <span class="state bad">deny</span>' in page
     assert wrong.status_code == 422 and "nope" in wrong.text
 

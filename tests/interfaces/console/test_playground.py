@@ -51,7 +51,8 @@ async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> Non
         serving.browser() as browser,
     ):
         form = (await browser.get("/playground")).text
-        assert 'value="scripted:a"' in form and '<option value="scripted:b">' in form
+        assert "<option selected>scripted:a</option>" in form
+        assert form.count("<option>scripted:b</option>") == 2
         led = await browser.post(
             "/playground",
             data={"text": "hello", "model": "scripted:a", "other": "", "mode": "default"},
@@ -61,6 +62,18 @@ async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> Non
         assert "hello" in page and page.count('<section class="run"') == 1
         (info,) = serving.console.list_sessions(OWNER)
         assert (info.model, info.user) == ("scripted:a", "owner")
+
+
+@pytest.mark.proves("console.playground")
+async def test_a_model_that_is_named_is_used_instead_of_the_chosen_one(served: Any) -> None:
+    async with (
+        served({"scripted:a": [], "scripted:c": [says("from c")]}) as serving,
+        serving.browser() as browser,
+    ):
+        led = await browser.post(
+            "/playground", data={"text": "hi", "model": "scripted:a", "named": "scripted:c"}
+        )
+        await shows(browser, led.headers["location"], "from c")
 
 
 @pytest.mark.proves("console.side-by-side")
@@ -124,7 +137,10 @@ async def test_a_mode_is_the_operators_to_choose(served: Any) -> None:
 async def test_others_choose_among_the_servers_models_only(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser("bob") as bob:
         form = (await bob.get("/playground")).text
-        assert re.findall(r"<option>([^<]+)</option>", form) == ["scripted:a", "scripted:b"] * 2
+        assert (
+            re.findall(r"<option(?: selected)?>([^<]+)</option>", form)
+            == ["scripted:a", "scripted:b"] * 2
+        )
         refused = await bob.post(
             "/playground", data={"text": "hi", "model": "scripted:/etc/passwd"}, headers=PART
         )

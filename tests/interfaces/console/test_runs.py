@@ -5,6 +5,7 @@ after a restart.
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from ferrule import tool
+from ferrule.console.html import format_duration
 from ferrule.console.viewer import Viewer
 from ferrule.core.events import (
     ModelAnswered,
@@ -21,9 +23,11 @@ from ferrule.core.events import (
     RunFinished,
     RunStarted,
     SessionOpened,
+    Usage,
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
+from ferrule.core.media import Media
 from ferrule.engine.event_bus.events import ArgumentsPiece, Place, redact, seal
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.redaction import Redactor
@@ -35,6 +39,9 @@ BOB = Viewer("bob", False)
 EVIL = (
     '<script>alert(1)</script><img src=x onerror=alert(1)> " onmouseover="x" '
     "[a](javascript:alert(1)) {{ 7*7 }}"
+)
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 PART = {"hx-request": "true"}
 
@@ -398,7 +405,7 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
         assert told.status_code == 200
         assert (await browser.post(f"/runs/{live.id}/stop", headers=PART)).status_code == 200
         page = (await browser.get(f"/runs/{live.id}")).text
-        assert "Stop the run" not in page and 'class="state cancelled"' in page
+        assert 'data-state="cancelled"' in page and 'class="state cancelled"' in page
         again = await browser.post(f"/runs/{live.id}/stop", headers=PART)
         assert (again.status_code, "no run of this session is in progress" in again.text) == (
             422,
@@ -415,6 +422,60 @@ async def test_the_menu_counts_the_questions_that_wait(served: Any) -> None:
             assert 'data-waiting="0"' in (await bob.get("/waiting")).text
             assert (await bob.get("/waiting", params={"shown": "0"})).status_code == 204
         await serving.console.open_sessions.stop_run(live.id)
+
+
+@pytest.mark.proves("console.retry")
+async def test_a_run_is_tried_again_with_the_history_before_it(served: Any) -> None:
+    async with (
+        served({"scripted:a": [says("one"), says("two"), says("two again")]}) as serving,
+        serving.browser() as browser,
+        serving.browser("bob") as bob,
+    ):
+        name = await ran(serving, OWNER, "first")
+        info = serving.console.find_session(OWNER, name)
+        live = await serving.console.open_sessions.send_message(
+            OWNER, info, ["second ", Media(PNG, name="dot.png")]
+        )
+        assert live.run_task is not None
+        await live.run_task
+        assert 'name="run" value="2"' in (await browser.get(f"/runs/{name}")).text
+        assert (await bob.post(f"/runs/{name}/retry", data={"run": "2"})).status_code == 404
+        assert (await browser.post(f"/runs/{name}/retry", data={"run": "3"})).status_code == 422
+        led = await browser.post(f"/runs/{name}/retry", data={"run": "2"})
+        retried = serving.console.open_sessions.find(led.headers["location"].rpartition("/")[2])
+        assert retried is not None and retried.id != name and retried.run_task is not None
+        await retried.run_task
+        events = [record.event for record in serving.journal.records(retried.id)]
+        sent = [event for event in events if isinstance(event, RunStarted)]
+        assert sent[0].text == "first" and sent[1].text.startswith("second ")
+        assert [medium.name for medium in sent[1].media] == ["dot.png"]
+        answers = [event.text for event in events if isinstance(event, ModelAnswered)]
+        assert answers == ["one", "two again"]
+
+
+@pytest.mark.proves("console.runs.numbers")
+async def test_a_row_tells_how_long_a_session_took_and_what_it_used(served: Any) -> None:
+    steps = [
+        calls(("echo", {"text": "a"}), ("note", {"text": "b"}), usage=Usage(input=70, output=5)),
+        says("done", usage=Usage(input=1_000, output=20)),
+    ]
+    async with (
+        served({"scripted:a": steps}, tools=[ECHO, NOTE], deny=["note"]) as serving,
+        serving.browser() as browser,
+    ):
+        name = await ran(serving, OWNER, "go")
+        events = list(serving.journal.records(name))
+        page = (await browser.get("/runs")).text
+    (begun,) = [one.time for one in events if isinstance(one.event, RunStarted)]
+    (ended,) = [one.time for one in events if isinstance(one.event, RunFinished)]
+    cells = {
+        label: re.sub(r"<[^>]+>", "", text).strip()
+        for label, text in re.findall(r'data-label="([^"]+)">(.*?)</td>', page, re.DOTALL)
+    }
+    assert cells["Duration"] == (format_duration((ended - begun) / 1000) if ended > begun else "–")
+    assert cells["Calls"] == "2 1 refused"
+    assert cells["Tokens"] == "1\u202f070 → 25"
+    assert cells["Cost"] == "–"
 
 
 @pytest.mark.proves("console.fork")

@@ -129,9 +129,9 @@ def test_a_new_run_shows_nothing_of_an_answer_that_broke_off_without_an_end() ->
     who = Identity("local", "owner", "s", "r")
     body = '{"text": "Half an ans"}'
     timeline.feed(seal("piece.text", body, identity=who, time=2.5, place=Place(2, 1), cursor="2.1"))
-    assert timeline.partial.text == "Half an ans"
+    assert timeline.partial.text.text == "Half an ans"
     fed(timeline, [RunStarted("again")], 3)
-    assert timeline.partial.text == ""
+    assert timeline.partial.text.text == ""
 
 
 @pytest.mark.proves("console.card")

@@ -91,7 +91,6 @@ async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversations_module, "MAX_TASKS", 2)
-    monkeypatch.setattr(conversations_module, "MAX_CONVERSATIONS", 2)
     conversations = made(
         calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
     )

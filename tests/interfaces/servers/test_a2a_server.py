@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dev_mode import run_to_end
 from grouped_options import grouped
 
 try:
@@ -299,7 +301,7 @@ async def test_a_body_without_end_is_read_up_to_a_bound(
     monkeypatch.setattr(http_security, "BODY_SECONDS", 600.0)
     server = await place.serve()
     assert (await knock(server, content=b"x" * (48 * 1024 * 1024 + 1))).status_code == 413
-    page = (Path(__file__).parents[3] / "docs" / "a2a.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
     assert "above 48 MiB" in page
 
     async def slow() -> AsyncIterator[bytes]:
@@ -469,3 +471,30 @@ def test_media_are_sent_in_types_that_the_client_takes_and_within_a_bound() -> N
     assert sent("text/plain", "application/pdf") == [(b"pdf", "")]
     assert sent("image/*") == [(b"png", "a.png"), caption]
     assert sent("text/plain") == []
+
+
+SERVED_ONCE = """
+import gc
+import weakref
+
+from ferrule import Agent
+from ferrule.servers.a2a.server import A2aServer
+
+
+def serve() -> weakref.ref[Agent]:
+    agent = Agent("scripted:hello")
+    A2aServer(agent, name="Librarian", description="Knows the library.", token="a" * 32)
+    return weakref.ref(agent)
+
+
+served = serve()
+gc.collect()
+print("gone" if served() is None else "kept")
+"""
+
+
+def test_the_first_agent_of_a_process_that_is_served_can_go(tmp_path: Path) -> None:
+    """The library is imported for it, and keeps errors of that import."""
+    script = tmp_path / "served_once.py"
+    script.write_text(SERVED_ONCE, encoding="utf-8")
+    assert run_to_end([sys.executable, str(script)], tmp_path).stdout == "gone\n"

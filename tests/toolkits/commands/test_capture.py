@@ -17,8 +17,14 @@ from typing import Any
 
 import pytest
 import yaml
+from captured import finish_capture
 
-from ferrule.toolkits.commands.capture import CapturePlan, NotCaptured, finish_capture, plan_capture
+from ferrule.toolkits.commands.capture import (
+    CapturePlan,
+    NotCaptured,
+    describe_copy,
+    plan_capture,
+)
 
 TABLE = yaml.safe_load(Path(__file__).with_name("pipelines.yaml").read_text(encoding="utf-8"))
 ROWS = [row if isinstance(row, dict) else {"text": row} for row in TABLE["captured"]]
@@ -318,15 +324,13 @@ def test_notes_that_say_nothing_usable_leave_the_status_unknown(notes: str, tmp_
 
 
 @pytest.mark.proves("capture.record")
-def test_the_record_says_where_the_copy_is_for_the_model(tmp_path: Path) -> None:
+def test_the_record_says_where_the_copy_is_for_the_model() -> None:
     """In a sandbox the command, this process and the model's readers know the file by three
     names.
     """
     plan = plan_capture("seq 3 | tail -1", "/tmp/captures/copy", shell="bash")
     assert isinstance(plan, CapturePlan)
-    (tmp_path / "kept").write_text("1\n2\n3\n", encoding="utf-8")
-    (tmp_path / "kept.status").write_text("tee 0\nparts 4 0 0\n", encoding="utf-8")
-    assert finish_capture(plan, tmp_path / "kept", shown="captures/copy") == {
+    assert describe_copy(plan, 6, b"tee 0\nparts 4 0 0\n", "captures/copy") == {
         "full_output_path": "captures/copy",
         "producer": "seq 3",
         "filter": "tail -1",

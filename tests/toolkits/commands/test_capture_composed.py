@@ -11,10 +11,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from captured import finish_capture
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferrule.toolkits.commands.capture import NotCaptured, finish_capture, plan_capture
+from ferrule.toolkits.commands.capture import NotCaptured, plan_capture
 from ferrule.toolkits.commands.pipelines import FILTERS
 
 SHELLS = [shell for shell in ("bash", "dash", "mksh") if shutil.which(shell)]

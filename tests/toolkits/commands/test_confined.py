@@ -50,7 +50,7 @@ async def test_what_a_sandbox_holds_is_held_and_said(
     elsewhere.write_text("secret")
     (held.folder / ".env").write_text("secret")
     # The text says nothing of what it reads: only the kernel can refuse it.
-    (held.folder / "read.sh").write_text(f"cat {elsewhere}; cat .env; echo made > new.txt\n")
+    (held.folder / "read.sh").write_text(f"cat '{elsewhere}'; cat .env; echo made > new.txt\n")
     record = await held.run(["sh", "read.sh"])
     assert "secret" not in record["stdout"].replace("secret'", "")
     assert (held.folder / "new.txt").read_text() == "made\n"
@@ -264,7 +264,7 @@ async def test_hooks_run_confined_and_the_result_names_them(
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "-q", str(held.folder)], check=True)
     hook = held.folder / ".git/hooks/pre-commit"
-    hook.write_text(f"#!/bin/sh\ntouch ran {elsewhere}/outside; exit 0\n")
+    hook.write_text(f"#!/bin/sh\ntouch ran '{elsewhere}/outside'; exit 0\n")
     hook.chmod(0o755)
     held.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(held.folder, git_hooks=runs)))
     record = await held.run(

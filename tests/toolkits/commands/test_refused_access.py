@@ -31,6 +31,8 @@ ASK = (
     "    print(peer.recv(400).decode()); raise SystemExit(1)\n"
 )
 """Asks the sandbox's proxy for HOST, and fails."""
+WAIT_SECONDS = 60
+"""How long something may take that must happen."""
 
 
 class Person:
@@ -101,7 +103,7 @@ def notes(record: dict[str, Any]) -> str:
 async def test_a_refused_write_is_said_with_the_line_that_opens_it(
     held: World, outside: Path
 ) -> None:
-    record = await held.run(f"echo x > {outside}/new.txt")
+    record = await held.run(f"echo x > '{outside}/new.txt'")
     assert record["exit_code"] != 0
     assert f"refused to write `{outside}/new.txt`" in notes(record)
     assert f'sandbox: {{writable: ["{outside}"]}}' in notes(record)
@@ -115,7 +117,7 @@ async def test_a_write_into_the_environment_of_ferrule_says_why_and_what_to_do(
     site = held.folder / ".venv/lib/python3.12/site-packages"
     site.mkdir(parents=True)
     monkeypatch.setattr(provenance, "_list_own_code", lambda: iter([str(held.folder / ".venv")]))
-    for script in (f"mkdir {site}/package", "mkdir .venv/lib/python3.12/site-packages/package"):
+    for script in (f"mkdir '{site}/package'", "mkdir .venv/lib/python3.12/site-packages/package"):
         record = await held.run(script)
         assert record["exit_code"] != 0
         assert f"Ferrule itself runs from `{held.folder}/.venv`" in notes(record)
@@ -127,7 +129,7 @@ async def test_a_person_opens_a_folder_for_one_command(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
     person = ask("once", "deny")
-    record = await held.run(f"echo x > {outside}/new.txt")
+    record = await held.run(f"echo x > '{outside}/new.txt'")
     assert record["success"] and "run again after a person opened" in notes(record)
     assert (outside / "new.txt").read_text() == "x\n"
     asked = person.asked[0]
@@ -135,12 +137,12 @@ async def test_a_person_opens_a_folder_for_one_command(
     assert f"opens: {outside}" in asked.preview.splitlines()
     assert asked.values["write"] == str(outside)
     # The next command does not have it, and the same session's home is still there.
-    record = await held.run(f"echo y > {outside}/new.txt")
+    record = await held.run(f"echo y > '{outside}/new.txt'")
     assert not record["success"] and len(person.asked) == 2
     assert "not opened" in notes(record)
     assert (outside / "new.txt").read_text() == "x\n"
     # A no is not asked about twice.
-    assert not (await held.run(f"echo y > {outside}/new.txt"))["success"]
+    assert not (await held.run(f"echo y > '{outside}/new.txt'"))["success"]
     assert len(person.asked) == 2
 
 
@@ -150,9 +152,9 @@ async def test_a_yes_for_the_session_or_for_good_holds_for_later_commands(
 ) -> None:
     person = ask("remember")
     await held.run("echo kept > ~/mine; echo kept > /tmp/mine")
-    record = await held.run(f"echo x > {outside}/new.txt")
+    record = await held.run(f"echo x > '{outside}/new.txt'")
     assert record["success"] and remembered == [Opening("write", str(outside))]
-    again = await held.run(f"cat ~/mine /tmp/mine; echo y > {outside}/more.txt")
+    again = await held.run(f"cat ~/mine /tmp/mine; echo y > '{outside}/more.txt'")
     assert again["success"] and again["stdout"] == "kept\nkept\n" and len(person.asked) == 1
 
 
@@ -161,10 +163,10 @@ async def test_what_is_secret_or_reserved_in_an_opened_folder_stays_covered(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
     ask("session")
-    record = await held.run(f"echo x > {outside}/new.txt; cat {outside}/.env")
+    record = await held.run(f"echo x > '{outside}/new.txt'; cat '{outside}/.env'")
     assert (outside / "new.txt").exists() and "private" not in str(record)
     record = await held.run(
-        f"cat {outside}/.env; mkdir -p {outside}/.ferrule; echo > {outside}/.env"
+        f"cat '{outside}/.env'; mkdir -p '{outside}/.ferrule'; echo > '{outside}/.env'"
     )
     assert not record["success"] and "private" not in str(record)
     assert not (outside / ".ferrule").exists()
@@ -237,6 +239,21 @@ async def test_what_a_command_sees_or_has_to_itself_is_not_said_to_be_unseen(
 
 
 @pytest.mark.proves("sandbox.refusals.said")
+@pytest.mark.parametrize(
+    ("printed", "named"),
+    [
+        ("cat: /srv/my books/letter: No such file or directory", "/srv/my books/letter"),
+        ("ls: cannot access '/srv/my books': No such file or directory", "/srv/my books"),
+        ("ld: /srv/lib/a.o needs /srv/lib/b.o: No such file", "/srv/lib/b.o"),
+    ],
+)
+async def test_a_path_with_blanks_is_named_whole(held: World, printed: str, named: str) -> None:
+    (held.folder / "printed.txt").write_text(f"{printed}\n", encoding="utf-8")
+    record = await held.run("cat printed.txt; exit 1")
+    assert f"commands do not see `{named}`" in notes(record)
+
+
+@pytest.mark.proves("sandbox.refusals.said")
 async def test_a_covered_name_of_the_workspace_is_said(held: World) -> None:
     (held.folder / ".env").write_text("TOKEN=private")
     record = await held.run("cat .env")
@@ -250,9 +267,9 @@ async def test_what_did_not_make_a_command_fail_is_not_said(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
     person = ask()
-    record = await held.run(f"echo x > {outside}/new.txt; true")
+    record = await held.run(f"echo x > '{outside}/new.txt'; true")
     assert record["success"] and not notes(record)
-    record = await held.run(f"(echo x > {outside}/new.txt) 2>/dev/null; exit 3")
+    record = await held.run(f"(echo x > '{outside}/new.txt') 2>/dev/null; exit 3")
     assert record["exit_code"] == 3 and not notes(record) and person.asked == []
 
 
@@ -317,7 +334,7 @@ async def test_nothing_is_opened_beside_a_running_command(
 ) -> None:
     person = ask()
     running = await held.run("sleep 1000", background_after_ms=50)
-    record = await held.run(f"echo x > {outside}/new.txt")
+    record = await held.run(f"echo x > '{outside}/new.txt'")
     assert not record["success"] and person.asked == []
     assert "writable" in notes(record)
     await held.call("kill_command", handle_id=running["handle_id"])
@@ -329,14 +346,15 @@ async def test_once_is_not_open_for_another_command(
 ) -> None:
     person = ask("once", "deny")
     (held.folder / "slow.sh").write_text(
-        f"touch begun; test -e again && sleep 0.3; touch again; echo x > {outside}/new.txt\n"
+        f"touch begun; test -e again && sleep 0.3; touch again; echo x > '{outside}/new.txt'\n"
     )
 
     async def start_other() -> Any:
-        while not person.asked:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not person.asked:
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # the first is being run again
-        return await held.run(f"echo y > {outside}/other.txt")
+        return await held.run(f"echo y > '{outside}/other.txt'")
 
     first, other = await asyncio.gather(held.run(["sh", "slow.sh"]), start_other())
     assert first["success"] and (outside / "new.txt").exists()
@@ -352,7 +370,7 @@ async def test_a_policy_that_opens_less_holds_at_once_also_beside_a_running_comm
     wide = replace(narrow, confine=replace(narrow.confine, writable=(str(outside),)))
     held.resources[CommandPolicy] = wide
     await held.run("sleep 1000", background_after_ms=50)
-    assert (await held.run(f"echo x > {outside}/a.txt"))["success"]
+    assert (await held.run(f"echo x > '{outside}/a.txt'"))["success"]
     held.resources[CommandPolicy] = narrow
-    assert not (await held.run(f"echo x > {outside}/b.txt"))["success"]
+    assert not (await held.run(f"echo x > '{outside}/b.txt'"))["success"]
     assert not (outside / "b.txt").exists()

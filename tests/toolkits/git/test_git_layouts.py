@@ -119,7 +119,7 @@ def test_hooks_of_a_commit_run_confined_and_are_named(world: Any, base: Path, na
     layout = next(one for one in LAYOUTS if one.name == name)
     world = make(world, base, layout)
     (base / "outside").mkdir()
-    write_hook(base, layout, "pre-commit", f"touch {base}/outside/ran; touch ran; exit 0")
+    write_hook(base, layout, "pre-commit", f"touch '{base}/outside/ran'; touch ran; exit 0")
     write_hook(base, layout, "commit-msg", 'echo "Signed: hook" >> "$1"')
     world.write("new.txt", "new\n")
     world.do("git_add", paths=["new.txt"])

@@ -238,7 +238,7 @@ def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, back
         pytest.skip(f"this machine has no `{backend}`")
     objects = [path for path in (pair.foreign / ".git/objects").rglob("*") if path.is_file()]
     script = "; ".join(
-        f"cat {path} > /dev/null && echo seen; ln {path} .git/objects/info/; ln {path} x"
+        f"cat '{path}' > /dev/null && echo seen; ln '{path}' .git/objects/info/; ln '{path}' x"
         for path in objects[:1]
     )
     output = Capture(10_000, 0)

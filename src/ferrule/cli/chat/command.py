@@ -27,15 +27,21 @@ from ferrule.runtime.shared_options import common_options
 @click.option(
     "--plain",
     is_flag=True,
-    help="For screen readers: whole lines, nothing is painted over, no menus.",
+    help="For screen readers: whole lines, no repainting, no menus.",
 )
-@click.option("--reasoning", is_flag=True, help="Show the model's reasoning, where it gives any.")
+@click.option("--reasoning", is_flag=True, help="Show the model's reasoning, if it has any.")
 def chat(**options: Any) -> int:
     """Chat with a model that works in this folder.
 
     `/help` lists the commands. Ctrl-C stops the running tool call, and pressed again the turn;
     Ctrl-D leaves. A call that needs approval asks: once, for this session, remembered, or denied.
-    """
+
+    \b
+    Examples:
+      ferrule chat
+      ferrule chat --continue
+      ferrule chat -m ollama:llama3.2 --mode plan
+    """  # noqa: D301  click reads the mark
     import asyncio
     import sys
 

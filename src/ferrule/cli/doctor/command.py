@@ -67,7 +67,13 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool, view: bool) ->
     Exit code 1 if something needed is broken. With `--require`, exit code 7 if commands, under the
     settings in force here, lack one of the named protections or one that `sandbox.require` names.
     With `--attack`, exit code 1 if an attack came through a protection that was claimed.
-    """
+
+    \b
+    Examples:
+      ferrule doctor
+      ferrule doctor --require network
+      ferrule doctor --attack
+    """  # noqa: D301  click reads the mark
     if attack:
         return _attack(as_json)
     apply_attack_results()

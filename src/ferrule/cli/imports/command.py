@@ -10,6 +10,7 @@ import click
 from ferrule.cli.confirmation import confirm
 from ferrule.cli.mcp import write_entries
 from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.runtime.lazy_group import CommandGroup
 
 from .claude_code import plan_import
 from .plan import Plan, format_settings
@@ -17,9 +18,9 @@ from .plan import Plan, format_settings
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
-    """Take over what was set up for another program."""
+    """Import what was set up for another program."""
 
 
 @import_.command("claude-code")
@@ -36,7 +37,7 @@ def import_() -> None:
 def claude_code(
     folder: Path, workspace: Path | None, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
-    """Take over settings, agents, slash commands and MCP servers of Claude Code.
+    """Import settings, agents, slash commands and MCP servers of Claude Code.
 
     FOLDER is a project with `.claude`, or a plugin. Your own settings (`~/.claude`,
     `~/.claude.json`) go into your own files, the project's into its `.ferrule`. First you see what

@@ -36,7 +36,12 @@ def init(folder: str, force: bool, settings_only: bool, user: bool, plugin: str 
     It has two typed tools and an agent, a tool file, a hook, settings, tests and a README. Nothing
     is replaced without --force. The new files are trusted as they are; a change asks again
     (`ferrule trust`).
-    """
+
+    \b
+    Examples:
+      ferrule init my-agent
+      ferrule init --settings-only
+    """  # noqa: D301  click reads the mark
     if user:
         return _write_user_settings(force)
     root = Path(folder)

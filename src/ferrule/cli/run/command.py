@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     metavar="SCHEMA",
     help="End with JSON that fits: a JSON Schema file, 'name str, age int' or module:Type.",
 )
-@click.option("--schema-multi", metavar="SCHEMA", help="End with a JSON list of what fits.")
+@click.option("--schema-multi", metavar="SCHEMA", help="End with a JSON list of such values.")
 @click.option(
     "--output-mode",
     type=click.Choice(["auto", "schema", "tool", "grammar", "prompt"]),
     default="auto",
-    help="How the model is held to the schema.",
+    help="How the schema is enforced.",
 )
 @click.option(
     "-a",
@@ -66,13 +66,20 @@ if TYPE_CHECKING:
 def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     """Answer one message and exit.
 
-    PROMPT is the message; text piped into standard input is added to it as context. Files that
-    are attached (-a) lie in the folder; others can be piped in. Without a
-    terminal nobody can be asked, so a call that needs approval is refused and reported, unless a
-    rule or --yes-to allows it. With --schema, standard output has the JSON and nothing else. Exit
-    codes: 0 done, 3 the last tool result was a failure, 4 denied or no answer fits the schema, 5
-    limit reached, 6 model unavailable, 124 timeout, 130 stopped.
-    """
+    PROMPT is the message; text piped into standard input is added to it as context. Attached
+    files (-a) must be in the folder; others can be piped in. Without a terminal, calls that need
+    approval are denied and reported, unless a rule or --yes-to allows them. With --schema, standard
+    output has only the JSON. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied or
+    no answer fits the schema, 5 limit reached, 6 model unavailable, 124 timeout, 130 stopped.
+
+    \b
+    Examples:
+      ferrule run "What is this project?"
+      git diff | ferrule run "Review this change"
+      ferrule run --mode sandboxed "Run the tests and fix what fails"
+      ferrule run -a plan.png "What does the picture show?"
+      ferrule run --json "How many tests are there?" | jq .output
+    """  # noqa: D301  click reads the mark
     import asyncio
 
     if options["as_json"] and options["json_stream"]:

@@ -15,6 +15,7 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.assemble import open_journal
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
@@ -44,9 +45,15 @@ _POINTS = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def audit() -> None:
-    """Verify the journal, explain calls, export, sign, and print receipts."""
+    """Verify the journal, explain calls, export, sign, and print receipts.
+
+    \b
+    Examples:
+      ferrule audit verify
+      ferrule audit verify 4f2a
+    """  # noqa: D301  click reads the mark
 
 
 @audit.command()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.rows import print_row
 from ferrule.cli.run.one_shot import run_once
 from ferrule.cli.terminal import encode_json as encode_json
-from ferrule.cli.terminal import escape_invisible
 from ferrule.models.registry import list_local_providers
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.assemble import open_journal, open_journal_file
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
 from ferrule.storage.export.jsonl import export_jsonl
@@ -37,9 +38,16 @@ if TYPE_CHECKING:
     from ferrule.storage.journal.sessions import SessionInfo
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def sessions() -> None:
-    """List, show, resume, rewind, compact, replay, export, verify and archive sessions."""
+    """List, show, resume, rewind, compact, replay, export, verify and archive sessions.
+
+    \b
+    Examples:
+      ferrule sessions list -n 5
+      ferrule sessions show 4f2a
+      ferrule sessions export 4f2a > session.jsonl
+    """  # noqa: D301  click reads the mark
 
 
 # `verify` is the same command as `ferrule audit verify`.
@@ -68,11 +76,8 @@ def list_sessions(number: int, as_json: bool) -> None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
         question = " ".join(row.question.split())[:60]
         runs = "run " if row.runs == 1 else "runs"
-        line = (
-            f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} {runs}  {row.model:24}  "
-            f"{question}"
-        )
-        click.echo(escape_invisible(line))
+        head = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} {runs}  {row.model:24}  "
+        print_row(head, question)
 
 
 def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
@@ -149,8 +154,8 @@ def _redact(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then continue with PROMPT, if given.
 
-    No finished call runs again. For a call that was running when the process died, the outcome is
-    checked by the tool's probe, else you are asked, else the model is told that it is unknown.
+    Finished calls do not run again. For a call that was running when the process died, the tool's
+    probe finds the outcome, or you are asked, or the model is told that it is unknown.
     """
     import asyncio
 

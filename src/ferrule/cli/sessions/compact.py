@@ -38,7 +38,7 @@ def compact(session: str, no_summary: bool, **options: Any) -> int:
 @click.argument("session")
 @common_options
 def restore(session: str, **options: Any) -> int:
-    """Undo all compaction of a session: its model is sent the whole conversation again.
+    """Undo all compaction of a session: its model gets the whole conversation again.
 
     Exit code 1: nothing was compacted.
     """

@@ -18,7 +18,12 @@ def setup(model: str, yes: bool) -> int:
     Lists what was found: providers whose key is in the environment, a running Ollama, servers on
     this machine, the embedded model. The key of the chosen one is checked by one request that costs
     nothing, and the model is written into your own settings. Keys are never written.
-    """
+
+    \b
+    Examples:
+      ferrule setup
+      ferrule setup --model ollama:llama3.2 --yes
+    """  # noqa: D301  click reads the mark
     import asyncio
 
     if not model and not yes and not has_terminal():

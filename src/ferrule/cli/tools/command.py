@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.rows import print_row
 from ferrule.cli.run.one_shot import CALL_EXIT_CODES
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
@@ -18,6 +19,7 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import parse_json
 from ferrule.core.similar_names import suggest_names
 from ferrule.models.openai.strict_schema import compile_strict
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.definition import Loading
@@ -34,9 +36,16 @@ if TYPE_CHECKING:
     from ferrule.tools.definition import Tool
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tools() -> None:
-    """List, show and call tools; check, test and write tool files."""
+    """List, show and call tools; check, test and write tool files.
+
+    \b
+    Examples:
+      ferrule tools list
+      ferrule tools show read_file
+      ferrule tools call read_file path=README.md
+    """  # noqa: D301  click reads the mark
 
 
 for _command in (check, test, new, promote, import_):
@@ -78,11 +87,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
 def _print_tools(shown: Iterable[Tool], width: int) -> None:
     for tool in shown:
         first = tool.description.splitlines()[0]
-        click.echo(
-            escape_invisible(
-                f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"
-            )
-        )
+        print_row(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} ", first)
 
 
 @tools.command()

@@ -14,11 +14,12 @@ from ferrule.connectors.http.loading import SETTINGS_FOLDER
 from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def import_() -> None:
     """Make tools from descriptions in other formats."""
 
@@ -80,7 +81,7 @@ def import_() -> None:
     help="Whether to check responses against the document.",
 )
 def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
-    """Make a manifest from an OpenAPI document (3.0 or 3.1).
+    """Make a manifest from an OpenAPI document (3.0 to 3.2, or Swagger 2).
 
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.

@@ -120,7 +120,7 @@ def draw_costs(slots: Mapping[DayAndModel, SpendingTotal], days: list[str]) -> M
     def row(names: list[str]) -> list[float]:
         return [
             sum(
-                slots[DayAndModel(day, name)].usage.cost
+                slots[DayAndModel(day, name)].usage.cost or 0
                 for name in names
                 if DayAndModel(day, name) in slots
             )

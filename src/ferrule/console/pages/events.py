@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from starlette.requests import Request
@@ -9,10 +10,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ferrule.console.state import Console
+from ferrule.core.value_class import frozen
 from ferrule.engine.event_bus.event_selection import OwnSession
-from ferrule.engine.event_bus.events import KINDS
+from ferrule.engine.event_bus.events import KINDS, BusEvent, Place
 from ferrule.engine.event_bus.past_events import MAX_EVENTS, PastPage, past_events
 from ferrule.engine.threads import run_blocking
+from ferrule.storage.journal.sessions import SessionInfo
 
 GROUPS = {
     "sessions and runs": ("session.*", "run.*", "context.*", "notice*", "cancelled", "limit.*"),
@@ -26,7 +29,17 @@ GROUPS = {
 holds it.
 """
 MAX_SESSIONS = 20
-"""Sessions offered for a choice."""
+"""Sessions offered for a choice, and those whose last events are shown."""
+LAST_EVENTS = 15
+"""Last events of a session among those of all."""
+
+
+@frozen
+class RecentEvent:
+    """An event of one of the latest sessions."""
+
+    session: str
+    event: BusEvent
 
 
 def routes(console: Console) -> list[BaseRoute]:
@@ -52,11 +65,15 @@ async def page(console: Console, request: Request) -> Response:
             )
         )
     latest = await run_blocking(lambda: console.list_sessions(viewer, limit=MAX_SESSIONS))
+    recent: list[RecentEvent] = []
+    if info is None:
+        recent = await run_blocking(lambda: _read_recent(console, latest, kinds or None))
     return console.render_page(
         request,
         "events.html",
         info=info,
         past=past,
+        recent=recent,
         after=after,
         most=MAX_EVENTS,
         groups=list(GROUPS),
@@ -66,6 +83,23 @@ async def page(console: Console, request: Request) -> Response:
         known=",".join(sorted(KINDS)),
         cursor=given.get("cursor", "")[:100],
     )
+
+
+def _read_recent(
+    console: Console, sessions: Iterable[SessionInfo], kinds: list[str] | None
+) -> list[RecentEvent]:
+    """Return the last events of these sessions, the newest first."""
+    found: list[RecentEvent] = []
+    for info in sessions:
+        own = OwnSession(info.tenant, info.user, info.session)
+        after = max(0, info.events - LAST_EVENTS)
+        page = past_events(console.journal, own, console.bus.redactor, kinds=kinds, after=after)
+        found += [RecentEvent(info.session, event) for event in page.events]
+    return sorted(found, key=_moment, reverse=True)[:MAX_EVENTS]
+
+
+def _moment(one: RecentEvent) -> tuple[float, Place]:
+    return one.event.time, one.event.sequence or Place()
 
 
 def _known_patterns(chosen: list[str]) -> list[str]:

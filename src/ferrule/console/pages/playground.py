@@ -1,4 +1,4 @@
-"""Playground: send a message to one model with the server's tools, or to two side by side.
+"""Playground: begin a conversation with a model and the server's tools, or with two side by side.
 
 A run that starts here is a run like any other: it is in the list, it asks questions, and it
 continues when this page is closed. Only an operator may choose any mode and name any model; others
@@ -27,12 +27,20 @@ from ferrule.engine.threads import run_blocking
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.runtime.model_discovery import discover_models
 
-from .run import Pane, load_pane, redirect
+from .run import load_pane, redirect
 
 CACHE_SECONDS = 30.0
 """How long a provider's list of models is cached."""
 RECENT = 40
 PANES = ("a", "b")
+EXAMPLES = {
+    "list_files": "What is in this folder? Give a short overview of what each part is for.",
+    "search_files": "Find everything marked TODO or FIXME and list it by file.",
+    "run_command": "Run the tests and explain the first failure.",
+    "edit_file": "Find one small improvement, show it to me, and make it.",
+}
+"""What a person may begin with, by the tool that it needs."""
+EXAMPLE_WITHOUT_TOOLS = "Explain in five sentences what you can and cannot do here."
 
 
 class ModelChoices:
@@ -74,7 +82,7 @@ class Playground:
         self._models = ModelChoices(console)
 
     async def page(self, request: Request) -> Response:
-        """Handle `GET /playground?a=&b=`: the form, below the sessions open on the page."""
+        """Handle `GET /playground?a=&b=`: two sessions side by side; without them the form."""
         viewer = self._console.require_viewer(request)
         given = request.query_params
         names = [given[name] for name in PANES if given.get(name)]
@@ -86,26 +94,36 @@ class Playground:
             kinds=" ".join(sorted(KINDS)),
             modes=MODES,
             models=[] if panes else await self._models.list_for(viewer),
-            chosen=_chosen_model(panes) or self._console.assembly.agent.model,
+            chosen=self._console.assembly.agent.model,
             mode=str(self._console.assembly.agent.gate.mode),
             folder=str(self._console.assembly.settings.workspace),
+            examples=self._list_examples(),
         )
 
-    async def start_sessions(self, request: Request) -> Response:
-        """Handle `POST /playground` (text, files, model, other, mode): a session for each model.
+    def _list_examples(self) -> list[str]:
+        tools = {tool.name for tool in self._console.assembly.agent.catalog}
+        found = [text for name, text in EXAMPLES.items() if name in tools]
+        return found or [EXAMPLE_WITHOUT_TOOLS]
 
-        Redirects to the page that shows them.
+    async def start_sessions(self, request: Request) -> Response:
+        """Handle `POST /playground` (text, files, model, named, other, mode).
+
+        Starts a session for each model; a model that is named is used instead of the chosen one.
+        Redirects to the session, or to the page that shows both.
         """
         viewer = self._console.require_viewer(request)
         form, message = await read_form(request)
         mode = str(form.get("mode", ""))
-        models = _distinct([str(form.get(name, "")).strip() for name in ("model", "other")])
+        named = str(form.get("named", "")).strip() or str(form.get("model", "")).strip()
+        models = _distinct([named, str(form.get("other", ""))])
         await self._check_allowed(viewer, models, mode)
         lives = [
             await self._console.open_sessions.start(viewer, message, SessionSetup(model, mode))
             for model in models or [""]
         ]
-        query = urlencode(dict(zip(PANES, (live.id for live in lives), strict=False)))
+        if len(lives) == 1:
+            return redirect(request, f"/runs/{lives[0].id}")
+        query = urlencode(dict(zip(PANES, (live.id for live in lives), strict=True)))
         return redirect(request, f"/playground?{query}")
 
     async def send_message(self, request: Request) -> Response:
@@ -155,7 +173,3 @@ def routes(console: Console) -> list[BaseRoute]:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(name for name in names if name)]
-
-
-def _chosen_model(panes: Sequence[Pane]) -> str:
-    return panes[0].info.model if panes else ""

@@ -18,7 +18,7 @@ from ferrule.console.questions import Question
 from ferrule.console.run_chart import draw_waterfall
 from ferrule.console.state import Console, mount_path
 from ferrule.console.timeline import Timeline
-from ferrule.console.timeline_cache import TimelineSnapshot
+from ferrule.console.timeline_cache import TimelineSnapshot, lay_out
 from ferrule.console.uploads import read_form
 from ferrule.console.viewer import Viewer
 from ferrule.core.value_class import frozen
@@ -63,15 +63,17 @@ class Pane:
         return self.info.session[:12]
 
 
-async def load_pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
-    """Return a session as it is now; with a mark, what changed after it.
+async def load_pane(
+    console: Console, viewer: Viewer, name: str, mark: str = "", partial_mark: str = ""
+) -> Pane:
+    """Return a session as it is now; with marks, what changed after them.
 
     Raises:
         SessionNotFound: there is none, or the viewer may not see it.
         JournalError: the journal cannot be read.
     """
     # In a thread, because another request may be reading a long session and the loop must not wait.
-    info, look = await run_blocking(lambda: _look_up(console, viewer, name, mark))
+    info, look = await run_blocking(lambda: _look_up(console, viewer, name, mark, partial_mark))
     asked = [
         one
         for one in console.open_sessions.questions.of_session(info.session)
@@ -100,10 +102,10 @@ def _session_state(
 
 
 def _look_up(
-    console: Console, viewer: Viewer, name: str, mark: str
+    console: Console, viewer: Viewer, name: str, mark: str, partial_mark: str
 ) -> tuple[SessionInfo, TimelineSnapshot]:
     info = console.find_session(viewer, name)
-    return info, console.timelines.fetch(info).snapshot(mark, MAX_ENTRIES)
+    return info, console.timelines.fetch(info).snapshot(mark, MAX_ENTRIES, partial_mark)
 
 
 class RunPages:
@@ -122,10 +124,16 @@ class RunPages:
         )
 
     async def changes(self, request: Request) -> Response:
-        """Handle `GET /runs/{session}/timeline?mark=`: the parts that changed, or 204."""
+        """Handle `GET /runs/{session}/timeline?mark=&partial=`: the parts that changed, or 204."""
         viewer = self._console.require_viewer(request)
         mark = request.query_params.get("mark", "")
-        shown = await load_pane(self._console, viewer, request.path_params["session"], mark)
+        shown = await load_pane(
+            self._console,
+            viewer,
+            request.path_params["session"],
+            mark,
+            request.query_params.get("partial", ""),
+        )
         same = request.query_params.get("state") == shown.known
         if shown.look.mark == mark and same and not shown.failed:
             return Response(status_code=204)
@@ -139,6 +147,7 @@ class RunPages:
         )
         first = max(0, before - MAX_ENTRIES)
         entries = shown.timeline.entries[first:before]
+        await run_blocking(lambda: lay_out(entries))
         return self._console.render_page(
             request, "run_earlier.html", pane=shown, entries=entries, earlier=first
         )
@@ -222,6 +231,13 @@ class RunActions:
         name = await self._sessions.fork(info, runs)
         return redirect(request, f"/runs/{name}")
 
+    async def retry(self, request: Request) -> Response:
+        """Handle `POST /runs/{session}/retry` (run): redirect to the session that does it again."""
+        viewer, info = await self._find_session(request)
+        run = _parse_number(str((await request.form()).get("run", "")))
+        live = await self._sessions.retry(viewer, info, run)
+        return redirect(request, f"/runs/{live.id}")
+
     async def leave(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/leave`: release it, so that another process can open it."""
         _, info = await self._find_session(request)
@@ -270,7 +286,7 @@ def routes(console: Console) -> list[BaseRoute]:
         Route(f"{at}/waterfall", pages.waterfall),
         *(
             Route(f"{at}/{name}", getattr(deeds, name), methods=["POST"])
-            for name in ("say", "stop", "resume", "fork", "leave")
+            for name in ("say", "stop", "resume", "fork", "retry", "leave")
         ),
         Route("/questions/{question}", deeds.answer, methods=["POST"]),
     ]

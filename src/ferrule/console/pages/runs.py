@@ -6,20 +6,26 @@ pool changed; otherwise the answer is 204.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.entries import Entry, Message
+from ferrule.console.message_search import MessageSearch
 from ferrule.console.state import Console
+from ferrule.console.statistics import SECONDS, find_statistics
 from ferrule.console.viewer import Viewer
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.statistics.activity import SessionActivity
+from ferrule.storage.statistics.incremental import JournalStatistics
+from ferrule.storage.statistics.spending import SessionSpending
+
+from .costs import format_spending
 
 MAX_ROWS = 200
 """Sessions on the page, of the newest `MAX_READ`."""
@@ -72,10 +78,21 @@ class Filter:
 
 @frozen
 class Row:
-    """A row of the list."""
+    """A row of the list. What was not read yet, or did not happen, is None."""
 
     info: SessionInfo
     state: str
+    activity: SessionActivity | None = None
+    spent: SessionSpending | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its runs took; one that is in progress counts until now."""
+        if self.activity is None:
+            return None
+        running = self.activity.began if self.state in ("running", "waiting", "elsewhere") else 0
+        since = max(0, time.time() * 1000 - running) if running else 0
+        return (self.activity.milliseconds + since) / 1000
 
 
 class SessionLists:
@@ -115,6 +132,7 @@ def routes(console: Console) -> list[BaseRoute]:
             request,
             "runs.html",
             rows=await run_blocking(lambda: _rows(console, listing.messages, found, wanted)),
+            dollars=format_spending,
             wanted=wanted,
             states=STATES,
             mark=mark,
@@ -135,6 +153,7 @@ def routes(console: Console) -> list[BaseRoute]:
             request,
             "runs_rows.html",
             rows=shown,
+            dollars=format_spending,
             mark=mark,
             query=_without(request, "mark"),
             more=MAX_READ if len(found) == MAX_READ else 0,
@@ -157,14 +176,28 @@ async def _show_waiting(console: Console, request: Request) -> Response:
 def _rows(
     console: Console, messages: MessageSearch, found: list[SessionInfo], wanted: Filter
 ) -> list[Row]:
-    rows: list[Row] = []
+    """Return the rows to show: first those that wait for the viewer, then as `found` has them."""
+    rows: list[tuple[SessionInfo, str]] = []
     for info in found:
         state = console.open_sessions.session_state(info)
         if wanted.matches(info, state, messages):
-            rows.append(Row(info, state))
+            rows.append((info, state))
             if len(rows) == MAX_ROWS:
                 break
-    return rows
+    rows.sort(key=lambda row: row[1] != "waiting")
+
+    def describe(numbers: JournalStatistics) -> list[Row]:
+        return [
+            Row(
+                info,
+                state,
+                numbers.activities.find(info.session),
+                numbers.spending.find(info.session),
+            )
+            for info, state in rows
+        ]
+
+    return find_statistics(console).query(describe, seconds=SECONDS)[0]
 
 
 def _distinct(values: Iterable[str]) -> list[str]:
@@ -173,41 +206,3 @@ def _distinct(values: Iterable[str]) -> list[str]:
 
 def _without(request: Request, name: str) -> str:
     return str(request.url.remove_query_params(name).query)
-
-
-MAX_CHARACTERS = 200_000
-"""Characters of a session that are searched: those of its last messages."""
-MAX_KEPT = 40_000_000
-"""Characters of all sessions that are kept."""
-
-
-class MessageSearch:
-    """Finds sessions by what was said in them.
-
-    Args:
-        read_entries: Returns the entries of a session's page.
-    """
-
-    def __init__(self, read_entries: Callable[[SessionInfo], Iterable[Entry]]) -> None:
-        self._read_entries = read_entries
-        self._texts: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._kept = 0
-
-    def matches(self, info: SessionInfo, words: Iterable[str]) -> bool:
-        """Return whether all words are in a session's messages. Reads it if it went on."""
-        text = self._find_text(info)
-        return all(word in text for word in words)
-
-    def _find_text(self, info: SessionInfo) -> str:
-        known = self._texts.get(info.session)
-        if known is not None and known[0] == info.events:
-            self._texts.move_to_end(info.session)
-            return known[1]
-        said = [entry.text for entry in self._read_entries(info) if isinstance(entry, Message)]
-        text = "\n".join(said)[-MAX_CHARACTERS:].casefold()
-        self._kept += len(text) - (len(known[1]) if known is not None else 0)
-        self._texts[info.session] = (info.events, text)
-        while self._kept > MAX_KEPT:
-            _, (_, dropped) = self._texts.popitem(last=False)
-            self._kept -= len(dropped)
-        return text

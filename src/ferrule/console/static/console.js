@@ -105,9 +105,13 @@
 
   document.getElementById("keys-open")?.addEventListener("click", () => document.getElementById("keys").showModal());
 
-  // ---- a message is sent with Ctrl+Enter; Enter alone is a new line
+  // ---- a message is sent with Enter; with Shift, or on a telephone, Enter is a new line
+  const hasKeyboard = matchMedia("(pointer: fine)");
+
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches?.("textarea")) {
+    if (event.key !== "Enter" || event.isComposing || !event.target.matches?.("textarea")) return;
+    const isPlain = !event.shiftKey && !event.altKey && hasKeyboard.matches && event.target.matches("[data-send]");
+    if (event.ctrlKey || event.metaKey || isPlain) {
       event.preventDefault();
       event.target.form?.requestSubmit();
     }
@@ -120,15 +124,61 @@
     const all = new DataTransfer();
     for (const one of [...field.files, ...files]) all.items.add(one);
     field.files = all.files;
+    list(field);
     return true;
   }
+
+  // What goes along, each with a button that takes it out again.
+  function list(field) {
+    const place = field.form?.querySelector("[data-chips]");
+    if (!place) return;
+    place.hidden = !field.files.length;
+    place.replaceChildren(...[...field.files].map((file, number) => {
+      const item = document.createElement("li"), button = document.createElement("button");
+      button.type = "button";
+      button.className = "plain small";
+      button.textContent = "×";
+      button.setAttribute("aria-label", `Remove ${file.name}`);
+      button.addEventListener("click", () => {
+        const kept = new DataTransfer();
+        [...field.files].forEach((one, at) => { if (at !== number) kept.items.add(one); });
+        field.files = kept.files;
+        list(field);
+      });
+      item.append(file.name, button);
+      return item;
+    }));
+  }
+
+  document.addEventListener("change", (event) => { if (event.target.matches?.('input[name="files"]')) list(event.target); });
+  document.addEventListener("reset", (event) => setTimeout(() => { const field = event.target.querySelector('input[name="files"]'); if (field) list(field); }));
 
   document.addEventListener("paste", (event) => {
     if (event.target.matches?.("textarea") && attach(event.target.form, event.clipboardData?.files ?? [])) event.preventDefault();
   });
 
+  const dropPlace = (event) => (event.dataTransfer?.types.includes("Files") ? document.querySelector("[data-drop]") : null);
+  document.addEventListener("dragover", (event) => {
+    const place = dropPlace(event);
+    if (!place) return;
+    event.preventDefault();
+    place.classList.add("drop");
+  });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.querySelector(".drop")?.classList.remove("drop"); });
   document.addEventListener("drop", (event) => {
-    if (event.target.matches?.("textarea") && attach(event.target.form, event.dataTransfer?.files ?? [])) event.preventDefault();
+    const place = dropPlace(event);
+    if (!place) return;
+    event.preventDefault();
+    place.classList.remove("drop");
+    attach(place.closest("form"), event.dataTransfer.files);
+  });
+
+  document.addEventListener("click", (event) => {
+    const example = event.target.closest?.("[data-example]");
+    const field = example && document.querySelector("textarea[data-send]");
+    if (!field) return;
+    field.value = example.textContent;
+    field.focus();
   });
 
   function count() {

@@ -1,10 +1,11 @@
 // A run in progress. The server renders every entry; this puts them in place and adds text as it streams.
 //
 // The stream only says that something happened. What happened is fetched after the mark of the last response, so that a lost connection,
-// a hidden tab or a restarted server loses nothing and shows nothing twice.
+// a hidden tab or a restarted server loses nothing and shows nothing twice. An answer that streams is added as it comes, once a frame, and
+// laid out by the server: its finished blocks stay, only its unfinished end is replaced.
 "use strict";
 (() => {
-  const SLOW = 4000, QUICK = 120, MOST_OF_ARGUMENT = 2000;
+  const SLOW = 4000, QUICK = 120, LAYOUT = 300, MOST_OF_ARGUMENT = 2000, CHUNK = 4000, BLOCKS_OF_PART = 32;
   const NEWS = ["stream.reset", "stream.failed"];
 
   class Run {
@@ -14,7 +15,9 @@
       this.session = root.dataset.session;
       this.cursor = root.dataset.cursor;
       this.busy = this.again = false;
-      this.timer = 0;
+      this.timer = this.frame = 0;
+      this.pieces = []; // not shown yet
+      this.shown = []; // shown, but not in the last response
       this.open();
       this.slow = setInterval(() => this.poll(), SLOW);
       document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.back()));
@@ -49,30 +52,43 @@
     take(kind, event) {
       if (event.lastEventId) this.cursor = event.lastEventId;
       const said = JSON.parse(event.data);
-      if (kind === "piece.text") this.words("text", said);
-      else if (kind === "piece.reasoning") this.words("reasoning", said);
-      else if (kind === "piece.arguments") this.arguments(said);
-      else if (kind === "piece.progress") this.progress(said);
-      else this.soon();
+      if (!kind.startsWith("piece.")) return this.soon();
+      this.pieces.push({ kind, ...said });
+      this.frame ||= requestAnimationFrame(() => this.show());
     }
 
-    words(name, said) {
-      const live = this.part("live");
-      if (!live || !after(said.sequence, live.dataset.place)) return;
-      const place = live.querySelector(`[data-live="${name}"]`);
-      const low = atBottom();
-      place.hidden = false;
-      place.append(said.payload.text);
-      live.dataset.place = said.sequence;
-      if (name === "text") this.speak(said.payload.text);
+    // Everything that came since the last frame: the page is measured and scrolled once for all of it.
+    show() {
+      this.frame = 0;
+      const low = atBottom(), fresh = this.pieces;
+      this.pieces = [];
+      this.add(fresh);
+      this.shown.push(...fresh);
+      this.speak(fresh.filter((one) => one.kind === "piece.text").map((one) => one.payload.text).join(""));
       if (low) toBottom();
+      this.soon(LAYOUT);
+    }
+
+    add(pieces) {
+      const live = this.part("live"), words = { text: "", reasoning: "" };
+      if (!live) return;
+      for (const piece of pieces) {
+        if (piece.kind === "piece.progress") { this.progress(piece); continue; }
+        // A response holds the text and the calls up to its place; reasoning only the first one.
+        const place = piece.kind === "piece.reasoning" ? "thought" : "place";
+        if (!after(piece.sequence, live.dataset[place])) continue;
+        live.dataset[place] = piece.sequence;
+        if (piece.kind === "piece.arguments") this.arguments(live, piece);
+        else words[piece.kind === "piece.text" ? "text" : "reasoning"] += piece.payload.text;
+      }
+      const thought = live.querySelector('[data-live="reasoning"]');
+      if (words.reasoning) { thought.hidden = false; extend(thought, words.reasoning); }
+      if (words.text) extend(live.querySelector("[data-tail]"), words.text);
     }
 
     // A call that the model is writing: the end of each of its arguments.
-    arguments(said) {
-      const live = this.part("live"), { call, tool, name, text } = said.payload;
-      if (!live || !after(said.sequence, live.dataset.place)) return;
-      const low = atBottom();
+    arguments(live, said) {
+      const { call, tool, name, text } = said.payload;
       const card = live.querySelector(`[data-live-call="${Number(call)}"]`) ?? this.writing(live, call);
       card.querySelector("h3").textContent = tool;
       const values = card.querySelector("dl");
@@ -88,8 +104,6 @@
       }
       value.textContent = (value.textContent + text).slice(-MOST_OF_ARGUMENT);
       value.scrollTop = value.scrollHeight;
-      live.dataset.place = said.sequence;
-      if (low) toBottom();
     }
 
     writing(live, call) {
@@ -110,8 +124,8 @@
 
     // ---- the entries
 
-    soon() {
-      if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; this.refresh(); }, QUICK);
+    soon(delay = QUICK) {
+      if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; this.refresh(); }, delay);
     }
 
     async refresh() {
@@ -119,7 +133,7 @@
       this.busy = true;
       try {
         const { mark, known } = this.root.dataset;
-        const query = new URLSearchParams({ mark, state: known });
+        const query = new URLSearchParams({ mark, state: known, partial: this.part("live").dataset.mark });
         const answer = await fetch(`${document.body.dataset.root}/runs/${this.session}/timeline?${query}`, { headers: { "HX-Request": "true" } });
         window.ferrule.met(answer.status);
         if (answer.status === 200) this.merge(await answer.text());
@@ -139,7 +153,7 @@
       const whole = made.dataset.whole === "yes";
       this.entries(made, whole);
       for (const name of ["bar", "told", "below", "working"]) this.replace(this.part(name), this.part(name, made));
-      this.live(made, whole);
+      this.live(made);
       for (const name of ["mark", "state", "known"]) this.root.dataset[name] = made.dataset[name];
       for (const asks of this.root.querySelectorAll("[data-question]:not([data-told])")) {
         asks.dataset.told = "";
@@ -157,9 +171,11 @@
         return;
       }
       for (const fresh of [...this.part("entries", made).children]) {
+        // Of an answer that was streaming until now the page has the first blocks.
+        fresh.querySelector("[data-continues]")?.prepend(...this.part("live").querySelector("[data-blocks]").children);
         const known = document.getElementById(fresh.id);
         if (known) this.replace(known, fresh);
-        else { here.append(fresh); window.htmx.process(fresh); }
+        else { here.append(fresh); window.ferrule.decorate(fresh); window.htmx.process(fresh); }
       }
     }
 
@@ -174,15 +190,33 @@
       if (note && field) field.value = note;
       const held = old.contains(document.activeElement) ? focusOf(document.activeElement) : null;
       old.replaceWith(fresh);
+      window.ferrule.decorate(fresh);
       window.htmx.process(fresh);
       if (held) fresh.querySelector(held)?.focus({ preventScroll: true });
     }
 
-    live(made, whole) {
+    live(made) {
       const here = this.part("live"), there = this.part("live", made);
-      // If both hold the same streaming answer, keep the one that has more of it.
-      const same = here.dataset.place.split(".")[0] === there.dataset.place.split(".")[0];
-      if (whole || !same || after(there.dataset.place, here.dataset.place)) here.replaceWith(there);
+      // What came while the response was on its way is not in it.
+      this.shown = this.shown.filter((piece) => after(piece.sequence, there.dataset.place));
+      const begins = there.dataset.begins === "yes";
+      if (begins) {
+        here.replaceWith(there);
+        for (const block of there.querySelectorAll("[data-blocks] .block")) window.ferrule.decorate(block);
+        for (const place of there.querySelectorAll('[data-tail], [data-live="reasoning"]')) split(place);
+      } else {
+        const blocks = [...there.querySelectorAll("[data-blocks] .block")];
+        append(here.querySelector("[data-blocks]"), blocks);
+        for (const block of blocks) window.ferrule.decorate(block);
+        here.dataset.mark = there.dataset.mark;
+        // Without a new layout the page has it all already, or gets it from the stream.
+        if (there.dataset.tail === "kept") return;
+        here.querySelector('[data-live="calls"]').replaceWith(there.querySelector('[data-live="calls"]'));
+        here.querySelector("[data-tail]").replaceWith(there.querySelector("[data-tail]"));
+        split(here.querySelector("[data-tail]"));
+        here.dataset.place = there.dataset.place;
+      }
+      this.add(this.shown.filter((piece) => piece.kind !== "piece.progress" && (begins || piece.kind !== "piece.reasoning")));
     }
 
     changed(state) {
@@ -194,6 +228,7 @@
 
     // For screen readers: sentence by sentence, because single words cannot be followed.
     speak(piece) {
+      if (!piece) return;
       this.unsaid = (this.unsaid ?? "") + piece;
       const end = Math.max(...[". ", "! ", "? ", "\n"].map((mark) => this.unsaid.lastIndexOf(mark)));
       if (end < 0) return;
@@ -206,6 +241,54 @@
       line.textContent = text.trim();
       place.append(line);
       while (place.children.length > 6) place.firstChild.remove();
+    }
+  }
+
+  // Add text to the end of what is laid out. A long text is split into parts, so that only the last one is laid out again.
+  function extend(place, text) {
+    let at = place;
+    while (at.lastElementChild?.matches("div, ul, ol, li, p, pre, blockquote, h3, table, tbody, tr, td")) at = at.lastElementChild;
+    let last = at.lastElementChild;
+    if (!last?.matches(".chunk")) {
+      last = document.createElement("span");
+      last.className = "chunk";
+      at.append(last);
+    }
+    last.append(text);
+    last.normalize();
+    if (last.firstChild.length > CHUNK) split(at);
+    if (at.matches("pre")) at.scrollTop = at.scrollHeight;
+  }
+
+  // Add finished blocks, in parts: only those on the screen are laid out.
+  function append(place, blocks) {
+    for (const block of blocks) {
+      let part = place.lastElementChild;
+      if (!part || part.children.length >= BLOCKS_OF_PART) {
+        part = document.createElement("div");
+        part.className = "part";
+        place.append(part);
+      }
+      part.append(block);
+    }
+  }
+
+  // Split long texts at the ends of lines.
+  function split(place) {
+    const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT), long = [];
+    while (walker.nextNode()) if (walker.currentNode.length > CHUNK) long.push(walker.currentNode);
+    for (const node of long) {
+      const parts = [], text = node.data;
+      for (let at = 0, end; at < text.length; at = end) {
+        const line = text.lastIndexOf("\n", at + CHUNK);
+        end = at + CHUNK >= text.length ? text.length : line > at ? line + 1 : at + CHUNK;
+        const part = document.createElement("span");
+        part.className = parts.length ? "chunk more" : node.parentElement.matches(".more") ? "chunk more" : "chunk";
+        part.textContent = text.slice(at, end);
+        parts.push(part);
+      }
+      if (node.parentElement.matches(".chunk")) node.parentElement.replaceWith(...parts);
+      else node.replaceWith(...parts);
     }
   }
 
@@ -230,6 +313,7 @@
     const kinds = (root.closest("[data-kinds]")?.dataset.kinds ?? "").split(" ").filter(Boolean);
     runs.push(new Run(root, kinds));
   }
+  window.ferrule.decorate(document);
 
   // Clear the field of a message that was accepted, and refresh its run.
   document.addEventListener("htmx:after:request", (event) => {

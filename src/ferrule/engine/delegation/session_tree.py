@@ -67,7 +67,7 @@ class SharedBudget:
     def spend(self, usage: Usage, calls: int) -> None:
         """Count a model's answer."""
         self.budgets["max_tokens"].spend(usage.input + usage.output)
-        self.budgets["max_cost"].spend(usage.cost)
+        self.budgets["max_cost"].spend(usage.cost or 0)
         self.budgets["max_calls"].spend(calls)
 
     def compute_remaining(self, name: LimitName) -> int | None:

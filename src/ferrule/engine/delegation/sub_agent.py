@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @frozen
 class SubAgent:
-    """What an agent is for and what it may use. It can only narrow what the delegating session has.
+    """The purpose and rights of a sub-agent, at most those of the delegating session.
 
     Attributes:
         name: Its name.
@@ -31,13 +31,13 @@ class SubAgent:
         prompt: Its own instructions.
         tools: Names, or patterns with `*`, of tools of the delegating session; None means all of
             them except `delegate`, which must be named.
-        denied: Tools that are taken away from these.
+        denied: Tools to exclude from these.
         model: `provider:model`; "" means that of the session.
         limits: They apply where they are tighter than what is left of the session's.
         mode: A permission mode; the tighter of it and the session's applies.
         hooks: They come after the session's own.
         verify: Checks its work if a request names no check (`engine.delegation.verification`).
-        source: Where the definition is from.
+        source: Origin of the definition.
         output_type: What its work ends with instead of text, as for `Agent`.
 
     Raises:

@@ -221,7 +221,7 @@ class Bus:
     def add_scope(self, enter: EnterScope) -> None:
         """Have a function called where a run or a handler begins.
 
-        What it sets in context variables holds there. This is for telemetry, whose spans are then
+        Context variables that it sets apply there. This is for telemetry, whose spans are then
         the current ones.
         """
         with self._lock:
@@ -259,7 +259,7 @@ class Bus:
         """Subscribe to what happens within the scope from now on; with a cursor, from there on.
 
         Args:
-            scope: Whose events; an identity stands for its session.
+            scope: Whose events; an identity means its session.
             kinds: Which kinds of events, as in `event_selection.Kinds`.
             cursor: A `BusEvent.cursor` (or a place) of the one session of the scope; for all
                 sessions of a person it is `Subscription.cursor`, and sessions that are not in it

@@ -62,7 +62,7 @@ class CallStep:
         self.verdict: Block | Change | Answer | None = None
 
     def change(self, **arguments: Any) -> None:
-        """Run the call with other values for these arguments; they are checked and decided anew."""
+        """Run the call with other values for these arguments, after checking them again."""
         self.verdict = Change({**self.arguments, **arguments})
 
     def answer(self, data: Any) -> None:

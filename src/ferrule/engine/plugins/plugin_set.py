@@ -176,6 +176,7 @@ def set_up_plugins(
         return PluginSet(tools=tuple(tools))
     collected = _collect_tools(given, tools)
     _check_resources(given)
+    _check_hooks(given)
     return PluginSet(
         tuple(given),
         tuple(tool for _, tool in sorted(collected.tools.items())),
@@ -387,6 +388,19 @@ def _find_changed_field(before: Tool | None, tool: Tool) -> str:
     names = cast("Iterable[str]", Tool.__dataclass_fields__)
     fixed = [name for name in names if name not in PRESENTABLE]
     return next((name for name in fixed if getattr(before, name) != getattr(tool, name)), "")
+
+
+def _check_hooks(given: Mapping[str, Parts]) -> None:
+    """Check that hooks can be asked: a call that one that cannot would be asked of is refused."""
+    for name, parts in given.items():
+        for hook in parts.hooks:
+            if isinstance(hook, event_hooks.EventHook | event_hooks.Hooks):
+                continue
+            if not all(callable(getattr(hook, method, None)) for method in ("before", "after")):
+                raise ConfigError(
+                    f"{_name_source(name)}: {hook!r} is not a hook",
+                    hint="give an object with the methods `before` and `after`, or an `EventHook`",
+                )
 
 
 def _check_resources(given: Mapping[str, Parts]) -> None:

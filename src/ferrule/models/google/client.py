@@ -107,7 +107,7 @@ class Google:
             `base_url`.
         transport: Its owner closes it. Without one, the client makes and closes its own.
         headers: Further headers of every request.
-        address: Where the model is, in place of `base_url` (`addresses`).
+        address: The model's address, instead of `base_url` (`addresses`).
         tokens: Signs requests, in place of `api_key`.
     """
 

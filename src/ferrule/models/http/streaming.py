@@ -107,6 +107,9 @@ async def send_request(
         answer = await transport.post(*where, timeout=request.timeout)
         if answer.status != 200:
             raise make_error(answer.status, answer.headers, answer.body)
+        if "event-stream" in answer.headers.get("content-type", ""):
+            # Some gateways stream whatever they were asked for.
+            return _parse_stream(answer.body, open_parser(), open_splitter())
         return parse_body(answer.body)
     async with transport.stream(*where, timeout=request.timeout) as stream:
         if stream.status != 200:
@@ -125,6 +128,13 @@ async def send_request(
         parser.add(splitter.feed(start))
         await parse_stream(stream, splitter, parser)
         return parser.finish()
+
+
+def _parse_stream(body: bytes, parser: FinishingParser[T], splitter: LineSplitter) -> T:
+    parser.add(splitter.feed(body))
+    if not parser.done:
+        _add_unterminated(splitter, parser)
+    return parser.finish()
 
 
 async def parse_stream(

@@ -10,13 +10,9 @@ out of the prefix cache.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import os
-import sqlite3
-from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -43,6 +39,7 @@ from . import installed_models
 from .downloads import check_is_model
 from .known_models import MODELS, find_adapter, read_template
 from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
+from .vector_cache import VectorCache
 
 PROMPT_CACHE_MIB = 512
 """MiB of prompts that were read before and may come again; of SmolLM2 some 22,000 tokens.
@@ -403,63 +400,3 @@ def _find_cache_type(xllamacpp: Any, name: str) -> Any:
             hint="`cache_type` is `f16`, `bf16`, `q8_0`, `q5_1`, `q5_0`, `q4_1` or `q4_0`",
         )
     return found
-
-
-class VectorCache:
-    """Vectors by text, for one model file, as 32-bit floats."""
-
-    def __init__(self, folder: Path, model: Path) -> None:
-        with model.open("rb") as stream:
-            # The head of a GGUF file contains its metadata; with name and size it identifies it.
-            head = stream.read(1 << 16)
-        self._model_digest = hashlib.sha256(
-            f"{model.name}:{model.stat().st_size}:".encode() + head
-        ).digest()
-        self._known: dict[bytes, list[float]] = {}
-        self._file = folder / "vectors.sqlite"
-
-    def get(self, texts: Sequence[str]) -> dict[str, list[float]]:
-        """Return the vectors of those texts that are known."""
-        keys = {self._key(text): text for text in texts}
-        unknown = [key for key in keys if key not in self._known]
-        if unknown and self._file.is_file():
-            self._known.update(self._read(unknown))
-        return {text: self._known[key] for key, text in keys.items() if key in self._known}
-
-    def put(self, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Store vectors. What cannot be written is kept for this process only."""
-        rows = [(self._key(text), array("f", vector).tobytes()) for text, vector in vectors.items()]
-        self._known.update({key: list(array("f", blob)) for key, blob in rows})
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._open()) as database, database:
-                database.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) "
-                    "WITHOUT ROWID"
-                )
-                database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
-        except (OSError, sqlite3.Error):
-            return
-
-    def _read(self, keys: Sequence[bytes]) -> dict[bytes, list[float]]:
-        placeholders = ",".join("?" * len(keys))
-        try:
-            with closing(self._open()) as database:
-                # Only question marks are put into the statement.
-                rows = database.execute(
-                    f"SELECT key, vector FROM vectors WHERE key IN ({placeholders})", keys
-                ).fetchall()
-        except sqlite3.Error:
-            return {}
-        found: dict[bytes, list[float]] = {}
-        for key, blob in rows:
-            vector = array("f")
-            vector.frombytes(blob)
-            found[bytes(key)] = list(vector)
-        return found
-
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._file, timeout=2.0)
-
-    def _key(self, text: str) -> bytes:
-        return hashlib.sha256(self._model_digest + text.encode()).digest()

@@ -48,6 +48,7 @@ from ferrule.models.replayed_content import Piece, as_object, repair_content
 from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
+    complete_schema,
     describe_tool,
     encode_json_bytes,
     encode_utf8,
@@ -436,7 +437,7 @@ def _parse_string(text: str | None) -> str:
 
 
 def _encode_tool(tool: ToolSpec, compiled: CompiledSchema | None) -> str:
-    schema = tool.schema or '{"type":"object"}'
+    schema = complete_schema(tool.schema)
     # Without this field the API would try the schema strict, and rewrite it as it likes.
     strict = ',"strict":false'
     if compiled is not None and compiled.is_strict:

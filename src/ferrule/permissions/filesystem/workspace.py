@@ -260,7 +260,7 @@ class Workspace:
     def list_names(self, path: str = "", *, left_out: list[str] | None = None) -> FolderListing:
         """Return the names of what `entries` returns, with their kinds.
 
-        Many times faster in a large folder, since nothing is asked about the files themselves.
+        Much faster in a large folder, because the files themselves are not examined.
         """
         name = self.check_name(path, write=False)
         with self._explain_listing(path, name):
@@ -311,7 +311,7 @@ class Workspace:
         left_out: list[str] | None = None,
         limit: int = WALK_LIMIT,
     ) -> Iterator[FileEntry]:
-        """Return all that is below a folder, depth first and by name, folders first.
+        """Return everything below a folder, depth first and by name, folders first.
 
         Links are listed and not followed. Names on the lists and folders of version control are
         left out. A folder that cannot be read is listed without its content.
@@ -399,7 +399,7 @@ class Workspace:
             create: Allow the file to be new.
 
         Raises:
-            ToolFailed: io_error if the file has other content than expected: nothing is changed.
+            ToolFailed: io_error if the file has other content than expected; the file is unchanged.
         """
         name = self.check_name(path, write=True)
         with self._explain_errors(path, name, "write"), self._parent(name) as (folder, last):

@@ -32,8 +32,8 @@ from ferrule.core.value_class import frozen
 
 BODY_SECONDS = 30.0
 """How long the body of a request may take."""
-DISCARD_SECONDS = 2.0
-DISCARD_IDLE = 0.1
+DISCARD_SECONDS = 30.0
+DISCARD_IDLE = 1.0
 """How long the body of a refused request is read on, in all and while nothing arrives."""
 MAX_BODY = 1024 * 1024
 """Default limit of a request's body, in bytes."""

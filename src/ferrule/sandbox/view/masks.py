@@ -11,6 +11,7 @@ clock would not show.
 
 What is known of a folder outlives its scanner: the next one of this process for the same folder and
 the same rules begins with it (`_KnownFolders`), such as that of each MCP server that is started.
+Those that begin at the same time wait for the first.
 
 What it cannot look at is covered, not skipped: folders that cannot be read and folders beyond the
 limit get an empty one laid over them and are named in the result's `unseen`.
@@ -37,7 +38,6 @@ import itertools
 import os
 import re
 import stat
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
@@ -56,6 +56,7 @@ from ferrule.permissions.protected_names import (
 )
 from ferrule.permissions.repositories import find_judged_path
 from ferrule.sandbox.inside.mediator.file_identity import identify
+from ferrule.tools.forking import make_lock
 
 from . import certificates, git_config
 from .linked_files import CONDA, Inode, Link, known_secrets, links_to_cover
@@ -141,27 +142,31 @@ class _Folder:
     links: list[Link] = field(default_factory=list[Link])
 
 
+class _Known:
+    """What is known of one folder. Its lock is held by the scanner that learns it."""
+
+    def __init__(self) -> None:
+        self.lock = make_lock()
+        self.folders: dict[str, _Folder] = {}
+
+
 class _KnownFolders:
-    """What the last scans of this process learned, by the folder and the rules of each.
+    """What the first scans of this process learned, by the folder and the rules of each.
 
     The folders are copied on both ways: scanners change what they know.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Hashable, dict[str, _Folder]] = OrderedDict()
+        self._lock = make_lock()
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
-    def load(self, key: Hashable) -> dict[str, _Folder]:
+    def find(self, key: Hashable) -> _Known:
         with self._lock:
-            return _copy_folders(self._known.get(key, {}))
-
-    def keep(self, key: Hashable, folders: Mapping[str, _Folder]) -> None:
-        copied = _copy_folders(folders)
-        with self._lock:
-            self._known[key] = copied
+            known = self._known.setdefault(key, _Known())
             self._known.move_to_end(key)
             while len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
+            return known
 
 
 def _copy_folders(folders: Mapping[str, _Folder]) -> dict[str, _Folder]:
@@ -226,8 +231,8 @@ class MaskScanner:
             is_workspace,
             git_hooks,
         )
-        self._folders = _known_folders.load(self._key)
-        self._is_kept = False
+        self._folders: dict[str, _Folder] = {}
+        self._has_scanned = False
         self._previous_paths: frozenset[str] = frozenset()
         self._linked_elsewhere: frozenset[Link] = frozenset()
         self._ordinary = OrdinaryNames(names)
@@ -242,6 +247,17 @@ class MaskScanner:
         Raises:
             ConfigError: The folder cannot be read, or needs more than `MOST` masks.
         """
+        if self._has_scanned:
+            return self._scan(own, limit)
+        known = _known_folders.find(self._key)
+        with known.lock:
+            self._folders = _copy_folders(known.folders)
+            result = self._scan(own, limit)
+            known.folders = _copy_folders(self._folders)
+        self._has_scanned = True
+        return result
+
+    def _scan(self, own: Collection[str], limit: int) -> ScanResult:
         try:
             root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -289,12 +305,6 @@ class MaskScanner:
         walked.run()
         self._folders = walked.folders
         return walked
-
-    def keep(self) -> None:
-        """Keep what was learned of the folder for the next scanner of it, once."""
-        if not self._is_kept:
-            _known_folders.keep(self._key, self._folders)
-            self._is_kept = True
 
     def _result(self, items: list[Mask], walked: _Walk) -> ScanResult:
         if len(items) > MAX_MASKS:

@@ -145,7 +145,6 @@ class OpenedFolderScanner:
         if not os.path.isdir(scanner.root):  # noqa: PTH112  text, as the policy has it
             return ScanResult()  # it is gone, and nobody sees it
         result = scanner.scan(own, limit=limit)
-        scanner.keep()
         items = tuple(
             mask for mask in result.masks if is_writable or mask.kind is not MaskKind.READ_ONLY
         )

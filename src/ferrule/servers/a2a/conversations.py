@@ -7,8 +7,8 @@ that begins with `yes` approves the call once; any other message denies it and i
 who holds the server's token may answer, so calls of critical risk, and calls that may have run
 before, are denied without a question.
 
-Limits: `MAX_CONVERSATIONS` at a time (the one idle for longest is closed; its journal stays),
-`MAX_TASKS` running, `ANSWER_SECONDS` to answer a question.
+Limits: `MAX_TASKS` running, as many conversations open (the one idle for longest is closed; its
+journal stays), `ANSWER_SECONDS` to answer a question.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.hidden_errors import log_hidden_error
+from ferrule.runtime.http.work_limits import IN_ALL
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-MAX_CONVERSATIONS = 64
-MAX_TASKS = 32
+MAX_TASKS = IN_ALL
+"""The protocol names no persons: whoever has the token is served."""
 ANSWER_SECONDS = 600.0
 _SHOWN = 4_000
 _LINE = 200
@@ -158,7 +159,7 @@ class Conversations:
     def __init__(self, agent: Agent[Any, Any], leave: Leave | None = None) -> None:
         self._agent = agent
         self._leave = leave or Session.close
-        self._pool = SessionPool[str, _Conversation](MAX_CONVERSATIONS)
+        self._pool = SessionPool[str, _Conversation](MAX_TASKS)
         self._tasks: dict[str, Task] = {}
 
     def find_task(self, task_id: str) -> Task | None:

@@ -18,8 +18,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -189,6 +191,7 @@ def _application(
     conversations: Conversations, card: dict[str, Any], sign_key: Path | None
 ) -> Application:
     """Build the protocol library's routes over the conversations."""
+    _import_library()
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
     from a2a.types import AgentCard
@@ -201,6 +204,16 @@ def _application(
     handler = DefaultRequestHandler(_executor_class()(conversations), _store_class()(), value)
     routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
     return Starlette(routes=[*create_agent_card_routes(value), *routes])
+
+
+def _import_library() -> None:
+    """Import the protocol library for the first time in a thread of its own.
+
+    It keeps the errors of its optional modules that are not installed. An error refers to the
+    frames of all callers of the import, here to the agent, as long as the process lives.
+    """
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(import_module, "a2a.server.routes").result()
 
 
 @cache

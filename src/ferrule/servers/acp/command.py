@@ -27,9 +27,7 @@ def acp(**options: Any) -> int:
             "--workspace cannot be used: the editor chooses the folder of each session"
         )
     if sys.stdin.isatty():
-        click.echo(
-            "this command talks to an editor; docs/serve-acp.md explains the setup", err=True
-        )
+        click.echo("this command talks to an editor; docs/serve.md explains the setup", err=True)
     from .server import serve
 
     return asyncio.run(serve(options))

@@ -11,7 +11,7 @@ cancels the run; one that was told of a question or of a call of its own tools d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from socket import socket
 from typing import Any
 
@@ -26,7 +26,6 @@ from ferrule.runtime.http.http_security import (
     Receive,
     Scope,
     Send,
-    Visitor,
     route_path,
 )
 from ferrule.runtime.http.mounting import HostAccess
@@ -59,7 +58,6 @@ class AgUiServer:
         agent: The agent. It stays open for its owner; close the server first.
         token: The single token, or the user of each token: then every user has threads of their
             own. Inside another application: how that one signs people in.
-        find_deps: Returns what the sessions of a person get as `deps`.
         leave: Called in place of `Session.close` for a session that is no longer used.
         host: Where to listen.
         port: Where to listen.
@@ -76,7 +74,6 @@ class AgUiServer:
         agent: Agent[Any, Any],
         *,
         token: str | Mapping[str, Principal] | HostAccess,
-        find_deps: Callable[[Visitor], Any] | None = None,
         leave: Leave = Session.close,
         host: str = "127.0.0.1",
         port: int = PORT,
@@ -84,7 +81,7 @@ class AgUiServer:
     ) -> None:
         self._host = host
         self._port = port
-        self._threads = Threads(agent, leave, find_deps)
+        self._threads = Threads(agent, leave)
         if isinstance(token, HostAccess):
             self.url = ""
             guard = token.guard(self._serve, max_body=MAX_BODY)

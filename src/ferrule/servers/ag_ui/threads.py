@@ -8,8 +8,8 @@ thread outlives the process: its session is resumed from the journal.
 A run waits within its session while a person is asked or the client works on a call of its own; its
 stream ends, and the next request goes on with it. What happens meanwhile is kept for that request.
 
-Limits: `MAX_THREADS` open (the one idle for longest is closed), `IDLE_SECONDS`, `MAX_RUNS` runs at
-a time, of which `MAX_RUNS_OF_ONE` of one person.
+Limits: those of `work_limits` for runs and for open threads (the one idle for longest is closed),
+and `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.runtime.http.http_security import Visitor
+from ferrule.runtime.http.work_limits import IN_ALL, find_refusal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -45,9 +46,6 @@ from .event_writer import AgUiEvent, EventWriter
 from .inputs import ClientToolSpec, InputRefused, InterruptAnswer, RunInput
 from .interrupts import ANSWER_SECONDS, BY, OpenInterrupt, interrupt_id, read_answer
 
-MAX_THREADS = 64
-MAX_RUNS = 32
-MAX_RUNS_OF_ONE = 8
 IDLE_SECONDS = 1800.0
 MAX_TOLD = 100_000
 """Most characters of an earlier conversation that a new session is told, the latest ones."""
@@ -259,14 +257,12 @@ class Threads:
     Attributes:
         agent: Opens the sessions, and stays open for its owner.
         leave: Closes a session.
-        find_deps: The dependencies of a person's sessions; None if the agent needs none.
     """
 
     agent: Agent[Any, Any]
     leave: Leave = Session.close
-    find_deps: Callable[[Visitor], Any] | None = None
     pool: SessionPool[tuple[str, str, str], Thread] = field(
-        default_factory=lambda: SessionPool[tuple[str, str, str], Thread](MAX_THREADS, IDLE_SECONDS)
+        default_factory=lambda: SessionPool[tuple[str, str, str], Thread](IN_ALL, IDLE_SECONDS)
     )
 
     async def open(self, who: Visitor, given: RunInput) -> Thread:
@@ -303,12 +299,9 @@ class Threads:
 
     def _require_run(self, who: Visitor) -> None:
         mine = sum(one.is_busy and one.owner == (who.tenant, who.user) for one in self.pool)
-        if self.pool.count_busy() >= MAX_RUNS or mine >= MAX_RUNS_OF_ONE:
-            raise InputRefused(
-                "too many runs are in progress, or wait for an answer; finish one first",
-                status=429,
-                code="too_many_runs",
-            )
+        refused = find_refusal(mine, self.pool.count_busy())
+        if refused is not None:
+            raise InputRefused(f"{refused}; finish one first", status=429, code="too_many_runs")
 
     def _open(self, who: Visitor, given: RunInput) -> Thread:
         opened: list[Thread] = []
@@ -326,13 +319,10 @@ class Threads:
 
     def _open_session(self, agent: Agent[Any, Any], who: Visitor, given: RunInput) -> Session[Any]:
         name = session_id((agent.tenant, agent.user), given.thread_id)
-        deps: dict[str, Any] = {}
-        if self.find_deps is not None:
-            deps["deps"] = self.find_deps(who)
         try:
-            return agent.resume(name, **deps)
+            return agent.resume(name)
         except SessionNotFound:
-            session = agent.session(id=name, **deps)
+            session = agent.session(id=name)
         except (ConfigError, JournalError) as error:
             log_hidden_error("ag_ui", error)
             raise InputRefused(

@@ -26,6 +26,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowlistApprover
+from ferrule.runtime.http.work_limits import IN_ALL
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .client import CURRENT_REQUESTS
@@ -33,7 +34,7 @@ from .client_approvals import CURRENT_REQUEST, ClientApprover, ask_client
 from .peer import Peer
 from .requests import Answers, ClientRequest, SuspendedRequests
 
-MAX_CLIENTS = 64
+MAX_CLIENTS = IN_ALL
 IDLE_SECONDS = 1800.0
 MAX_REQUESTS = 256
 MAX_SUSPENDED = 32

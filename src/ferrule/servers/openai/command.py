@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ PORT = 8330
 @click.option(
     "--at-once",
     type=click.IntRange(1, 256),
-    default=8,
+    default=OF_ONE_PERSON,
     show_default=True,
-    help="Requests worked on at the same time.",
+    help="Requests of one person worked on at the same time.",
 )
 def openai(**options: Any) -> int:
     """Serve chat completions: `POST /v1/chat/completions`, `GET /v1/models`.

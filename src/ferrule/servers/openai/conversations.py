@@ -30,10 +30,11 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
+from ferrule.runtime.http.work_limits import IN_ALL
 from ferrule.runtime.session_pool import SessionPool
 from ferrule.storage.artifacts.store import ArtifactStore
 
-MAX_OPEN = 64
+MAX_OPEN = IN_ALL
 MAX_KNOWN = 4096
 MAX_HISTORY = 200_000
 """Characters of an earlier conversation that a new session gets, the latest ones."""

@@ -3,9 +3,10 @@
     server = OpenAiServer(assembly, token=token, port=8330)
     await server.run()
 
-The HTTP guard with its token is in front of it. At most `at_once` requests are worked on at a time;
-another one is answered with 429 before any of it is done. Bodies are limited in size, and so is
-everything kept between requests (`conversations`).
+The HTTP guard with its token is in front of it. At most `at_once` requests of one person are worked
+on at a time, and `work_limits.IN_ALL` of everybody; another one is answered with 429 before any of
+it is done. Bodies are limited in size, and so is everything kept between requests
+(`conversations`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ferrule.runtime.http.http_security import (
 )
 from ferrule.runtime.http.mounting import HostAccess
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
+from ferrule.runtime.http.work_limits import OF_ONE_PERSON, find_refusal
 from ferrule.storage.locations import create_artifact_store
 
 from .agents import AgentRunner, check_agent_request
@@ -60,7 +62,7 @@ class OpenAiServer:
         host: Where to listen.
         port: Where to listen.
         url: How clients reach it, if not at `http://host:port`.
-        at_once: Requests worked on at a time.
+        at_once: Requests of one person worked on at a time.
 
     `app` is the ASGI application, for a server of your own.
 
@@ -78,7 +80,7 @@ class OpenAiServer:
         host: str = "127.0.0.1",
         port: int = 8330,
         url: str = "",
-        at_once: int = 8,
+        at_once: int = OF_ONE_PERSON,
     ) -> None:
         self._assembly = assembly
         self._host, self._port = host, port
@@ -91,7 +93,8 @@ class OpenAiServer:
             self._leave, create_artifact_store(where, max_bytes=most, days=days), yes_to
         )
         self._at_once = at_once
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], tuple[str, str]] = {}
+        """The requests in progress, and whose they are."""
         if isinstance(token, HostAccess):
             guard = token.guard(self._answer, max_body=MAX_BODY)
         else:
@@ -165,12 +168,12 @@ class OpenAiServer:
         if chosen.uses_agent:
             check_agent_request(asked)
         options = asked.sampling.apply_to(self.models.options(chosen.model), chosen.model)
-        if len(self._tasks) >= self._at_once:
+        person = (visitor.tenant, visitor.user)
+        mine = sum(owner == person for owner in self._tasks.values())
+        refused = find_refusal(mine, len(self._tasks), of_one_person=self._at_once)
+        if refused is not None:
             raise RequestRefused(
-                f"{self._at_once} requests are in progress already; try again later",
-                status=429,
-                should_retry=True,
-                retry_after=1,
+                f"{refused}; try again later", status=429, should_retry=True, retry_after=1
             )
         task = asyncio.current_task()
         assert task is not None
@@ -183,11 +186,11 @@ class OpenAiServer:
             has_started=chosen.uses_agent,
             notice=self._assembly.notice,
         )
-        self._tasks.add(task)
+        self._tasks[task] = person
         try:
             await reply.send(receive, send)
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
 
     def _work(
         self, chosen: ModelChoice, options: ModelOptions, visitor: Visitor, asked: ChatRequest

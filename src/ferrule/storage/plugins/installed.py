@@ -6,10 +6,9 @@ Nothing of them is imported: the metadata of installed packages is read as text,
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
 from dataclasses import replace
 from functools import cache
@@ -53,13 +52,6 @@ def find_installed_manifests() -> Mapping[str, Manifest]:
                 hint=f"uninstall one: `pip uninstall {manifest.distribution}`",
             )
     return dict(sorted(found.items()))
-
-
-def is_within(manifest: Manifest, folders: Iterable[str | Path]) -> bool:
-    """Return whether a plugin's metadata or its code lies in one of these folders."""
-    roots = [os.path.realpath(Path(folder).expanduser()) for folder in folders]
-    places = [Path(os.path.realpath(place)) for place in manifest.places]
-    return any(place.is_relative_to(root) for place in places for root in roots)
 
 
 def _read_entry_points(folder: str, metadata: str) -> Iterator[Manifest]:
@@ -117,7 +109,7 @@ def _read_manifest(name: str, target: str, distribution: str, folder: str) -> Ma
             code="plugin_invalid",
             hint="a command has `object` and `help`, a page `object` and `title` (docs/plugins.md)",
         ) from error
-    return replace(manifest, distribution=distribution, places=(folder, *code))
+    return replace(manifest, distribution=distribution, places=(folder or ".", *code))
 
 
 def _find_code(package: str) -> tuple[str, ...]:

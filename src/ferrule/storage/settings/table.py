@@ -130,8 +130,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         short="When a person is asked for approval.",
         long=(
             "Deny rules and explicit ask rules apply in every mode. `sandboxed` allows edits in "
-            "the folder and every command that the sandbox holds whole; deleting, publishing and "
-            "the network ask. A repository cannot choose `sandboxed`, `auto` or "
+            "the folder and every command that the sandbox confines; deleting, publishing and the "
+            "network ask. A repository cannot choose `sandboxed`, `auto` or "
             "`bypassPermissions`."
         ),
     ),
@@ -312,8 +312,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         default="text",
         choices=("text", "name"),
         short=(
-            "What the model reads of an exception that a tool did not mean for it: its text, or "
-            "its name alone."
+            "What the model reads if a tool raises an unexpected exception: its text, or only its "
+            "name."
         ),
         long="With `name` the text goes to the logger `ferrule.tools`.",
     ),
@@ -354,8 +354,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         ),
         long=(
             "`coding` reads, lists, searches, edits, writes, runs commands and keeps a task list. "
-            "A tool outside it stays there for people, scripts and agent files, and the model gets "
-            "it if a setting or an agent file names it."
+            "Other tools remain available to people and scripts, and the model gets one if a "
+            "setting or an agent file names it."
         ),
     ),
     Setting(
@@ -388,8 +388,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         default="auto",
         choices=("auto", "short", "full"),
         short=(
-            "What a model gets that reads the same lines of a file again: `short`, only what has "
-            "changed since, while the earlier reading is before it; or `full`. `auto`: `short`, "
+            "What a model gets if it reads the same lines of a file again: `short`, only the "
+            "changes, while the earlier reading is in its context; or `full`. `auto`: `short`, "
             "except for embedded models."
         ),
     ),
@@ -414,8 +414,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="flag",
         default=True,
         short=(
-            "Calls of one answer may run together where what they declare allows it; `false`: one "
-            "by one, in the model's order."
+            "Whether calls of one answer may run together, if what their tools declare allows it; "
+            "`false`: one by one, in the model's order."
         ),
     ),
     Setting(
@@ -525,10 +525,10 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         default="allow",
         choices=("allow", "ask"),
         refused_for_projects=("allow",),
-        short="Whether reading files of the workspace is a question.",
+        short="Whether reading files of the workspace needs approval.",
         long=(
-            "The same holds for commands that only read, where the sandbox enforces all that is "
-            "required. Protected names, deny rules and ask rules hold in any case."
+            "This includes commands that only read, if the sandbox enforces all that is required. "
+            "Protected names, deny rules and ask rules always apply."
         ),
     ),
     Setting(
@@ -573,7 +573,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="flag",
         project="off",
         short=(
-            "Whether a shell may run commands: pipes, redirects, `&&`, variables. Default: where a "
+            "Whether a shell may run commands: pipes, redirects, `&&`, variables. Default: if a "
             "sandbox enforces all that `sandbox.require` lists."
         ),
         long="Rules judge each part of a command line by itself. `true` allows it everywhere.",
@@ -755,7 +755,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="flag",
         default=True,
         project="off",
-        short="Whether the model is told about skills (`SKILL.md`).",
+        short="Whether the model may use skills (`SKILL.md`).",
     ),
     Setting(
         key="instructions.enabled",
@@ -916,14 +916,14 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         minimum=256,
         project="never",
         short="The context window of models in this process (`local:`), in tokens.",
-        long="Without it 4,096. A model's own `num_ctx` goes before it.",
+        long="Default: 4,096. A model's own `num_ctx` takes precedence.",
     ),
     Setting(
         key="local.threads",
         kind="integer",
         minimum=1,
         project="never",
-        short="Threads of models in this process; without it the cores that are free.",
+        short="Threads of models in this process (default: the free cores).",
     ),
     Setting(
         key="local.gpu_layers",
@@ -943,8 +943,8 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         key="local.chat_template",
         kind="path",
         project="never",
-        short="A file with a Jinja chat template, in place of the one in the model's file.",
-        long="One with a place for tools makes a model call them natively.",
+        short="A file with a Jinja chat template that replaces the one in the model's file.",
+        long="If the template supports tools, the model calls them natively.",
     ),
     Setting(
         key="folders",
@@ -1042,13 +1042,13 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         kind="number",
         minimum=0,
         maximum=1,
-        short="The share of likely words that are picked from.",
+        short="The share of likely words to sample from.",
     ),
     Setting(
         key="top_k",
         kind="integer",
         minimum=1,
-        short="The number of likely words that are picked from.",
+        short="The number of likely words to sample from.",
     ),
     Setting(
         key="presence_penalty",
@@ -1086,19 +1086,19 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="cache_key",
         kind="text",
-        short="Leads requests that start alike to the same prompt cache.",
+        short="Routes similar requests to the same prompt cache.",
     ),
     Setting(
         key="cache_control",
         kind="choice",
         choices=("5m", "1h"),
-        short="How long what is marked for the prompt cache stays there, where marks are needed.",
+        short="How long marked content stays in the prompt cache, if marks are needed.",
     ),
     Setting(
         key="upload_media_from",
         kind="integer",
         minimum=0,
-        short="Bytes from which a medium is uploaded once and named by its id, not sent each turn.",
+        short="Media of at least so many bytes are uploaded once, not sent with each turn.",
     ),
     Setting(
         key="seed",
@@ -1112,7 +1112,7 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         project="never",
         short=(
             "Tools that the provider runs itself, in its own format: `[{type: web_search}]`. "
-            "Neither gate nor sandbox sees them."
+            "Neither permissions nor the sandbox apply to them."
         ),
     ),
 )
@@ -1208,10 +1208,10 @@ MOVED = {
 FOREIGN = {
     "tools.built_in": (
         "tools that ship are offered without it: choose among them with `tools.allowed` and "
-        "`tools.denied` (docs/from/harbor.md)"
+        "`tools.denied` (docs/from/harnesses.md)"
     ),
     "tools_policy": (
-        "it is `permissions`, `tools.allowed` and `tools.denied` (docs/from/ai-harness.md)"
+        "it is `permissions`, `tools.allowed` and `tools.denied` (docs/from/harnesses.md)"
     ),
 }
 """Settings of other systems that have no single counterpart -> what to write instead."""

@@ -27,6 +27,7 @@ from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.tools.forking import make_lock
 
+from .activity import Activities
 from .finished_calls import CallReader
 from .spending import PriceOf, Spending
 from .tools import ToolStatistics
@@ -82,6 +83,7 @@ class JournalStatistics:
     ) -> None:
         self.tools = ToolStatistics()
         self.spending = Spending(price_of)
+        self.activities = Activities()
         self._journal = journal
         self._changes = create_change_detector(journal)
         self._max_sessions = sessions
@@ -154,8 +156,10 @@ class JournalStatistics:
             for record in self._journal.records(info.session, after=progress.seq):
                 progress.seq = record.seq
                 self._read += 1
-                for call in progress.calls.feed(record):
+                ended = progress.calls.feed(record)
+                for call in ended:
                     self.tools.add(call)
+                self.activities.feed(record, ended)
                 self.spending.feed(record)
                 if record.seq % _CLOCK_INTERVAL == 0 and self._now() > deadline:
                     return

@@ -2,7 +2,7 @@
 
 A projection of the journal. Each answer counts where it was given: those of sub-agents in their own
 sessions, summaries of a long context with the model that made them. Money is what the journal says
-(`Usage.cost`, counted if a run's money is limited) or else what `price_of` says; an answer without
+(`Usage.cost`, counted where the price was known) or else what `price_of` says; an answer without
 either is counted as unpriced, never as free. Days are in UTC. Sessions beyond the `MAX_SESSIONS`
 used last are left out of the list, not out of the sums.
 """
@@ -10,7 +10,7 @@ used last are left out of the list, not out of the sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -62,7 +62,7 @@ class SpendingTotal:
         """US dollars, or None if no answer had a price."""
         if self.unpriced == self.answers:
             return None
-        return Decimal(self.usage.cost) / NANODOLLARS
+        return Decimal(self.usage.cost or 0) / NANODOLLARS
 
     def add(self, other: SpendingTotal) -> None:
         """Add another sum to this one."""
@@ -109,8 +109,8 @@ class Spending:
             self._models[record.session] = event.model
 
     def _add_answer(self, record: JournalRecord, usage: Usage, model: str) -> None:
-        cost = usage.cost or self._cost(model, usage)
-        counted = usage if cost == usage.cost else usage + Usage(cost=cost or 0)
+        cost = self._cost(model, usage) if usage.cost is None else usage.cost
+        counted = replace(usage, cost=cost or 0)
         spent = SpendingTotal(counted, 1, int(cost is None), record.time)
         day = datetime.fromtimestamp(record.time / 1000, UTC).date().isoformat()
         owner = (record.tenant, record.user)
@@ -153,6 +153,10 @@ class Spending:
                 for slot, spent in slots.items():
                     merged.setdefault(slot, SpendingTotal()).add(spent)
         return dict(sorted(merged.items()))
+
+    def find(self, session: str) -> SessionSpending | None:
+        """Return the sum of a session, as far as it was read; None without an answer."""
+        return self._sessions.get(session)
 
     def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpending]:
         """Return the sums of the sessions used last, newest first."""

@@ -16,6 +16,7 @@
     pipe_status                         pipelines that answer for their producers (plain form)
     capture, pipelines, output_copies   keeping the output that a filter hides (full form)
     output_files                        whole outputs under short names, for commands and file tools
+    scratch_files                       files that commands write for us
     scripts, script_steps, retry_option                commands for programs instead of models
     start, confinement, session_sandbox, refused_access   the session's sandbox, what it refused
     json_output, syntax_tree, repositories             JSON results, shell grammar, git folders

@@ -27,10 +27,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ferrule.core.value_class import frozen
@@ -47,6 +45,10 @@ _SHELLS = frozenset(("bash", "sh", "dash", "ash", "mksh"))
 Not in the list because the tests failed: zsh, which sends output both into a file and down the
 pipe, and ksh93, whose pipes are sockets.
 """
+NOTES_SUFFIX = ".status"
+"""What the name of the notes has beyond that of the copy that they lie beside."""
+NOTES_BYTES = 4096
+"""As many bytes of the notes are read."""
 _UNITS = {"bash": 1024, "dash": 512, "ash": 512, "mksh": 512}
 """Bytes that `ulimit -f` counts in.
 
@@ -182,45 +184,35 @@ def _tee_command(path: str, blocks: int) -> str:
 
 
 def _status_path(path: str) -> str:
-    return f"{path}.status"
+    return path + NOTES_SUFFIX
 
 
 # ---- after the command has ended
 
 
-def finish_capture(
-    plan: CapturePlan, found: Path | None = None, *, shown: str | None = None
-) -> dict[str, Any] | None:
-    """Return what the model is told of a copy, or None if there is none.
-
-    Call it when the command has ended. It removes the notes beside the copy, not the copy.
+def describe_copy(plan: CapturePlan, size: int, notes: bytes, path: str) -> dict[str, Any]:
+    """Return what the model is told of a copy.
 
     Args:
         plan: The copy that `plan_copy` planned.
-        found: Path of the copy for this process; None: as the command saw it.
-        shown: Path that the model is told; None: as the command saw it.
+        size: Bytes in the copy.
+        notes: What the shell wrote down beside it. A command can write there too: it is data.
+        path: The copy's path for the model.
 
     Returns:
         `full_output_path`, `producer`, `filter`, `hint`, `producer_exit_code` (None: unknown),
         `bytes`, and `complete` (False: the copy ended before the output did).
     """
-    file = Path(plan.path) if found is None else found
-    notes = _read_notes(file.with_name(file.name + ".status"))
-    try:
-        facts = os.lstat(file)
-    except OSError:
-        return None
-    if not stat.S_ISREG(facts.st_mode):
-        return None  # The command put something else in its place.
-    code = _producer_status(notes, plan)
-    complete = notes.get("tee") == ["0"]
+    read = _parse_notes(notes)
+    code = _producer_status(read, plan)
+    complete = read.get("tee") == ["0"]
     return {
-        "full_output_path": shown or plan.path,
+        "full_output_path": path,
         "producer": plan.producer,
         "filter": plan.filter,
-        "hint": _hint(facts.st_size, code, complete),
+        "hint": _hint(size, code, complete),
         "producer_exit_code": code,
-        "bytes": facts.st_size,
+        "bytes": size,
         "complete": complete,
     }
 
@@ -237,24 +229,7 @@ def _hint(size: int, code: int | None, complete: bool) -> str:
     return f"{extent}: read it instead of running the command again{failed}"
 
 
-_NOTES_BYTES = 4096
-
-
-def _read_notes(file: Path) -> dict[str, list[str]]:
-    """Read what the shell wrote down.
-
-    A command can write here too, so only a little of a regular file is read, as data.
-    """
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return {}
-    try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        data = os.read(descriptor, _NOTES_BYTES) if is_file else b""
-        file.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
+def _parse_notes(data: bytes) -> dict[str, list[str]]:
     lines = [line.split() for line in data.decode("ascii", "replace").splitlines()]
     return {words[0]: words[1:] for words in lines if words}
 

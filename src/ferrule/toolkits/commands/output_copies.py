@@ -1,25 +1,29 @@
 """Copies of what a filter hides (`capture.py`): where they are made and how they become outputs.
 
-A copy is made by the command itself, in a place where it can write. When the command has ended, the
-file is moved into the session's folder, which no command reaches, and from then on it is read like
-any output. Anything but a regular file with one name is left where it is: a command can put
-anything in its place.
+A copy is made by the command itself, in a place where it can write (`scratch_files`). When the
+command has ended, the file is moved into the session's folder, which no command reaches, and from
+then on it is read like any output.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from pathlib import Path
-from uuid import uuid4
 
 from ferrule.core.value_class import frozen
 from ferrule.sandbox.sandbox import Sandbox
 
-from .capture import CapturePlan, NotCaptured, finish_capture, plan_capture
+from .capture import (
+    NOTES_BYTES,
+    NOTES_SUFFIX,
+    CapturePlan,
+    NotCaptured,
+    describe_copy,
+    plan_capture,
+)
 from .output_folder import OutputFolder, file_identity
 from .outputs import OutputStream
 from .plan import SHELL_COMMAND, CommandPlan
+from .scratch_files import ScratchFile, plan_hidden_file
 from .session_commands import CommandHandle
 
 _CHUNK_BYTES = 1 << 20
@@ -27,10 +31,10 @@ _CHUNK_BYTES = 1 << 20
 
 @frozen
 class OutputCopy:
-    """A copy that a command will make. `found` is the path of its file for this process."""
+    """A copy that a command will make in `file`."""
 
     plan: CapturePlan
-    found: Path
+    file: ScratchFile
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -41,47 +45,30 @@ class OutputCopy:
     def collect(self, handle: CommandHandle, folder: OutputFolder) -> None:
         """Make the copy an output of the command that has ended, and add it to its record."""
         name = f"{handle.command_id}.copy"
-        capture = finish_capture(self.plan, self.found, shown=str(folder.path / name))
-        if capture is None:
-            return
-        moved = _move(self.found, folder, name)
+        notes = self.file.take(NOTES_BYTES, NOTES_SUFFIX)
+        moved = _move(self.file, folder, name)
         if moved is None:
             return
         size = moved.st_size
+        shown = str(folder.path / name)
         handle.extra_streams["copy"] = OutputStream(
             folder, name, 0, size=size, stored_bytes=size, identity=file_identity(moved)
         )
-        handle.extra_fields["output_capture"] = capture
+        handle.extra_fields["output_capture"] = describe_copy(self.plan, size, notes or b"", shown)
 
 
 def plan_copy(planned: CommandPlan, sandbox: Sandbox, folder: OutputFolder) -> OutputCopy | None:
     """Plan a copy of what this command's last filter hides; None if there is nothing to copy."""
-    place = find_writable_folder(sandbox, folder)
-    if place is None:
+    file = plan_hidden_file(sandbox, folder)
+    if file is None:
         return None
-    found, seen = place
-    name = uuid4().hex
-    plan = plan_capture(planned.text or planned.argv, f"{seen}/{name}", shell=SHELL_COMMAND[0])
-    if isinstance(plan, NotCaptured):
-        return None
-    found.mkdir(mode=0o700, exist_ok=True)
-    return OutputCopy(plan, found / name)
+    plan = plan_capture(planned.text or planned.argv, file.seen, shell=SHELL_COMMAND[0])
+    return None if isinstance(plan, NotCaptured) else OutputCopy(plan, file)
 
 
-def find_writable_folder(sandbox: Sandbox, folder: OutputFolder) -> tuple[Path, str] | None:
-    """Return a folder that the sandbox's commands can write: its path for us, and for them."""
-    if sandbox.protections().backend == "none":
-        found = folder.path / "copies"
-        return found, str(found)
-    scratch = sandbox.scratch_folder
-    if scratch is None:
-        return None
-    return scratch[0] / ".copies", f"{scratch[1]}/.copies"
-
-
-def _move(found: Path, folder: OutputFolder, name: str) -> os.stat_result | None:
+def _move(file: ScratchFile, folder: OutputFolder, name: str) -> os.stat_result | None:
     """Move the file to its new place; None if it is not one that we would show."""
-    descriptor = open_own_file(found)
+    descriptor = file.open()
     if descriptor is None:
         return None
     try:
@@ -92,25 +79,7 @@ def _move(found: Path, folder: OutputFolder, name: str) -> os.stat_result | None
         return None
     finally:
         os.close(descriptor)
-        found.unlink(missing_ok=True)
-
-
-def open_own_file(found: Path) -> int | None:
-    """Open a file that a command has made; None if it is anything but a file with one name."""
-    try:
-        descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if is_own_file(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def is_own_file(descriptor: int) -> bool:
-    """Whether this is a regular file with one name, so none of another folder."""
-    status = os.fstat(descriptor)
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        file.remove()
 
 
 def _copy(source: int, folder: OutputFolder, name: str) -> os.stat_result:

@@ -21,8 +21,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.bash_parser import (
@@ -39,10 +37,10 @@ from ferrule.permissions.command_analysis.bash_parser import (
 from ferrule.permissions.command_analysis.program_facts import program_name, word_set
 from ferrule.sandbox.sandbox import Sandbox
 
-from .output_copies import find_writable_folder, open_own_file
-from .output_files import OutputFile, plan_output_file
+from .output_files import plan_output_file
 from .plan import CommandPlan, make_printable
 from .record import get_exit_code
+from .scratch_files import ScratchFile, plan_hidden_file
 from .session_commands import CommandHandle, SessionCommands
 
 _FILTERS = word_set("""
@@ -229,14 +227,11 @@ _MAX_NAMED = 5
 
 @frozen
 class PipeStatus:
-    """A command whose pipelines answer for their producers, and where it leaves what they hid.
-
-    `notes` is a path for this process.
-    """
+    """A command whose pipelines answer for their producers, and where it leaves what they hid."""
 
     honest: HonestText
-    notes: Path
-    copy: OutputFile
+    notes: ScratchFile
+    copy: ScratchFile
 
     def collect(self, handle: CommandHandle) -> None:
         """Note which producers failed, and where their output is if a filter hid some of it."""
@@ -258,14 +253,7 @@ class PipeStatus:
         )
 
     def _read_notes(self) -> list[tuple[int, int]]:
-        descriptor = open_own_file(self.notes)
-        if descriptor is None:
-            return []
-        try:
-            data = os.read(descriptor, _MAX_NOTES)
-        finally:
-            os.close(descriptor)
-            self.notes.unlink(missing_ok=True)
+        data = self.notes.take(_MAX_NOTES) or b""
         # Any command could have written there: it is read as data.
         found = dict.fromkeys(re.findall(rb"^(\d{1,4}) (\d{1,3})$", data, re.MULTILINE))
         return [(int(number), int(code)) for number, code in found]
@@ -277,20 +265,15 @@ def plan_pipe_status(
     """Plan how a command's pipelines answer for their producers; None if it has none."""
     if not planned.uses_shell or "|" not in planned.text:
         return None
-    place = find_writable_folder(sandbox, commands.folder)
-    file = plan_output_file(sandbox, commands)
-    if place is None or file is None:
+    notes = plan_hidden_file(sandbox, commands.folder)
+    copy = plan_output_file(sandbox, commands)
+    if notes is None or copy is None:
         return None
-    found, seen = place
-    name = uuid4().hex
-    honest = make_honest(planned.text, f"{seen}/{name}", file.seen)
-    if honest is None:
-        return None
-    found.mkdir(mode=0o700, exist_ok=True)
-    return PipeStatus(honest, found / name, file)
+    honest = make_honest(planned.text, notes.seen, copy.seen)
+    return None if honest is None else PipeStatus(honest, notes, copy)
 
 
-def _measure(file: OutputFile) -> tuple[int, int]:
+def _measure(file: ScratchFile) -> tuple[int, int]:
     """Return the size and the number of lines of a file that a command has written."""
     descriptor = file.open()
     if descriptor is None:

@@ -48,9 +48,13 @@ _MAX_COMMAND = 400
 """Characters of a command that a question shows; the arguments of its call were shown before."""
 _PATHS = compile_lazily(
     r"(?<=['\"`‘“])\.{0,2}/[^'\"`‘’“”]+(?=['\"`’”])|"
+    r"(?<=: )\.{0,2}/(?:(?!\s/)[^'\"`‘’“”:])+(?=: )|"
     r"(?<!\w)(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+"
 )
-"""A path in quotes, which may have blanks, or one without; none begins within a word."""
+"""A path in quotes or between colons, which may have blanks, or one without.
+
+None begins within a word.
+"""
 _UNSEEN = compile_lazily(
     r"no such file|not found|cannot find|(?-i:\bENOENT\b)|os error 2\b", re.IGNORECASE
 )

@@ -540,7 +540,8 @@ def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> l
     if ended is None:
         return []
     hints = repository_hints(ended.refused_names, workspace) if ended.refused_names else []
-    hints += _describe_lost_writes(handle, sandbox)
+    refused = {one.target for one in ended.refusals if one.access == "write"}
+    hints += _describe_lost_writes(handle, sandbox, refused)
     failed = handle.has_failed
     if failed or ended.refusals:
         output = handle.outputs.combined.tail(EXPLAINED_BYTES)
@@ -549,8 +550,8 @@ def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> l
     return hints
 
 
-def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox) -> list[str]:
-    """Say which files outside exist for the session's commands alone."""
+def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox, refused: set[str]) -> list[str]:
+    """Say which files outside exist for the session's commands alone: those not refused."""
     if sandbox.protections().backend not in ("namespaces", "bubblewrap"):
         return []
     written = sandbox.policy.writable
@@ -559,6 +560,7 @@ def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox) -> list[str]:
         for finding in handle.plan.analysis.findings
         if finding.is_written
         and finding.place
+        and finding.place not in refused
         and not finding.place.startswith("/tmp/")
         and not any(f"{finding.place}/".startswith(f"{folder}/") for folder in written)
     ]

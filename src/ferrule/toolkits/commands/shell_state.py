@@ -18,8 +18,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
-from uuid import uuid4
+from pathlib import PurePosixPath
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.program_facts import word_set
@@ -27,9 +26,9 @@ from ferrule.permissions.command_analysis.syntax import CommandPart
 from ferrule.permissions.command_variables import loads_code
 from ferrule.sandbox.sandbox import Sandbox
 
-from .output_copies import find_writable_folder, open_own_file
 from .output_folder import OutputFolder
 from .plan import SHELL_COMMAND, CommandPlan
+from .scratch_files import ScratchFile, plan_hidden_file
 from .session_commands import CommandHandle, SessionCommands, ShellState
 
 _MAX_BYTES = 256 * 1024
@@ -48,21 +47,17 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 @frozen
 class StateRecorder:
-    """Records the state in which one command leaves its shell.
-
-    `found` is the file's path for us, `seen` its path for the command.
-    """
+    """Records in a file the state in which one command leaves its shell."""
 
     text: str
-    found: Path
-    seen: str
+    file: ScratchFile
     root: str
 
     @property
     def argv(self) -> tuple[str, ...]:
         """The words to run instead of the planned ones: the same text, and a last act."""
         # Built-ins only: a process for each would cost more than most commands.
-        file = shlex.quote(self.seen)
+        file = shlex.quote(self.file.seen)
         first = f"{{ builtin export -p; builtin printf '\\0'; }} >{file}"
         last = (
             f"{{ builtin export -p; builtin printf '\\0'; builtin pwd -P; }} >>{file} 2>/dev/null"
@@ -71,8 +66,8 @@ class StateRecorder:
 
     def collect(self, handle: CommandHandle, commands: SessionCommands) -> None:
         """Keep the state that the command has left, if it has left one."""
-        data = self._read()
-        if data is None or handle.status != "completed":
+        data = self.file.take(_MAX_BYTES)
+        if data is None or len(data) == _MAX_BYTES or handle.status != "completed":
             return
         before = commands.shell
         started, _, rest = data.partition(b"\0")
@@ -82,19 +77,6 @@ class StateRecorder:
         chosen = self._choose_folder(folder[:-1], handle, before)
         state = replace(before, folder=chosen)
         commands.shell = _add_variables(state, _parse(ended), _parse(started))
-
-    def _read(self) -> bytes | None:
-        descriptor = open_own_file(self.found)
-        if descriptor is None:
-            return None
-        try:
-            data = os.read(descriptor, _MAX_BYTES)
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-            self.found.unlink(missing_ok=True)
-        return data if len(data) < _MAX_BYTES else None
 
     def _choose_folder(self, found: bytes, handle: CommandHandle, before: ShellState) -> str:
         path = PurePosixPath(os.fsdecode(found))
@@ -118,13 +100,8 @@ def plan_recording(
     """Plan how a shell text leaves its state; None if it changes none, or can write nowhere."""
     if not planned.uses_shell or not any(map(_changes_state, planned.analysis.parts)):
         return None
-    place = find_writable_folder(sandbox, folder)
-    if place is None:
-        return None
-    found, seen = place
-    found.mkdir(mode=0o700, exist_ok=True)
-    name = uuid4().hex
-    return StateRecorder(planned.text, found / name, f"{seen}/{name}", root)
+    file = plan_hidden_file(sandbox, folder)
+    return None if file is None else StateRecorder(planned.text, file, root)
 
 
 def _changes_state(part: CommandPart) -> bool:

@@ -11,6 +11,9 @@ All else is refused: `ssh:` (commands see no keys, and no proxy leads there), `e
 helpers, `http:` and `git:` (nobody vouches for what arrives), paths outside of the workspace. Of
 credentials there are only those in the address, and with these no hook runs. Refs are written only
 below `refs/remotes/NAME/`, whatever the configuration says.
+
+Who vouches for a host: the system's authorities, and the file that the person's own git settings
+name (`http.sslCAInfo`), which is opened for this git with the host.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.repositories import Repository, find_repository
+from ferrule.permissions.provenance import Origin, TrustedPath, UntrustedPath, trust_path
+from ferrule.permissions.repositories import (
+    Repository,
+    find_repository,
+    parse_git_config,
+    read_text,
+)
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.sandbox import Sandbox
@@ -166,7 +175,10 @@ async def run_with_remote(
         settings["credential.helper"] = _HELPER
         variables["FERRULE_GIT_USER"] = address.user
         variables["FERRULE_GIT_PASSWORD"] = address.password
-    async with _open_network(git, address, remote.name):
+    authorities = _find_authorities(git, address)
+    if authorities is not None:
+        settings["http.sslCAInfo"] = str(authorities)
+    async with _open_network(git, address, remote.name, authorities):
         ran = await git.run(*arguments, hooks=hooks, settings=settings, variables=variables)
     if not ran.code:
         return ran
@@ -183,22 +195,66 @@ async def run_with_remote(
     raise make_git_error(what, GitResult(ran.argv, ran.code, ran.output, reason))
 
 
+def _find_authorities(git: GitRunner, address: Address) -> TrustedPath | None:
+    """Return the file with authorities that the person's git settings name for an address.
+
+    Raises:
+        ToolFailed: Commands can write it, so it vouches for nobody.
+    """
+    if address.protocol != "https" or git.sandbox is None:
+        return None
+    home = os.path.expanduser("~")  # noqa: PTH111  text, as git expands it
+    named = os.environ.get("GIT_SSL_CAINFO", "")
+    for file in (f"{home}/.config/git/config", f"{home}/.gitconfig"):
+        for key, value in parse_git_config(read_text(file)):
+            place = key.removeprefix("http.").removesuffix(".sslcainfo")
+            is_for_address = key == "http.sslcainfo" or (
+                key.startswith("http.https://") and address.url.startswith(place)
+            )
+            if key.endswith(".sslcainfo") and is_for_address:
+                named = named or value
+    if not named:
+        return None
+    path = f"{home}/{named[2:]}" if named.startswith("~/") else named
+    try:
+        return trust_path(
+            path,
+            Origin.PERSON,
+            git.sandbox.policy.command_writable,
+            reason="`http.sslCAInfo` of the person's git settings",
+        )
+    except UntrustedPath as error:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"no remote was reached: the authorities that git's `http.sslCAInfo` names: {error}",
+        ) from error
+
+
 @asynccontextmanager
-async def _open_network(git: GitRunner, address: Address, name: str) -> AsyncGenerator[None]:
-    """Open the host of an address for the git that is run meanwhile."""
+async def _open_network(
+    git: GitRunner, address: Address, name: str, authorities: TrustedPath | None
+) -> AsyncGenerator[None]:
+    """Open the host of an address, and a file of authorities, for the git that is run meanwhile."""
     sandbox = git.sandbox
-    if address.protocol == "file" or sandbox is None or _is_open(sandbox, address):
+    if address.protocol == "file" or sandbox is None:
+        yield
+        return
+    openings = [] if authorities is None else [Opening("read", str(authorities))]
+    if not _is_open(sandbox, address):
+        openings.append(Opening("network", address.authority))
+    if not openings:
         yield
         return
     if isinstance(git.context.resources.get(Sandbox), Sandbox):
+        targets = " and ".join(opening.target for opening in openings)
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
             f"the remote `{name}` was not reached: the sandbox of this run does not open "
-            f"{address.authority}; ask the person to add the host to the run's `network`, or to "
+            f"{targets}; ask the person to add it to the run's `network` or `readable`, or to "
             "do it themselves",
         )
     session = SessionCommands.from_context(git.context).sandbox
-    async with session.open_once([Opening("network", address.authority)]) as opened:
+    async with session.open_once(openings) as opened:
         assert opened is sandbox
         yield
 

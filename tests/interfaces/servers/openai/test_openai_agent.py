@@ -91,6 +91,16 @@ async def test_usage_is_in_no_chunk_unless_it_was_asked_for(place: Any) -> None:
     assert all(chunk.choices and chunk.usage is None for chunk in chunks)
 
 
+@pytest.mark.proves("serve.openai.stream")
+async def test_no_chunk_has_a_text_that_is_null(place: Any) -> None:
+    await place.serve(says("yes"))
+    client = await place.client()
+    stream = await client.chat.completions.create(model="ferrule", messages=hello(), stream=True)
+    deltas = [chunk.choices[0].delta.model_dump(exclude_unset=True) async for chunk in stream]
+    assert [delta for delta in deltas if delta.get("content", "") is None] == []
+    assert deltas[-1] == {}
+
+
 @pytest.mark.proves("serve.openai.unattended")
 async def test_what_the_rules_leave_open_is_a_no_and_the_answer_says_so(place: Any) -> None:
     await place.serve(calls(("write_file", {"path": "a.txt", "content": "x"})), says("Done!"))

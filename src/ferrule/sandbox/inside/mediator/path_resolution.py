@@ -104,7 +104,8 @@ class NameResolver:
     def _check_mount(self, folder: int, path: bytes) -> None:
         """Refuse a folder of another view.
 
-        Mounts of ours never change, so each is checked once.
+        Mounts of ours never change, so each is checked once. What is no folder holds no names,
+        whatever it is mounted on: a device, or a file that a caller names its calls relative to.
         """
         mount = raw_calls.mount_of(folder)
         if mount in self._known_mounts:
@@ -112,7 +113,8 @@ class NameResolver:
         if not self._known_mounts:
             self._known_mounts.update(map(self._mount_at, self._usual))
         if mount < 0 or mount != self._mount_at(path):
-            raise CallRefused(EACCES)
+            is_folder = stat.S_ISDIR(os.fstat(folder).st_mode)
+            raise CallRefused(EACCES if is_folder else ENOTDIR)
         self._known_mounts.add(mount)
 
     def _mount_at(self, path: bytes) -> int:

@@ -147,8 +147,10 @@ class _Move:
         )
 
     def _content_may_change(self) -> bool:
+        if self.old == self.new:
+            return False  # moved to where it is, which is allowed whatever is in it
         if self.old is None or self.new is None:
-            return self.old is not self.new
+            return True
         rules = self.request.context.rules
         return (
             rules.may_differ(self.old)
