@@ -147,7 +147,7 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
         own = workspaces.absolute() / Scope(job.tenant, job.user, job.session).key
         workspace = str(make_private_folder(own))
     given = {**options, "model": job.model or None, "workspace": workspace or None}
-    wanted = {} if workspaces is None else {"travelling_files": {}}
+    wanted: dict[str, dict[str, Any]] = {} if workspaces is None else {"travelling_files": {}}
     agent = assemble(given, notice=notice, journal=journal, plugin_fields=wanted).agent
     return agent.copy_for_user(job.user, tenant=job.tenant, journal=journal)
 
