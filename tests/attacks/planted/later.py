@@ -45,7 +45,7 @@ PLANTED: tuple[tuple[str, Hooks, str, Before], ...] = (
     ("repository-moved", "", "mv .git old; cp -r old .git; printf '[core]\\n\\tfsmonitor = <E>\\n' >> .git/config", CONTROL),
     ("repository-pointer", "", "mv .git old; echo gitdir: old > .git; printf '[core]\\n\\tfsmonitor = <E>\\n' >> old/config", CONTROL),
     ("repository-above-a-folder", "", "mkdir -p sub/.git/objects sub/.git/refs; echo 'ref: refs/heads/main' > sub/.git/HEAD; printf '[core]\\n\\tfsmonitor = <E>\\n' > sub/.git/config", CONTROL),
-    ("repository-without-name", "", "mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' > sub/HEAD; printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = %s\\n\\tfsmonitor = <E>\\n' $PWD/sub > sub/config", CONTROL),
+    ("repository-without-name", "", "mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' > sub/HEAD; printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = %s\\n\\tfsmonitor = <E>\\n' $PWD/sub > sub/config", FAILED),
     ("attributes", "", "echo '* filter=x' > .git/info/attributes", FAILED),
     ("common-folder", "", "cp -r .git c; printf '[core]\\n\\tfsmonitor = <E>\\n' >> c/config; echo $PWD/c > .git/commondir", CONTROL),
     (
@@ -53,6 +53,6 @@ PLANTED: tuple[tuple[str, Hooks, str, Before], ...] = (
         "",
         "echo r > data/r; git add -A; git commit -qm r; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' "
         "git rebase -i HEAD~1; echo 'exec <E>' >> .git/rebase-merge/git-rebase-todo",
-        FAILED,
+        CONTROL,
     ),
 )  # fmt: skip
