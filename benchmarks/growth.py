@@ -448,7 +448,7 @@ for line in sys.stdin:
 
 
 async def subagents(size: int, folder: Path) -> Figures:
-    """Sub-agents that one session delegates to at once; the figure is for one of them."""
+    """Sub-agents of one session, five at a time; the figure is for one of them."""
     from ferrule import Agent, Permissions, Storage, SubAgent
     from ferrule.models.scripted import says
     from ferrule.plugins import Parts
@@ -462,12 +462,16 @@ async def subagents(size: int, folder: Path) -> Figures:
     )
     session = agent.session()
 
+    places = asyncio.Semaphore(5)
+
+    async def read(number: int) -> None:
+        async with places:
+            result = await session.delegate(f"read page {number}", "reader")
+        if not result.success:
+            raise SystemExit(f"delegate: {result.error_message}")
+
     async def delegate() -> None:
-        for result in await asyncio.gather(
-            *(session.delegate(f"read page {n}", "reader") for n in range(size))
-        ):
-            if not result.success:
-                raise SystemExit(f"delegate: {result.error_message}")
+        await asyncio.gather(*(read(number) for number in range(size)))
 
     found = await cost(delegate, 3) / size
     await session.close()
@@ -666,7 +670,9 @@ AXES = {
         servers,
         {"open one, s": "flat", "ready by the clock, s": "linear", "a call, s": "flat"},
     ),
-    "subagents": Axis("sub-agents at once", (1, 5, 20, 80, 200), subagents, {"one, s": "flat"}),
+    "subagents": Axis(
+        "sub-agents of a session", (1, 5, 20, 80, 200), subagents, {"one, s": "flat"}
+    ),
     "index": Axis(
         "files of a code index",
         (100, 500, 2_000, 8_000, 20_000),

@@ -1,7 +1,11 @@
 """Make a release of this commit in `build/release`: `make release`.
 
     build twice, compare -> check -> constraints, bill of materials, licenses -> every extra alone
-    -> notes
+    -> a container image -> notes
+
+The image needs podman, the pulled embedded model, and `--base FILE.tar`: a root file system with
+the same Python as this one, its venv and libgomp1. Without `--base` it is skipped, and the output
+says so.
 
 Needs the package index of this machine, `uv` and git. Nothing is published. Versions come from one
 place, `src/ferrule/_version.py`; every folder of `packages/` with a `pyproject.toml` is built too
@@ -27,6 +31,8 @@ from pathlib import Path
 
 from smoke_tests import SMOKE_TESTS
 
+from ferrule.models.local.installed_models import models_folder
+
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/release"
 TOOLS = ROOT / "build/release-tools"
@@ -41,6 +47,13 @@ ALLOWED_LICENSES = (
 UNNAMED_LICENSES = {"protobuf": "BSD-3-Clause"}
 """Dependencies whose metadata name no license, and the license of their repository."""
 FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|key))($|/)")
+
+
+DESCRIPTIONS = {
+    "extras": "Try each extra alone.",
+    "image": "Build a container image that answers one question as a user who is not root.",
+}
+"""What steps with arguments do."""
 
 
 class ReleaseFailed(Exception):
@@ -235,6 +248,33 @@ def make_environment(name: str, extra: str) -> Path:
     return python
 
 
+def build_image(base: str) -> None:
+    """Build a container image that answers one question as a user who is not root."""
+    if not base:
+        print("  skipped: name the root file system of the image with `--base FILE.tar`")
+        return
+    context = OUT / "image"
+    shutil.rmtree(context, ignore_errors=True)
+    (wheel,) = (OUT / "dist").glob("ferrule-*.whl")
+    run(
+        sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:",
+        "--find-links", str(OUT / "dist"), "--dest", str(context / "wheels"), f"{wheel}[cli,local]",
+    )  # fmt: skip
+    shutil.copytree(
+        models_folder(),
+        context / "models",
+        ignore=shutil.ignore_patterns("downloads", "*.sqlite"),
+    )
+    run("podman", "import", "--quiet", str(Path(base).resolve()), "ferrule-base")
+    for target in ("tried", "ferrule"):
+        # In a chroot, because a machine that is a container itself starts no other one.
+        run(
+            "podman", "build", "--quiet", "--isolation", "chroot", "--target", target,
+            "--build-arg", "BASE=localhost/ferrule-base", "--tag", f"{target}:{read_version()}",
+            "--file", str(ROOT / "release/Containerfile"), str(context),
+        )  # fmt: skip
+
+
 def write_notes() -> None:
     """Write the notes of the release: the changelog's section about this version."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -251,6 +291,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make a release in build/release.")
     parser.add_argument("--extras", default="", help="Only these extras, joined by commas.")
     parser.add_argument("--only", default="", help="Only this step.")
+    parser.add_argument("--base", default="", help="Root file system of the image, as a tar file.")
     parser.add_argument("--dirty", action="store_true", help="Allow uncommitted changes.")
     options = parser.parse_args()
     extras = options.extras.split(",") if options.extras else ["", *list_extras()]
@@ -260,6 +301,7 @@ def main() -> int:
         "pin": pin,
         "materials": list_materials,
         "extras": lambda: try_extras(extras),
+        "image": lambda: build_image(options.base),
         "notes": write_notes,
     }
     if not options.dirty and run("git", "status", "--porcelain").strip():
@@ -268,9 +310,7 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     for name, step in steps.items():
         if options.only in ("", name):
-            print(
-                f"{name}: {(step.__doc__ or 'Try each extra alone.').splitlines()[0]}", flush=True
-            )
+            print(f"{name}: {(step.__doc__ or DESCRIPTIONS[name]).splitlines()[0]}", flush=True)
             try:
                 step()
             except ReleaseFailed as error:

@@ -406,7 +406,7 @@ def _tour(stage: Stage, hour: Hour, width: int) -> None:
     take("card")
     stage.begin()
     stage.type("Is all in order?")
-    stage.wait("go on, with as much again?")
+    stage.wait("continue, with as much again?")
     stage.type("y")
     stage.settled("Both are in order.")
     take("limit")

@@ -24,7 +24,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted import FAILED, environments, own_code, repositories, search_paths
+from planted import FAILED, environments, later, own_code, repositories, search_paths
 from planted import trusted_settings as changes
 from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
 
@@ -42,6 +42,7 @@ TABLES: dict[str, Sequence[tuple[str, ...]]] = {
     "own code": own_code.ATTEMPTS,
     "search paths": search_paths.PLANTED,
     "trusted settings": changes.PLANTED,
+    "later": later.PLANTED,
 }
 
 
@@ -163,6 +164,54 @@ def test_no_change_of_what_was_trusted_loosens_it(
     assert ("Read(private/**)", "deny") in rules
     assert {text for text, kind in rules if kind == "allow"} <= {"Bash(make:*)"}
     assert read["mode"] == "default"
+
+
+def prepare_repository(world: PlantedWorld, hooks: str) -> Path:
+    """Make a repository of the workspace, and what must not run. Returns the mark that it leaves."""
+    evil = world.home / "evil"
+    mark = world.home / "mark"
+    mark.unlink(missing_ok=True)
+    world.write(evil, f"#!/bin/sh\n: > {mark}\n")
+    evil.chmod(0o755)
+    world.reset()
+    world.plant(later.PREPARE.replace("<E>", str(evil)))
+    if hooks:
+        world.plant(f"git config core.hooksPath {hooks}")
+    assert not mark.exists()
+    return mark
+
+
+@pytest.mark.proves("sandbox.git.attacks")
+@pytest.mark.parametrize(
+    ("hooks", "script", "backend", "session"), choose_rows(later.PLANTED, ("same", "next"))
+)
+def test_the_persons_own_git_runs_nothing_that_a_command_planted(
+    hooks: str, script: str, backend: str, session: str, world: PlantedWorld
+) -> None:
+    mark = prepare_repository(world, hooks)
+    script = script.replace("<E>", str(world.home / "evil"))
+    with world.begin(backend) as planting:
+        world.say(planting, script)
+        if session == "same":
+            assert "over" in world.say(planting, "git status; echo over")
+    if session == "next":
+        with world.begin(backend) as begun:
+            assert "over" in world.say(begun, "git status; git commit -qam x; echo over")
+    world.plant(later.WORK)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("hooks", "script"), [pytest.param(*row[1:3], id=row[0]) for row in later.PLANTED]
+)
+def test_what_is_planted_for_the_persons_git_would_run(
+    hooks: str, script: str, world: PlantedWorld
+) -> None:
+    """The control: planted by a program without a sandbox, each of them runs."""
+    mark = prepare_repository(world, hooks)
+    world.plant(script.replace("<E>", str(world.home / "evil")))
+    world.plant(later.WORK)
+    assert mark.exists()
 
 
 @pytest.fixture

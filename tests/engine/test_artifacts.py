@@ -412,7 +412,7 @@ async def test_bytes_that_are_no_text_come_as_base64(tmp_path: Path) -> None:
     fetched = await session.call("artifact_fetch", ref=result.data["artifact"], offset=254)
     assert (fetched.data["content"], fetched.data["encoding"]) == ("/v8=", "base64")
     _, cut = await one(agent(tools=[picture], artifacts=False), "picture")
-    assert cut.data == "[256 bytes of image/png, which is no text]"
+    assert cut.data == "[256 bytes of image/png, which is not text]"
 
 
 # ---- results that come in pieces

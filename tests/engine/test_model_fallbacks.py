@@ -101,7 +101,7 @@ def test_the_next_model_answers_for_one_that_fails_and_the_journal_says_so(strea
             # The whole run stays with the model that answered.
             assert answerers(records) == ["scripted:b", "scripted:b"]
             [said] = notices(records)
-            assert said == ("scripted:a: 529 overloaded (busy); going on with scripted:b")
+            assert said == ("scripted:a: 529 overloaded (busy); continuing with scripted:b")
             # The next run begins with the first again.
             assert (await session.run("Hello?")).text == "Hello again."
             assert answerers(records_of(agent, session.id))[-1] == ""
@@ -214,7 +214,7 @@ def test_near_the_end_of_a_budget_the_second_model_goes_on() -> None:
             records = records_of(agent, session.id)
             assert answerers(records) == ["", "scripted:b"]
             assert notices(records) == [
-                "scripted:a: the run's budget is nearly used up; going on with scripted:b"
+                "scripted:a: the run's budget is nearly used up; continuing with scripted:b"
             ]
             await session.close()
 

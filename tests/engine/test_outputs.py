@@ -422,7 +422,7 @@ def test_a_mode_that_the_provider_refuses_falls_to_the_next_and_says_so() -> Non
     assert result.output == Person(name="Ada", age=36)
     events = [record.event for record in agent.journal.records(result.session)]
     [notice] = [event.text for event in events if event.kind == "notice"]
-    assert "output by schema is refused" in notice and "going on with tool" in notice
+    assert "output by schema is refused" in notice and "continuing with tool" in notice
 
 
 @pytest.mark.proves("outputs.modes")

@@ -145,4 +145,4 @@ def test_a_stub_of_any_text_fits_its_room(
 @pytest.mark.proves("artifacts.preview")
 def test_bytes_that_are_no_text_are_not_shown() -> None:
     shown = stub_of("GIF89a" * 10_000, "image/gif")
-    assert shown["preview"] == "[60000 bytes that are no text]" and "lines" not in shown
+    assert shown["preview"] == "[60000 bytes that are not text]" and "lines" not in shown

@@ -75,7 +75,7 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
     """
     assert shown(await check_tool(front(text), "t.md", pool=shared_workers)) == [
         (
-            "t.md:5:1: warning: `paramters` is no key of a tool and was ignored; did you mean "
+            "t.md:5:1: warning: `paramters` is not a key of a tool and was ignored; did you mean "
             "`parameters`?"
         ),
         (
@@ -86,7 +86,7 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
         "t.md:11: error: Variable `zzzzzz` not found",
         "t.md:9: error: `run` must take one argument: write `def run(args):`",
         "t.md:10: error: there is no built-in `fs.raed`; did you mean `fs.read`?",
-        "t.md:10: error: the script reads `pth`, which is no parameter; did you mean `path`?",
+        "t.md:10: error: the script reads `pth`, which is not a parameter; did you mean `path`?",
         (
             "t.md:11: warning: `path` may be left out, and then this fails; write "
             '`args.get("path")`, or make it required or give it a default'

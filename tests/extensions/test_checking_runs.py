@@ -232,7 +232,7 @@ async def test_what_a_link_leads_to_is_not_read_by_what_a_test_leaves(
     [
         ("{ returns: 1, fails: x }", "either"),
         ("{ arguments: {} }", "either"),
-        ("{ returns: 1, expect: 2 }", "no key of a test"),
+        ("{ returns: 1, expect: 2 }", "not a key of a test"),
         ("{ returns: 1, files: { /etc/x: y } }", "does not name a file below"),
         ("{ returns: 1, files: { ../x: y } }", "does not name a file below"),
         ("{ returns: 1, files: { x: 3 } }", "must be text"),

@@ -197,11 +197,11 @@ def test_a_key_that_means_nothing_is_a_warning_with_the_nearest() -> None:
     found = fields("timeuot_ms: 5\n" + ECHO + "parameters:\n  a: { type: string, requird: true }\n")
     assert [str(one) for one in found.warnings] == [
         (
-            ".harness/tools/t.md:7:22: `requird` is no key of a parameter and was ignored; did "
+            ".harness/tools/t.md:7:22: `requird` is not a key of a parameter and was ignored; did "
             "you mean `required`?"
         ),
         (
-            ".harness/tools/t.md:2:1: `timeuot_ms` is no key of a tool and was ignored; did you "
+            ".harness/tools/t.md:2:1: `timeuot_ms` is not a key of a tool and was ignored; did you "
             "mean `timeout_ms`?"
         ),
     ]

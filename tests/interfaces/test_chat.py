@@ -267,7 +267,7 @@ def test_while_a_command_runs_the_last_line_says_so(screens: dict[str, str], wid
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_limit_asks_and_the_run_goes_on(screens: dict[str, str], width: int) -> None:
     assert (
-        "! limit reached: max_turns = 2\ngo on, with as much again? [Y/n] y\nBoth are in order.\n"
+        "! limit reached: max_turns = 2\ncontinue, with as much again? [Y/n] y\nBoth are in order.\n"
         in screens[f"limit-{width}"]
     )
 

@@ -162,7 +162,7 @@ def test_what_has_no_counterpart_is_said_with_its_reason(
         return line
 
     assert "so nothing is denied by it" in reason("`Delete(**)`")
-    assert "`WebSearch` is no tool here" in reason("`WebSearch`")
+    assert "`WebSearch` is not a tool here" in reason("`WebSearch`")
     assert "secrets are not copied" in reason("`API_TOKEN`")
     assert "`env.allow`" in reason("`TZ`")
     assert "Claude Code itself" in reason("`ANTHROPIC_MODEL`")

@@ -424,7 +424,7 @@ def test_ctrl_c_at_the_question_of_a_run_ends_it_at_once(
 ) -> None:
     model = script(a_call("write_file", path="a.txt", content="hi\n"), {"say": "done"})
     code, screen = played(["run", "-m", model, "go"], {**environment, "NO_COLOR": "1"}, b"\x03")
-    assert code == 130 and "stopped; go on with" in screen
+    assert code == 130 and "stopped; continue with" in screen
     assert not (folder / "a.txt").exists()
 
 

@@ -100,7 +100,7 @@ def test_a_limit_is_5_and_says_how_to_go_on(
     ran = ferrule("run", "-m", model, "--max-turns", "1", "go")
     assert ran.code == 5
     assert "limit reached: max_turns = 1" in ran.err
-    assert ran.err.count("go on with `ferrule run --resume ") == 1
+    assert ran.err.count("continue with `ferrule run --resume ") == 1
     assert "sessions resume" not in ran.err
 
 

@@ -87,7 +87,7 @@ def test_check_says_everything_and_fails(ferrule: Any, folder: Path) -> None:
         ".ferrule/tools/bad.md:5: error: there is no built-in `fs.raed`; did you mean `fs.read`?"
         in ran.lines
     )
-    assert any("`pth`, which is no parameter" in line for line in ran.lines)
+    assert any("`pth`, which is not a parameter" in line for line in ran.lines)
     assert any(line.startswith(".ferrule/hooks/h.md:2:10: error: ") for line in ran.lines)
     assert ran.err == "2 files, 3 errors, 1 warning\n"
     assert [line for line in ferrule("tools", "check", "h").lines if "bad.md" in line] == []

@@ -146,7 +146,7 @@ def test_a_gap_is_said_with_what_is_missing_and_the_next_step(
     line = next(line for line in ran.lines if line.startswith("· sandbox "))
     named = line.partition("missing: ")[2].partition(";")[0]
     assert set(named.split(", ")) == {str(aspect) for aspect in missing}
-    assert step in line and "where nobody can be asked commands are refused" in line
+    assert step in line and "with no approver available, commands are refused" in line
 
 
 @pytest.mark.proves("doctor.sandbox.mode")

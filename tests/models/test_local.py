@@ -59,6 +59,22 @@ async def test_without_the_extra_the_hint_says_how_to_install_it(
     assert "ferrule[local]" in missing.value.hint
 
 
+async def test_a_system_library_that_llama_cpp_needs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a minimal container image."""
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    reason = "libgomp.so.1: cannot open shared object file"
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({reason!r})\n")
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ProviderError) as missing:
+        await Local(path=file).capabilities()
+    assert reason in missing.value.detail and "libgomp1" in missing.value.hint
+    assert "pip install" not in missing.value.hint
+
+
 def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (5.2, 0.0, 0.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,25 @@ def test_ci_runs_all_tests_and_a_file_alone_runs_whole() -> None:
     assert "FERRULE_TEST_ALL=1 .ci/beside" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "--everyday" not in project
+
+
+@pytest.mark.parametrize(("types", "tests", "status"), [(0, 0, 0), (2, 0, 1), (0, 2, 2), (2, 2, 1)])
+def test_types_run_beside_the_tests_and_either_can_fail_the_whole(
+    tmp_path: Path, types: int, tests: int, status: int
+) -> None:
+    make = tmp_path / "make"
+    make.write_text(
+        f'#!/bin/sh\necho "$@"\n[ "$1" = types ] && exit {types}\n[ "$*" = "unit JOBS=3" ] && exit {tests}\n'
+    )
+    make.chmod(0o755)
+    ended = subprocess.run(
+        [ROOT / ".ci/beside", "JOBS=3"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == status
+    assert "unit JOBS=3\n" in ended.stdout
+    assert ("types" in ended.stderr) == bool(types)

@@ -153,7 +153,7 @@ async def _ask(guarded: GuardedSession, name: str, arguments: dict[str, Any], ca
 async def _to_output(guarded: GuardedSession, outcome: ToolResult | PendingApproval) -> Any:
     if isinstance(outcome, PendingApproval):
         return (
-            f"`{outcome.tool}` was not run: nobody was asked about these arguments "
+            f"`{outcome.tool}` was not run: these arguments were not approved "
             f"({outcome.reason}); make the call again"
         )
     media = await guarded.load_media(outcome)

@@ -46,9 +46,8 @@ TOPIC = "task"
 _MEMORY = "engine.background"
 _NOTE = re.compile(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
 _LOST = (
-    "what came of it is not known: the process that ran it has ended, or it was long ago; "
-    "what it did until then stands, "
-    "so check before doing it again"
+    "its outcome is unknown: the process that ran it has ended, or it was long ago; "
+    "check what it did before doing it again"
 )
 _LEFT = (
     f"it did not let itself be stopped within {STOP_SECONDS:g} s and was left behind; it may still "

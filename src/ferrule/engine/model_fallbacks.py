@@ -194,7 +194,7 @@ class ModelFallbackExchange:
     def _go_on(self, reason: str, sink: Sink | None) -> None:
         """Turn to the next model, and say why."""
         self._active += 1
-        text = f"{reason}; going on with {self.model}"
+        text = f"{reason}; continuing with {self.model}"
         if sink is not None:
             sink.notice("fallback", text)
         else:

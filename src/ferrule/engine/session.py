@@ -687,7 +687,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Return what tools changed in files since the end of run number `runs`.
 
         Returns:
-            The lines of a unified diff, and how many calls of which no copy was kept may have
+            The lines of a unified diff, and how many calls without a copy may have
             changed files of which no copy is kept.
 
         Raises:
@@ -820,7 +820,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         if finish.stop == "limit" and not finish.text:
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0
-            hint = f"raise it, or go on as it is with the next message to the session `{self.id}`"
+            hint = f"raise it, or continue with the next message to the session `{self.id}`"
             raise LimitReached(name, value, session=self.id, hint=hint)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")

@@ -329,7 +329,7 @@ class _Reading:
             if name not in known:
                 hint = suggest_names(name, known, f"known: {', '.join(known)}")
                 assert node is not None and node.pairs is not None
-                self._add(node.pairs[name][0], f"`{name}` is no key of {what}", hint)
+                self._add(node.pairs[name][0], f"`{name}` is not a key of {what}", hint)
         return found
 
     def _plain_mapping(self, node: Node | None) -> dict[str, Any]:
@@ -373,7 +373,7 @@ class _Reading:
     def _share(self, node: Node) -> float:
         value = parse_share(node.value)
         if value is None:
-            self._add(node, f"`{to_plain(node)}` is no share", "write 0.9 or 90%")
+            self._add(node, f"`{to_plain(node)}` is not a share", "write 0.9 or 90%")
         return value or 0.0
 
     def _flag(self, node: Node | None, default: bool) -> bool:

@@ -97,7 +97,7 @@ def find_unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[Fil
     for name, (key, _) in (node.pairs or {}).items():
         if name not in known:
             hint = suggest_names(name, known, f"known: {', '.join(known)}")
-            message = f"`{name}` is no key of {what} and was ignored; {hint}"
+            message = f"`{name}` is not a key of {what} and was ignored; {hint}"
             warnings.append(FileWarning(key.where, message))
     return warnings
 

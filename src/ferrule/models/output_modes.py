@@ -322,7 +322,7 @@ class OutputExchange:
         before = self._modes.pop(0)
         self._inner = None
         self._works = False
-        text = f"output by {before} is refused ({error.detail}); going on with {self.output_mode}"
+        text = f"output by {before} is refused ({error.detail}); continuing with {self.output_mode}"
         if sink is not None:
             sink.notice("fallback", text)
         else:

@@ -470,7 +470,7 @@ async def test_time_runs_out_and_the_remote_task_is_told_so(
     late(session)
     result = await session.call("friend__echo", message="go")
     assert result.error_type is ErrorType.TIMEOUT
-    assert "within 77 s" in str(result.error_message) and "told to stop" in str(
+    assert "within 77 s" in str(result.error_message) and "asked to stop" in str(
         result.error_message
     )
     # The session does not end before the agent was told.

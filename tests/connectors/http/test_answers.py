@@ -200,7 +200,7 @@ async def test_what_has_an_effect_is_not_repeated_by_itself(
     result = await service.call(service.tool(method=method))
     assert not result.success and len(service.requests) == 1
     said = result.error_message or ""
-    assert ("may stand" in said or "outcome unknown" in said) is unknown
+    assert ("check what it did" in said or "outcome unknown" in said) is unknown
 
 
 @pytest.mark.proves("http-tools.not-repeated")

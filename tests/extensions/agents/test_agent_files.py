@@ -26,8 +26,8 @@ from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import DelegationPre, Occasion, ToolPre
 from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import load_agents
-from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.extensions import delegate_from_script
 from ferrule.extensions.hooks.claude_contract import HookQuestion
 from ferrule.extensions.hooks.conditions import parse_condition
 from ferrule.extensions.hooks.decorator import hook
@@ -88,7 +88,7 @@ def test_a_file_of_claude_code_means_the_same_here() -> None:
     assert (agent.name, agent.model) == ("code-reviewer", "")
     assert agent.tools == ("read_file", "search_files", "run_command", "github__search", "jira__*")
     assert agent.denied == ("write_file", "delegate")
-    assert len(warned) == 1 and "`color` is no key of an agent" in warned[0]
+    assert len(warned) == 1 and "`color` is not a key of an agent" in warned[0]
     theirs, said = parsed("---\ndescription: E.\nmodel: sonnet\n---\nYou.\n")
     assert theirs.model == "" and "`sonnet` names no model here" in said[0]
 
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
 def test_a_misspelt_key_is_a_warning_with_the_nearest_and_no_text_is_one_too() -> None:
     _, warned = parsed("---\ndescription: x\ntool: [a]\nlimits: {max_turn: 3}\n---\n")
     assert (
-        "reviewer.md:3:1: `tool` is no key of an agent and was ignored; did you mean `tools`?"
+        "reviewer.md:3:1: `tool` is not a key of an agent and was ignored; did you mean `tools`?"
         in warned[0]
     )
     assert any("did you mean `max_turns`?" in one for one in warned)

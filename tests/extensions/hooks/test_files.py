@@ -266,7 +266,7 @@ def test_all_problems_are_said_at_once_and_unknown_keys_are_warnings(tmp_path: P
     put(tmp_path, hooks__c_dot_md="---\nevents: [tool.pre]\nscript: y\npriorty: 3\n---\n")
     assert [str(w) for w in loaded(tmp_path).warnings] == [
         (
-            ".ferrule/hooks/c.md:4:1: `priorty` is no key of a hook and was ignored; did you "
+            ".ferrule/hooks/c.md:4:1: `priorty` is not a key of a hook and was ignored; did you "
             "mean `priority`?"
         )
     ]

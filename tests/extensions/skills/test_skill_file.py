@@ -117,7 +117,7 @@ def test_keys_and_values_that_mean_nothing_are_warnings() -> None:
     )
     skill = parse_skill(data, FILE)
     said = [str(one) for one in skill.warnings]
-    assert said[0].startswith(f"{FILE}:4:1: `licence` is no key of a skill")
+    assert said[0].startswith(f"{FILE}:4:1: `licence` is not a key of a skill")
     assert "did you mean `license`?" in said[0]
     assert "is empty" in said[1]
     assert said[2].startswith(f"{FILE}:5:21: `metadata.version` is no text")

@@ -309,7 +309,7 @@ async def _asks_to_go_on(chat: Chat, limit: LimitReached) -> bool:
     """Ask whether the run goes on with its limit anew."""
     chat.assembly.terminal.write_message(f"! {limit.detail}", style="yellow")
     try:
-        answer = await chat.ask("go on, with as much again? [Y/n] ")
+        answer = await chat.ask("continue, with as much again? [Y/n] ")
     except EOFError:
         answer = "n"
     return answer.strip().lower() in ("", "y", "yes")

@@ -91,7 +91,7 @@ async def undo(chat: Chat, rest: str) -> None:
         terminal.write_message(f"! left alone: {path}: {why}", style="yellow")
     if point.uncovered:
         terminal.write_message(
-            f"! {_count(point.uncovered, 'call')} of which no copy was kept may have changed more, "
+            f"! {_count(point.uncovered, 'call')} without a copy may have changed more, "
             "which is not restored",
             style="yellow",
         )
@@ -140,7 +140,7 @@ async def diff(chat: Chat, rest: str) -> None:
         terminal.write_message("no tool has changed a file in this conversation")
     if uncovered:
         terminal.write_message(
-            f"! {_count(uncovered, 'call')} of which no copy was kept may have changed more",
+            f"! {_count(uncovered, 'call')} without a copy may have changed more",
             style="yellow",
         )
 

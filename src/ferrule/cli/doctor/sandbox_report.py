@@ -104,7 +104,7 @@ def report_view(policy: SandboxPolicy, mode: SandboxMode) -> Iterator[Finding]:
 
 def _report_missing(gap: MissingProtections, mode: SandboxMode) -> Finding:
     missing = ", ".join(str(one.protection) for one in gap.missing)
-    consequence = "you are asked once, and where nobody can be asked commands are refused"
+    consequence = "you are asked once, and with no approver available, commands are refused"
     if mode == "required":
         consequence = "commands are refused"
     hint = f"; to change it: {gap.hint}" if gap.hint else ""

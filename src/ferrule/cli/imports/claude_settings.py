@@ -30,7 +30,7 @@ _NO_COUNTERPART = {
     "enableAllProjectMcpServers": "each MCP server is approved by itself: `ferrule mcp approve`",
     "enabledMcpjsonServers": "each MCP server is approved by itself: `ferrule mcp approve`",
     "disabledMcpjsonServers": "a server that you do not approve does nothing",
-    "sandbox": "the sandbox is on where the system has one; `ferrule doctor` says what holds",
+    "sandbox": "the sandbox is on if the system has one; `ferrule doctor` shows what it enforces",
     "disableAllHooks": "`hooks.claude: false` leaves out the hooks of Claude Code",
     "mcpServers": "write them into `.mcp.json`, which is read in place",
     "additionalDirectories": "tools stay in the workspace; `folders` in your settings opens "
@@ -50,7 +50,7 @@ def read_settings_file(file: Path, plan: Plan) -> dict[str, Any]:
         plan.leave(str(file), f"it cannot be read: {error}")
         return {}
     if not isinstance(content, dict):
-        plan.leave(str(file), "it is no JSON object")
+        plan.leave(str(file), "it is not a JSON object")
         return {}
     return cast("dict[str, Any]", content)
 
@@ -113,7 +113,7 @@ def convert_rules(rules: Iterable[Any], to: RuleList, file: Path, plan: Plan) ->
         place = f"the {to} rule `{text}` of `{file}`"
         if family[:1].isupper() and family not in RULE_FAMILIES:
             lost = ", so nothing is denied by it" if to == "deny" else ""
-            plan.leave(place, f"`{name}` is no tool here{lost}")
+            plan.leave(place, f"`{name}` is not a tool here{lost}")
             continue
         written = f"{family}{bracket}{rest}"
         try:

@@ -90,7 +90,7 @@ def plan_skills(source: Path, root: Path, below: str, plan: Plan) -> None:
             try:
                 text = data.decode("utf-8")
             except UnicodeDecodeError:
-                plan.leave(f"`{path}`", "it is no text: copy it by hand")
+                plan.leave(f"`{path}`", "it is not text: copy it by hand")
                 continue
             name = f"{below}/{folder.name}/{path.relative_to(folder).as_posix()}"
             plan.add_file(NewFile(root, name, text, str(path)))

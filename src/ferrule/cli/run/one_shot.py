@@ -68,7 +68,7 @@ async def run_once(
             return code
         except asyncio.CancelledError:
             assembly.terminal.write_message(
-                f"stopped; go on with `ferrule run --resume {session.id} ...`"
+                f"stopped; continue with `ferrule run --resume {session.id} ...`"
             )
             return exit_codes[-1] if exit_codes else 130
         finally:
@@ -156,14 +156,14 @@ async def _runs(
         if unfinished is not None:
             yield unfinished
         elif not text:
-            assembly.terminal.write_message("nothing was left open; give a prompt to go on")
+            assembly.terminal.write_message("nothing was left open; give a prompt to continue")
     if text:
         yield await session.run(text)
 
 
 def _explain_limit(session: Session, error: FerruleError) -> None:
     if isinstance(error, LimitReached):
-        error.hint = f"the session is kept; go on with `ferrule run --resume {session.id} 'go on'`"
+        error.hint = f"the session is kept; continue with `ferrule run --resume {session.id} ...`"
 
 
 def _printer(assembly: TerminalAssembly, show: LiveOutput) -> Callable[[Live], None]:

@@ -54,7 +54,7 @@ def fork(session: str, run: int | None) -> int:
         runs = _summarize(store, found)[0] if run is None else run
         name = forked(store, found, runs, FileArtifactStore(paths.state() / "artifacts"))
     click.echo(name)
-    click.echo(f"go on with `ferrule sessions resume {name[:12]} ...`", err=True)
+    click.echo(f"continue with `ferrule sessions resume {name[:12]} ...`", err=True)
     return 0
 
 
@@ -104,7 +104,7 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
         name = forked(store, found, run, artifacts)
     click.echo(name)
     click.echo(
-        f"{len(done.restored)} restored; go on with `ferrule sessions resume {name[:12]} ...`",
+        f"{len(done.restored)} restored; continue with `ferrule sessions resume {name[:12]} ...`",
         err=True,
     )
     return 3 if done.left_alone else 0
@@ -127,7 +127,7 @@ def _print_plan(point: RewindPoint, plan: RestoreReport) -> None:
         click.echo(escape_invisible(f"leave    {path}: {why}"))
     if point.uncovered:
         click.echo(
-            f"{point.uncovered} later calls of which no copy was kept may have changed more, which "
+            f"{point.uncovered} later calls without a copy may have changed more, which "
             "is not restored",
             err=True,
         )

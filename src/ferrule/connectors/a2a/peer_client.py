@@ -191,7 +191,7 @@ class PeerClient:
                 return request_failure(self.peer, "asking", error)
             outcome = "it may still be working, and"
             if exchange.task.can_cancel:
-                outcome = "it was told to stop, but"
+                outcome = "it was asked to stop, but"
             return ToolFailed(
                 ErrorType.TIMEOUT,
                 f"the agent `{name}` gave no answer within {seconds:g} s; {outcome} what it did so "

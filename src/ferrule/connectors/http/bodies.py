@@ -260,7 +260,7 @@ def _is_file(item: Any) -> bool:
 def _file_content(name: str, file: Mapping[str, Any]) -> tuple[bytes, str]:
     media = str(file.get("content_type", ""))
     if media and not _MEDIA_TYPE.fullmatch(media):
-        raise TemplateError(f"`{name}.content_type` is no media type")
+        raise TemplateError(f"`{name}.content_type` is not a media type")
     if "text" in file:
         return _encode(str(file["text"])), media or KINDS["text"]
     try:

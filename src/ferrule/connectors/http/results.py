@@ -273,7 +273,7 @@ def _wait_note(after: float | None) -> str:
 
 def _outcome_note(request: RequestInfo, status: int) -> str:
     is_unknown = (status >= 500 or status == 408) and not request.is_repeatable
-    return "; what it did so far may stand: check before doing it again" if is_unknown else ""
+    return "; check what it did before doing it again" if is_unknown else ""
 
 
 def _server_words(response: Response, redactor: Redactor) -> str:

@@ -251,7 +251,7 @@ class _CallPolicy:
             self.client.start_liveness_check()
             message = f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s"
             if not self.repeatable:
-                message += "; it was told to stop, but what it did so far may stand"
+                message += "; it was asked to stop, but what it did so far may stand"
             raise ToolFailed(
                 ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)
             ) from None

@@ -227,7 +227,7 @@ async def cut_chunks(chunks: Chunks, cap: int) -> Bounded:
         size = len(head) + sum(map(len, parts))
         if is_text(chunks.mime):
             return cut_text(head, size, cap)
-        return Bounded(f"[{size} bytes of {chunks.mime}, which is no text]", size, True, ())
+        return Bounded(f"[{size} bytes of {chunks.mime}, which is not text]", size, True, ())
 
     return await make_stoppable(chunks, work)
 

@@ -56,7 +56,7 @@ def build_stub(artifact: Artifact, ends: HeadAndTail, room: int) -> dict[str, An
     }
     if not is_text(artifact.mime):
         del shape["lines"]
-        shape["preview"] = f"[{artifact.size} bytes that are no text]"
+        shape["preview"] = f"[{artifact.size} bytes that are not text]"
         return shape
     left = min(MAX_PREVIEW, room - json_size(shape))
     shape["preview"] = build_preview(artifact, ends, left) if left > 0 else ""

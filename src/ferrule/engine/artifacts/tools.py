@@ -212,7 +212,7 @@ def _read_lines(
     if read.next:
         found["next_start"] = read.next
     if read.out_of_time:
-        found["stopped"] = "out of time; go on at next_start"
+        found["stopped"] = "out of time; continue at next_start"
     return found
 
 
@@ -258,7 +258,7 @@ def _read_rows(pieces: Iterable[bytes], start: int, count: int, room: int) -> di
     if read.next:
         found["next_start"] = read.next
     if read.out_of_time:
-        found["stopped"] = "out of time; go on at next_start"
+        found["stopped"] = "out of time; continue at next_start"
     return found
 
 

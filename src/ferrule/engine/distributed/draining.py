@@ -54,9 +54,7 @@ class DrainingJournal:
 
     def _check(self) -> None:
         if self.left:
-            raise JournalError(
-                "this worker leaves: others go on with its runs", code="journal_left"
-            )
+            raise JournalError("this worker stops: others continue its runs", code="journal_left")
 
     def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
         return self._journal.records(session, after=after)

@@ -81,7 +81,7 @@ def _check(
     tool: Tool, values: dict[str, Any] | None, known: bool
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     if values is None:
-        return {}, ("the arguments are no JSON object",)
+        return {}, ("the arguments are not a JSON object",)
     if not known:
         return values, ()
     checked = tool.arguments.check(values)

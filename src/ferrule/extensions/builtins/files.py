@@ -113,7 +113,7 @@ async def find(scope: Scope, path: str = ".", pattern: str = "*") -> list[str]:
 async def glob(scope: Scope, pattern: str) -> list[str]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or ".." in parts:
-        raise usage_error(f"`fs.glob`: `{pattern}` is no pattern of paths below the workspace")
+        raise usage_error(f"`fs.glob`: `{pattern}` is not a pattern of paths below the workspace")
     literal = 0
     while literal < len(parts) - 1 and not _has_wildcards(parts[literal]):
         literal += 1

@@ -188,7 +188,7 @@ def _check_parameters(tool: ToolFile, script: Script, node: Node) -> Iterator[Pr
         # Undeclared arguments are accepted unless the file is strict, so a script may test for one.
         optional = not tool.strict and (name not in use.required or name in use.tested)
         hint = suggest_names(name, declared, f"declare it: `{name}: {{ type: string }}`")
-        message = f"the script reads `{name}`, which is no parameter"
+        message = f"the script reads `{name}`, which is not a parameter"
         level = "warning" if optional else "error"
         yield make_problem(_place_in(script, line), message, hint, level=level)
     yield from _check_missing(tool, use, script)

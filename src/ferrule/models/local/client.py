@@ -350,11 +350,18 @@ def get_server(path: Path, options: ServerOptions) -> Server:
 def _start_server(path: Path, options: ServerOptions) -> Server:
     try:
         xllamacpp: Any = import_module("xllamacpp")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ProviderError(
             "the local model needs llama.cpp, which is not installed",
             code="extra_missing",
             hint="pip install 'ferrule[local]'",
+        ) from error
+    except ImportError as error:
+        # Minimal images of systems lack the library of OpenMP.
+        raise ProviderError(
+            f"llama.cpp cannot be loaded: {error}",
+            code="extra_missing",
+            hint="install this system library; `libgomp.so.1` is in the package libgomp1",
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)

@@ -90,15 +90,19 @@ def read_answer(request: ApprovalRequest, answer: InterruptAnswer, user: str) ->
     if not answer.is_resolved:
         return ApprovalAnswer("deny", by=by, note="the person closed the question")
     note = str(payload.get("note") or "")[:MAX_NOTE]
-    if payload.get("approved") is not True:
+    if payload.get("approved") is False:
         why = f"denied by the person: {note}" if note else "denied by the person"
         return ApprovalAnswer("deny", by=by, note=why)
+    if payload.get("approved") is not True:
+        why = "the client's answer has no `approved` that is true or false"
+        return ApprovalAnswer("deny", by=by, note=why, refused_by="error")
     grant = payload.get("grant")
     if grant is None:
         return ApprovalAnswer("once", by=by, note=note)
     if grant in session_grants(request):
         return ApprovalAnswer("session", str(grant), by=by, note=note)
-    return ApprovalAnswer("deny", by=by, note=f"the rule `{str(grant)[:200]}` was not offered")
+    why = f"the rule `{str(grant)[:200]}` was not offered"
+    return ApprovalAnswer("deny", by=by, note=why, refused_by="gate")
 
 
 def session_grants(request: ApprovalRequest) -> list[str]:

@@ -78,7 +78,10 @@ async def ask_client(asked: ClientRequest, digest: str, asking: Question) -> App
     except (NoAnswer, CapabilityLacking, TimeoutError) as error:
         return _deny(f"the client was asked and gave no answer: {str(error) or 'it took too long'}")
     content: dict[str, Any] = answer.get("content") or {}
-    if answer.get("action") == "accept" and content.get("run") is True:
+    run = content.get("run")
+    if answer.get("action") == "accept" and not isinstance(run, bool):
+        return _deny("the client's answer has no `run` that is true or false", "error")
+    if answer.get("action") == "accept" and run:
         return ApprovalAnswer("once", by=BY)
     return _deny("denied by the person at the client", "person")
 

@@ -8,7 +8,7 @@ Modules:
     read_operations, staging, branch_operations        the operations
     mutations            what operations that change something share
     affected_files, withheld_files, remote             what may be written, read, and reached
-    run                  running git in the sandbox of the session
+    run, batch           running git in the sandbox of the session, several at once
     unconfined_reads     reading without a sandbox
     refs, settings       names of commits, settings read as data
     attempt, receipt     the result of a call

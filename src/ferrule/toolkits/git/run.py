@@ -7,6 +7,9 @@ the repository run confined or not at all (`sandbox.git_hooks`).
 Where no sandbox confines commands, git only reads, and meets no configuration of the repository
 (`unconfined_reads`).
 
+A sandbox takes longer to start than git to read something, so those that read at the same time
+share one (`batch`).
+
 Decisions about files and commits are made by what git prints, so an output that does not fit is an
 error here, never a shorter result, unless the caller asks for its beginning.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -47,6 +50,7 @@ from ferrule.toolkits.process import find_installed, run_process
 from ferrule.tools.context import Context
 
 from .attempt import Attempt, GitResult
+from .batch import MAX_INPUT, EndedGit, GitBatch
 from .receipt import GitOptions
 from .refs import check_revision
 from .unconfined_reads import open_unconfigured
@@ -130,6 +134,9 @@ class GitRunner:
     wall: LandlockAccess | None = None
     results: list[GitResult] = field(default_factory=list[GitResult])
     """The runs so far, for receipts."""
+    references_after: dict[str, str] | None = None
+    """The references after the operation, if it has read them itself."""
+    _batch: GitBatch | None = None
 
     async def run(
         self,
@@ -140,6 +147,7 @@ class GitRunner:
         hooks: bool = False,
         settings: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
+        noted: bool = True,
     ) -> GitResult:
         """Run git.
 
@@ -151,6 +159,7 @@ class GitRunner:
             hooks: Whether it is the one that changes something, so that hooks run.
             settings: Configuration for this run.
             variables: Variables for this run.
+            noted: Whether it is one of the operation's, for receipts.
 
         Raises:
             ToolFailed: It takes too long or prints too much.
@@ -172,7 +181,28 @@ class GitRunner:
             **_configure({**_SETTINGS, **({} if hooks else _READING), **(settings or {})}),
             **(variables or {}),
         }
-        ended = await self._start(argv, environment, take, errors, stdin)
+        if keep or hooks or not self._can_share(stdin):
+            ran = await self._start(argv, self.program, environment, take, errors, stdin)
+            ended = EndedGit.of(ran, bytes(output), errors.text())
+        else:
+            batch = self._batch
+            if batch is None or not batch.is_open or batch.environment != environment:
+                batch = GitBatch(self._start, self.program, environment, MAX_OUTPUT)
+                self._batch = batch
+            ended = await batch.run(argv, stdin)
+        result = self._make_result(argv, ended, keep)
+        if noted:
+            self.results.append(result)
+        return result
+
+    def _can_share(self, stdin: bytes) -> bool:
+        """Return whether a git with this input can share a sandbox with others."""
+        return self.sandbox is not None and len(stdin) <= MAX_INPUT and b"\0" not in stdin
+
+    def _make_result(self, argv: tuple[str, ...], ended: EndedGit, keep: int) -> GitResult:
+        arguments = argv[argv.index("--no-optional-locks") + 1 :]
+        if arguments[0] == "--literal-pathspecs":
+            arguments = arguments[1:]
         if ended.timed_out:
             message = f"`git {arguments[0]}` was ended: the time for it was over"
             if arguments[0] in _WRITE_FILES:
@@ -184,21 +214,17 @@ class GitRunner:
                 f"`git {arguments[0]}` printed more than {MAX_OUTPUT} bytes; ask for less, or name "
                 f"paths",
             )
-        complaint = errors.text().strip()
+        complaint = ended.complaint
         if "GIT_DIR" in self.environment:
             complaint = complaint.replace(self.environment["GIT_DIR"], ".git")
-        code = 128 if ended.exit_code is None else ended.exit_code
-        if ended.stopped_by_sink:
-            code = 0
-        ran = GitResult(
-            argv, code, bytes(output[:most]), complaint, ended.git_hooks, ended.stopped_by_sink
-        )
-        self.results.append(ran)
-        return ran
+        code = 0 if ended.stopped_by_sink else ended.code
+        output = ended.output[: keep or MAX_OUTPUT]
+        return GitResult(argv, code, output, complaint, ended.hooks, ended.stopped_by_sink)
 
     async def _start(
         self,
         argv: tuple[str, ...],
+        program: str,
         environment: Mapping[str, str],
         output: OutputSink,
         errors: OutputSink,
@@ -222,7 +248,7 @@ class GitRunner:
         return await self.sandbox.run(
             Command(
                 argv,
-                self.program,
+                program,
                 self.directory,
                 environment,
                 output,
@@ -240,15 +266,16 @@ class GitRunner:
             raise make_git_error(f"`git {arguments[0]}` failed", ran)
         return ran
 
-    async def find_commit(self, name: str) -> str | None:
+    async def find_commit(self, name: str, *, noted: bool = True) -> str | None:
         """Return the id of the commit that a name stands for, or None.
 
-        The name reaches git only on its standard input.
+        The name reaches git only on its standard input. `noted` is that of `run`.
         """
         ran = await self.run(
             "cat-file",
             "--batch-check=%(objectname) %(objecttype)",
             stdin=f"{name}^{{commit}}\n".encode(),
+            noted=noted,
         )
         found = re.fullmatch(r"([0-9a-f]{40,64}) commit\n", ran.text)
         return found[1] if found else None
@@ -278,11 +305,11 @@ class GitRunner:
 
     async def read_references(self) -> dict[str, str]:
         """Return ids by full name, `HEAD` among them; of a branch without commits its name."""
-        count = len(self.results)
         ran = await self.run(
             "for-each-ref",
             f"--count={MAX_REFERENCES}",
             "--format=%(HEAD)%(objectname) %(refname)",
+            noted=False,
         )
         found: dict[str, str] = {}
         head = ""
@@ -292,12 +319,12 @@ class GitRunner:
             if line.startswith("*"):
                 head = identifier
         if not head:
-            head = await self.find_commit("HEAD") or await self._find_unborn_branch()
-        del self.results[count:]  # They are none of the operation's.
+            head = await self.find_commit("HEAD", noted=False)
+            head = head or await self._find_unborn_branch()
         return {"HEAD": head, **found}
 
     async def _find_unborn_branch(self) -> str:
-        symbolic = await self.run("symbolic-ref", "--quiet", "HEAD")
+        symbolic = await self.run("symbolic-ref", "--quiet", "HEAD", noted=False)
         return f"ref: {symbolic.text.strip()}"
 
     def name_in_workspace(self, name: str) -> str | None:
@@ -364,13 +391,19 @@ async def find_sandbox(context: Context) -> Sandbox | None:
 
 
 @asynccontextmanager
-async def open_git(context: Context, *, changes: str = "") -> AsyncGenerator[GitRunner]:
+async def open_git(
+    context: Context,
+    *,
+    changes: str = "",
+    look: Callable[[GitRunner], Awaitable[None]] | None = None,
+) -> AsyncGenerator[GitRunner]:
     """Yield git on the repository of the workspace, inside an `async with` block.
 
     Args:
         context: The context of the call.
         changes: The operation, if it changes something: then the references are read before and
             after.
+        look: Reads what else the operation has to know before; at the same time as the references.
 
     Raises:
         ToolFailed: There is no repository that may be used, or nothing confines what git would
@@ -397,14 +430,18 @@ async def open_git(context: Context, *, changes: str = "") -> AsyncGenerator[Git
         if not changes:
             yield git
             return
-        attempt.begin(await git.read_references())
+        if look is None:
+            attempt.begin(await git.read_references())
+        else:
+            references, _ = await asyncio.gather(git.read_references(), look(git))
+            attempt.begin(references)
         try:
             yield git
         except ToolFailed as failure:
             if failure.error_type is not ErrorType.TIMEOUT:
                 attempt.end(await git.read_references())
             raise
-        attempt.end(await git.read_references())
+        attempt.end(git.references_after or await git.read_references())
 
 
 @contextmanager

@@ -7,6 +7,7 @@ is compared with the list.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -45,8 +46,19 @@ async def git_add(
         raise RetryCall("`git_add` takes `paths`, or `all: true`")
     workspace = context.resource(Workspace)
     asked = [workspace.check_name(path, write=False) for path in paths or ()]
-    async with open_git(context, changes="git_add") as git:
-        wanted, left_out = await _find_changed(git, asked)
+    wanted: list[str] = []
+    left_out: list[str] = []
+    before: set[str] = set()
+
+    async def look(git: GitRunner) -> None:
+        (changed, refused), index = await asyncio.gather(
+            _find_changed(git, asked), _read_index(git)
+        )
+        wanted.extend(changed)
+        left_out.extend(refused)
+        before.update(index)
+
+    async with open_git(context, changes="git_add", look=look) as git:
         if len(wanted) > MAX_FILES:
             raise ToolFailed(
                 ErrorType.LIMIT,
@@ -57,9 +69,11 @@ async def git_add(
         staged = set[str]()
         argv: tuple[str, ...] = ()
         if wanted:
-            before = await _read_index(git)
             argv = (await _stage(git, wanted, "--all")).argv
-            staged = _differing_names(before, await _read_index(git))
+            after, git.references_after = await asyncio.gather(
+                _read_index(git), git.read_references()
+            )
+            staged = _differing_names(before, after)
             await _check_staged(git, staged - set(wanted))
     value: dict[str, Any] = {"staged": sorted(staged)[:_MAX_NAMES], "count": len(staged)}
     if left_out:
@@ -201,11 +215,17 @@ async def git_commit(
     """
     text = check_message(message)
     workspace = context.resource(Workspace)
-    async with open_git(context, changes="git_commit") as git:
+    staged: list[str] = []
+
+    async def look(git: GitRunner) -> None:
+        if not all:
+            staged.extend(await _find_staged(git))
+
+    async with open_git(context, changes="git_commit", look=look) as git:
         check_idle(git)
         if all:
             await _stage_tracked(git)
-        staged = await _find_staged(git)
+            staged.extend(await _find_staged(git))
         check_names(workspace, staged, write=False, what="`git_commit`")
         if not staged and not allow_empty:
             raise ToolFailed(
@@ -227,7 +247,8 @@ async def git_commit(
         )
         if ran.code:
             raise _commit_error(ran)
-        commit = await git.find_commit("HEAD")
+        git.references_after = await git.read_references()
+        commit = git.references_after["HEAD"]
     value = {
         **describe_hooks(git, ran, _COMMIT_HOOKS),
         "commit": commit,

@@ -15,10 +15,16 @@ from ag_ui_pages import kinds, results_of, text_of
 from pydantic import BaseModel
 
 from ferrule import Agent, Permissions, Scripted, Storage, tool
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import Usage
+from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.models.scripted import calls, fails, says
+from ferrule.permissions.approvals import ApprovalRequest
+from ferrule.permissions.grant_proposals import GrantOffer
+from ferrule.servers.ag_ui.inputs import InterruptAnswer
+from ferrule.servers.ag_ui.interrupts import read_answer
 
 sent: list[str] = []
 PICK = {
@@ -180,6 +186,39 @@ async def test_whatever_is_not_a_yes_denies_the_call(
         events = await ada.answer(await ada.say("Write to Ines."), **payload)
     assert "permission_denied" in results_of(events)["c1"] and sent == []
     assert text_of(events) == "As you wish."
+
+
+@pytest.mark.proves("audit.who-refused")
+@pytest.mark.parametrize(
+    ("is_resolved", "payload", "refuser"),
+    [
+        (True, {"approved": False}, "person"),
+        (False, None, "person"),
+        (True, {"approved": "true"}, "error"),
+        (True, {}, "error"),
+        (True, "yes", "error"),
+        (True, {"approved": True, "grant": "Bash(*)"}, "gate"),
+    ],
+)
+def test_only_a_plain_no_is_recorded_as_a_persons(
+    is_resolved: bool, payload: object, refuser: str
+) -> None:
+    request = ApprovalRequest(
+        ToolCall("c1", "send_mail", "{}"),
+        send_mail,
+        "high",
+        "it writes",
+        (),
+        "",
+        (GrantOffer("once", ""),),
+        "digest",
+        Identity("t", "ada", "s", "r"),
+    )
+    answer = read_answer(request, InterruptAnswer("c1:digest", is_resolved, payload), "ada")
+    assert (answer.choice, answer.refuser) == ("deny", refuser)
+    assert ("by the person" in answer.note or "the person closed" in answer.note) == (
+        refuser == "person"
+    )
 
 
 @pytest.mark.proves("serve.ag-ui.approval")

@@ -75,6 +75,9 @@ async def test_everything_but_a_clear_yes_is_a_no(
         result = await client.call_tool("shelve", {"book": "Walden"})
     assert result.is_error and json.loads(text_of(result))["error_type"] == "permission_denied"
     assert len(person.asked) == 1 and place.done == [] and place.events(CallStarted) == []
+    is_clear = said in ("no", "cancel", {"run": False})
+    answered = [event for event in place.events(PersonAnswered) if event.refused_by != "nobody"]
+    assert [event.refused_by for event in answered] == ["person" if is_clear else "error"]
 
 
 @pytest.mark.proves("serve.mcp.approvals")
