@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .engine.plugins.protocol import Parts, Plugin, Setup
     from .engine.registration.plugin import Registering
     from .engine.telemetry.plugin import OpenTelemetry
+    from .engine.travelling_files.plugin import TravellingFiles
     from .extensions.diagnostics.plugin import Diagnostics
     from .extensions.instructions_plugin import InstructionFiles
     from .extensions.skills.plugin import Skills
@@ -59,6 +60,7 @@ __all__ = [
     "Setup",
     "Skills",
     "Tasks",
+    "TravellingFiles",
     "TypedTools",
 ]
 
@@ -69,6 +71,7 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
         "ferrule.engine.registration.plugin": ("Registering",),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
+        "ferrule.engine.travelling_files.plugin": ("TravellingFiles",),
         "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),
         "ferrule.extensions.instructions_plugin": ("InstructionFiles",),
         "ferrule.extensions.skills.plugin": ("Skills",),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Permissions, Storage, tool
 from ferrule.core.events import FilesSeen, Noticed
-from ferrule.engine.rewind import snapshots
+from ferrule.engine.rewind import snapshots, workspace_scan
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.plugins import Parts
@@ -321,7 +321,8 @@ async def test_what_a_snapshot_leaves_out_is_not_touched(folder: Path) -> None:
 async def test_of_a_workspace_that_is_too_large_there_is_no_snapshot_and_that_is_said_once(
     bound: str, value: int, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, bound, value)
+    module = workspace_scan if bound == "MAX_ENTRIES" else snapshots
+    monkeypatch.setattr(module, bound, value)
     session = await run_commands(folder, "rm run.sh", "rm src/a.py")
     records = session.driver.log.journal.records(session.id)
     [notice] = [
@@ -345,7 +346,7 @@ async def test_a_command_in_the_background_is_counted_as_not_covered(folder: Pat
 
 
 def test_the_bounds_of_a_snapshot() -> None:
-    assert (snapshots.MAX_ENTRIES, snapshots.MAX_BYTES, snapshots.MAX_CHANGES) == (
+    assert (workspace_scan.MAX_ENTRIES, snapshots.MAX_BYTES, snapshots.MAX_CHANGES) == (
         20_000,
         268_435_456,
         2_000,

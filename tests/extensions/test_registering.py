@@ -29,15 +29,15 @@ from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
 from ferrule.engine.web.domains import AllowedDomains
 from ferrule.engine.web.fetch import WebClient
-from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.extensions import delegate_from_script
 from ferrule.extensions.front_matter import parse_document, to_plain
-from ferrule.extensions.tool_files.definitions import render_definition
 from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
 from ferrule.extensions.tool_files.registration_tools import (
     RESERVED_NAMES,
     handle_meta_call,
     make_registration_tools,
+    render_definition,
 )
 from ferrule.hooks import hook
 from ferrule.models.capabilities import Capabilities

@@ -4,17 +4,22 @@ anything is reached.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from ferrule.cli.distributed import assemble_for_job, worker
+from ferrule.engine.distributed.job_run import run_job
 from ferrule.engine.distributed.jobs import DistributedExtraMissing, Job, Jobs, libpq_url
 from ferrule.engine.distributed.worker import Worker
 from ferrule.permissions.approvals import DenyingApprover
@@ -112,6 +117,37 @@ def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_
         assert isinstance(agent.approver, DenyingApprover)
         assert agent.run_sync("hello").text == "done"
         assert [(one.tenant, one.user) for one in journal.sessions()] == [("acme", "ines")]
+
+
+@pytest.mark.proves("travelling-files.worker")
+def test_a_session_of_a_worker_with_workspaces_finds_its_files_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("state", "config"):
+        monkeypatch.setenv(f"FERRULE_{name.upper()}", str(tmp_path / name))
+    call = {"tool": "write_file", "arguments": {"path": "a.txt", "content": "made"}}
+    talk = tmp_path / "talk.yaml"
+    talk.write_text(yaml.safe_dump([{"call": [call]}, {"say": "done"}]))
+    (tmp_path / "again.yaml").write_text("- say: done\n")
+    options = {"permissions.allow": ["Edit(**)"]}
+    gone = str(tmp_path / "a-folder-of-another-machine")
+    job = Job("hello", workspace=gone, model=f"scripted:{talk}", options=options).with_name()
+    with SqliteJournal(tmp_path / "shared.db") as journal:
+        asyncio.run(run_job(job, journal, partial(assemble_for_job, workspaces=tmp_path / "one")))
+        following = replace(job, run="second", model=f"scripted:{tmp_path}/again.yaml")
+        outcome = asyncio.run(
+            run_job(following, journal, partial(assemble_for_job, workspaces=tmp_path / "two"))
+        )
+    assert outcome["stop"] == "done"
+    found = [path.read_text() for path in (tmp_path / "two").glob("*/a.txt")]
+    assert found == ["made"]
+
+
+def test_workspaces_are_not_for_agents_of_a_function() -> None:
+    arguments = ["--database", NOWHERE, "--agent", "json:loads", "--workspaces", "/tmp"]
+    done = CliRunner().invoke(worker, arguments)
+    assert done.exit_code == 2
+    assert "TravellingFiles" in done.output
 
 
 @pytest.mark.proves("scale.usage")

@@ -132,7 +132,7 @@ def test_ordinary_work_goes_on(root: Path, places: SessionPaths) -> None:
         places,
         "cat note.txt && echo new > made.txt && pwd && echo t > /tmp/ferrule-inside && cat /tmp/ferrule-inside && id -u",
     )
-    assert (ran.returncode, ran.stdout.split()) == (
+    assert (ran.returncode, ran.stdout.splitlines()) == (
         0,
         ["hello", str(root), "t", str(os.geteuid())],
     ), ran.stderr

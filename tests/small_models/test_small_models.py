@@ -23,7 +23,7 @@ from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.small_models import tool_ranking
 from ferrule.small_models.abstention import is_called_for
 from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.exchange import open_small_model_exchange
+from ferrule.small_models.exchange import WholeSentences, open_small_model_exchange
 from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
 from ferrule.small_models.spans import find_spans, parse_number, split_atoms
@@ -35,7 +35,6 @@ from ferrule.small_models.tool_choice import (
     ridge,
 )
 from ferrule.small_models.units import is_unit_for
-from ferrule.small_models.whole_sentences import WholeSentences
 from ferrule.testing.model_client_conformance import RecordingSink
 
 

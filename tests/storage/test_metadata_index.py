@@ -87,7 +87,16 @@ def test_a_folder_that_changed_just_now_is_read_again(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"SITE": 3}', '{"SITE": {"changed": "x", "names": []}}', "\x00\udcff"]
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        "{",
+        '{"SITE": 3}',
+        '{"SITE": {"changed": "x", "names": []}}',
+        "\x00\udcff",
+    ],
 )
 def test_an_index_that_cannot_be_read_is_made_again(state: Path, site: Path, text: str) -> None:
     install(site, "pond")

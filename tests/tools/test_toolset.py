@@ -18,9 +18,9 @@ from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Risk, SideEffect, Tool
-from ferrule.tools.description_names import replace_names
 from ferrule.tools.pack_options import PackOptions, apply_options
 from ferrule.tools.result_formatting import format_results
+from ferrule.tools.toolset import replace_names
 
 
 @tool(side_effect="execute")

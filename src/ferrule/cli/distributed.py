@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +14,8 @@ from ferrule.engine.distributed.jobs import Job, Jobs
 from ferrule.engine.distributed.worker import Worker
 from ferrule.runtime.assemble import assemble, current_user
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.paths import make_private_folder
 
 from .import_path import allow_named_modules
 from .terminal import escape_invisible
@@ -60,15 +63,35 @@ _engine = click.option(
     metavar="MODULE:FUNCTION",
     help="Function that makes the agent of a job from `(job, journal)`.",
 )
+@click.option(
+    "--workspaces",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where each session gets a workspace of its own, whose files go where it goes on.",
+)
 def worker(
-    database: str, engine: str, concurrency: int, per_tenant: int | None, factory: str | None
+    database: str,
+    engine: str,
+    concurrency: int,
+    per_tenant: int | None,
+    factory: str | None,
+    workspaces: Path | None,
 ) -> int:
     """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
     on this machine. Calls that no rule allows are denied.
+
+    With --workspaces a job that names no folder of this machine works in one of its session. The
+    files are kept in the artifact store (`artifacts.store`), which all workers must reach.
     """
-    make_agent = _load_factory(factory) if factory else assemble_for_job
+    if factory and workspaces:
+        raise click.UsageError(
+            "--workspaces is for agents made from settings; give your own the plugin "
+            "`TravellingFiles`"
+        )
+    own = partial(assemble_for_job, workspaces=workspaces)
+    make_agent = _load_factory(factory) if factory else own
     job_worker = Worker(
         database, make_agent, engine=engine, concurrency=concurrency, per_tenant=per_tenant
     )
@@ -103,19 +126,29 @@ def _load_factory(name: str) -> MakeAgent:
     return cast("MakeAgent", found)
 
 
-def assemble_for_job(job: Job, journal: Journal) -> Agent:
+def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = None) -> Agent:
     """Make a job's agent from this machine's settings, for the job's owner.
 
     It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
     if the worker runs in a terminal: the person there does not own the job.
+
+    Args:
+        job: The job.
+        journal: The journal of its session.
+        workspaces: Where its session gets a workspace, if the job names none that is here.
     """
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
 
     options = {name.replace(".", "__"): value for name, value in job.options.items()}
-    given = {**options, "model": job.model or None, "workspace": job.workspace or None}
-    agent = assemble(given, notice=notice, journal=journal).agent
+    workspace = job.workspace
+    if workspaces is not None and not (workspace and Path(workspace).is_dir()):
+        own = workspaces.absolute() / Scope(job.tenant, job.user, job.session).key
+        workspace = str(make_private_folder(own))
+    given = {**options, "model": job.model or None, "workspace": workspace or None}
+    wanted = {} if workspaces is None else {"travelling_files": {}}
+    agent = assemble(given, notice=notice, journal=journal, plugin_fields=wanted).agent
     return agent.copy_for_user(job.user, tenant=job.tenant, journal=journal)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.extras import require
+from ferrule.runtime.served_folder import require_folder
 from ferrule.runtime.shared_options import common_options, server_options
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ async def _serve(
     require("starlette", "uvicorn", "h11", "jinja2", "python_multipart", extra="console")
     from ferrule.runtime.assemble import current_user
     from ferrule.runtime.http.server import bound_port, listen, public_address, serve
-    from ferrule.runtime.served_folder import require_folder
 
     from .app import make_app
     from .setup import build_console, close_console

@@ -40,6 +40,7 @@ from .record_events import (
     SessionArchived,
     ToolSearchQuery,
     ToolSearchResult,
+    WorkspaceKept,
 )
 from .value_class import frozen, list_fields
 from .vocabulary import (
@@ -594,6 +595,7 @@ Event = (
     | CallHooked
     | CallConfined
     | FilesSeen
+    | WorkspaceKept
     | ConsentAnswered
     | SessionArchived
     | ToolSearchQuery

@@ -42,6 +42,20 @@ class FilesSeen:
 
 
 @frozen
+class WorkspaceKept:
+    """Files of a workspace were kept, so that the session can go on elsewhere.
+
+    These paths are not as they were kept before; `states` are in the form of
+    `engine.rewind.states`, with `link:` and `repository:` besides. `place` is an id of the folder.
+    """
+
+    kind: ClassVar[str] = "workspace.kept"
+    place: str
+    paths: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+
+
+@frozen
 class ConsentAnswered:
     """A person's answer to a question that came up while a tool ran.
 

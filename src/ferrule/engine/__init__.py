@@ -1,7 +1,8 @@
 """One driver carries out what the machine says; one dispatcher is the only way to a tool.
 
 Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hooks`,
-`output`, `plugins`, `registration`, `replay`, `rewind`, `telemetry`, `tool_search`, `web`.
+`output`, `plugins`, `registration`, `replay`, `rewind`, `telemetry`, `tool_search`,
+`travelling_files`, `web`.
 
 Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;

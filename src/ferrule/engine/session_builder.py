@@ -126,7 +126,8 @@ def build_session(
     catalog = agent.catalog
     growing = None
     discovery = None
-    if agent.registration is not None or search is not None:
+    gains_tools = any(tool.find_more is not None for tool in catalog)
+    if agent.registration is not None or search is not None or gains_tools:
         from .registration.session_catalog import SessionCatalog
 
         catalog = growing = SessionCatalog(catalog)
@@ -313,6 +314,9 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
 def _extend(agent: SessionSource, driver: Driver) -> Sequence[DriverExtension]:
     """Return what is added to a session, plugins first."""
     extensions = _extend_by_parts(agent, driver)
+    if agent.plugins.extensions and agent.lineage is None:
+        made = tuple(make(driver) for make in agent.plugins.extensions)
+        extensions = (*made, *extensions)
     if not agent.plugins.lifetimes:
         return extensions
     return (StartPlugins(driver, agent.plugins.lifetimes), *extensions)

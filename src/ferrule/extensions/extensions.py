@@ -7,21 +7,26 @@ trusted are the bytes that are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.delegation.delegate_tool import ask_agent
 from ferrule.engine.delegation.sub_agent import SubAgent
+from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import EventHook
 from ferrule.engine.web.domains import AllowedDomains
 from ferrule.engine.web.fetch import WebClient
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import ConfigurationSnapshot
+from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .agents.loading import LoadedAgents, load_agents
-from .agents.scripts import delegate_from_script
 from .builtins.dispatch import ScriptEnvironment
 from .front_matter import InvalidFile
 from .hooks.loading import LoadedHooks, load_hooks
@@ -177,3 +182,30 @@ def _trust_notices(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:
             "hooks of this folder as you trusted it last can still refuse calls: "
             f"{', '.join(hooks.guards)}"
         )
+
+
+async def delegate_from_script(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Delegate a task from a script, as `ScriptEnvironment(delegate=delegate)`.
+
+    Raises ToolFailed.
+    """
+    request = dict(given)
+    _check_hooks(request.pop("hooks", None), context)
+    task = request.pop("task", None)
+    if not isinstance(task, str):
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, "`delegate`: `task` must be a text")
+    return await ask_agent(context, task, **request)
+
+
+def _check_hooks(names: Any, context: Context) -> None:
+    if names is None:
+        return
+    hooks = context.resources.get(Hooks)
+    known = {hook.name for hook in hooks.hooks} if isinstance(hooks, Hooks) else set[str]()
+    listed = cast("list[Any]", names) if isinstance(names, list) else [names]
+    for name in listed:
+        if name not in known:
+            raise ToolFailed(
+                ErrorType.NOT_FOUND,
+                f"`delegate`: there is no hook `{name}` in this session to watch the agent",
+            )

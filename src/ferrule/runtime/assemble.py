@@ -25,7 +25,7 @@ from ferrule.engine.plugins.protocol import Setup
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
 from ferrule.engine.telemetry.names import find_model_address
-from ferrule.models.client import ModelOptions, ToolModeOption
+from ferrule.models.client import ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.grants import Grants
@@ -35,6 +35,7 @@ from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import journal, paths
 from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.audit.checkpoints import checkpoints_path_of, sign_heads
 from ferrule.storage.audit.signing import Signer, default_key_path
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -42,7 +43,6 @@ from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.settings.settings import (
     ModelSettings,
     Settings,
-    apply_model_options,
     load_settings,
 )
 from ferrule.storage.trust import TrustStore
@@ -63,8 +63,12 @@ from .chosen_plugins import (
     set_up_chosen,
 )
 from .deferred_tools import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
-from .hosted_tools import approval_tools, resolve_hosted_tools
-from .model_clients import check_provider_names, create_client
+from .model_clients import (
+    check_provider_names,
+    create_client,
+    list_approval_tools,
+    read_model_options,
+)
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,
@@ -123,7 +127,7 @@ class Assembly:
             ProviderError: The model cannot be reached; nothing has changed.
         """
         for_model = self.settings.for_model(name)
-        options = _model_options(self.settings, name, for_model)
+        options = read_model_options(self.settings, name)
         client = create_client(self.settings, name)
         try:
             await client.capabilities()
@@ -183,7 +187,6 @@ class Assembly:
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.is_recorded:
             return
-        from ferrule.storage.audit.checkpoints import checkpoints_path_of, sign_heads
 
         journal = self.agent.journal
         now = int(time.time() * 1000)
@@ -262,7 +265,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         repository=settings.repository,
         names=names,
     )
-    core_tools = [*ARTIFACT_TOOLS, *approval_tools(settings)]
+    core_tools = [*ARTIFACT_TOOLS, *list_approval_tools(settings)]
     resources = [
         command_policy,
         ShortRereading(_gives_short_rereadings(settings)),
@@ -309,7 +312,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             search=tool_search_option(settings),
             errors=settings["tools.errors"],
         ),
-        model_options=_model_options(settings, settings.model, for_model),
+        model_options=read_model_options(settings, settings.model),
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],
@@ -534,38 +537,3 @@ def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
 def _tool_mode(for_model: ModelSettings) -> ToolModeOption:
     chosen = "auto" if for_model.tool_mode == "none" else for_model.tool_mode
     return cast("ToolModeOption", chosen)
-
-
-def read_model_options(settings: Settings, name: str) -> ModelOptions:
-    """Return the request options that the settings give a model, by its full name.
-
-    Raises:
-        ConfigError: A setting of the model is wrong.
-    """
-    return _model_options(settings, name, settings.for_model(name))
-
-
-def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> ModelOptions:
-    for_model = apply_model_options(for_model, settings["model_options"])
-    options = ModelOptions(
-        for_model.temperature,
-        for_model.max_output_tokens,
-        for_model.num_ctx,
-        for_model.thinking,
-        for_model.seed,
-        for_model.top_p,
-        for_model.presence_penalty,
-        for_model.frequency_penalty,
-        provider_tools=resolve_hosted_tools(settings, name, for_model),
-        stop=for_model.stop or (),
-        top_k=for_model.top_k,
-        logit_bias=for_model.logit_bias or {},
-        extra=for_model.extra or {},
-        service_tier=for_model.service_tier or "",
-        cache_key=for_model.cache_key or "",
-        cache_control=for_model.cache_control or "",
-        upload_media_from=for_model.upload_media_from,
-    )
-    if for_model.timeout is None:
-        return options
-    return replace(options, timeout=for_model.timeout)

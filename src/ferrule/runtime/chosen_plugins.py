@@ -55,7 +55,7 @@ def choose_plugins(
     chosen: list[ChosenPlugin] = []
     for manifest in list_manifests(settings):
         given = fields.get(manifest.name, {})
-        if not is_on(manifest, settings, is_wanted=bool(given)):
+        if not is_on(manifest, settings, is_wanted=manifest.name in fields):
             continue
         if manifest.distribution:
             _announce(manifest, notice)

@@ -14,6 +14,7 @@ from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import Protection, ResourceLimits, SandboxPolicy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import USER_FILE_NAME, Settings
+from ferrule.storage.settings.writing import open_for_folder, set_mode_of_folder
 
 MIB = 1024 * 1024
 
@@ -53,8 +54,6 @@ def make_opening_writer(settings: Settings) -> Callable[[Opening], None]:
     root = str(Path(settings.workspace).resolve())
 
     def remember(opening: Opening) -> None:
-        from ferrule.storage.settings.writing import open_for_folder  # once in a session at most
-
         open_for_folder(paths.config() / USER_FILE_NAME, root, opening.key, opening.target)
 
     return remember
@@ -71,8 +70,6 @@ def make_mode_writer(
     root = str(Path(settings.workspace).resolve())
 
     def remember(mode: PermissionMode) -> None:
-        from ferrule.storage.settings.writing import set_mode_of_folder  # once in a session at most
-
         if settings.repository.state not in ("trusted", "absent"):
             notice(
                 f"mode {mode} until this session ends; a trusted folder would remember it "
@@ -95,8 +92,6 @@ def forget_mode(settings: Settings) -> bool:
 
     Raises ConfigError if the person's settings cannot be written.
     """
-    from ferrule.storage.settings.writing import set_mode_of_folder  # only where a person wants it
-
     if not any(name.startswith("folders.") and name.endswith(".mode") for name in settings.values):
         return False
     file = paths.config() / USER_FILE_NAME

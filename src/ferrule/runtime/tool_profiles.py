@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
+from ferrule.engine import background
 from ferrule.engine.artifacts import tools as artifact_tools
+from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.engine.plugins.plugin_set import PluginSet
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.plugins.manifests import read_shipped_manifests
@@ -81,8 +83,6 @@ def names_added_by_runs() -> tuple[str, ...]:
     These read artifacts, find deferred tools, follow background tasks, delegate to sub-agents and
     open what a sandbox refused.
     """
-    from ferrule.engine import background
-    from ferrule.engine.delegation.sub_agent import DELEGATE
     from ferrule.toolkits.commands.refused_access import OPENING_TOOL
 
     tools = (*artifact_tools.TOOLS, *background.TASK_TOOLS)

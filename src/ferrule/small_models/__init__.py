@@ -10,7 +10,6 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
     raw_model          what the help needs of a model client
     request            a person's request, cut into pieces, and which of them are taken
     slots              parameters, and what their schemas say of what may fill them
-    whole_sentences    ends an answer that ran into its limit behind its last whole sentence
     abstention         whether any tool is called for, and how many requests a message makes
     argument_filling   fills the arguments of a chosen tool, slot by slot
     written_arguments  arguments that a model writes which was taught to, beside those of the rules

@@ -47,6 +47,7 @@ from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
+from ferrule.permissions.command_analysis.named_scripts import find_scripts
 from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from . import paths
@@ -377,7 +378,6 @@ _HERE = re.compile(r"\"?\$\{?(?:CLAUDE_PROJECT_DIR|FERRULE_PROJECT_DIR)\}?\"?")
 def find_named_programs(command: str) -> tuple[str, ...]:
     """Return the programs and scripts of the workspace that a command line names by a path."""
     from ferrule.permissions.command_analysis.analysis import analyse_command
-    from ferrule.permissions.command_analysis.named_scripts import find_scripts
 
     analysis = analyse_command(_HERE.sub(".", command))
     found: dict[str, None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from typing import Any, Protocol, cast
@@ -145,6 +145,9 @@ class Tool:
         probe: Finds out whether a call happened (`tools.outcome_probe`).
         annotations: Further facts for programs; they decide nothing here (`tools.toolset` sets
             `key`, `groups` and `defer_loading`).
+        find_more: Returns the tools that its source has gained since it was listed. It is asked
+            before each request of a session to its model; it is quick where nothing is new, and
+            never raises.
         command_form: Returns the command, as words, that a call amounts to. Deny and ask rules
             about commands (`Bash(git push:*)`) bind the tool as they bind that command.
         impossible: Returns, for the model, why values that fit the schema can never work. Must be
@@ -181,6 +184,7 @@ class Tool:
     probe: Probe | None = None
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     command_form: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
+    find_more: Callable[[], Awaitable[Sequence[Tool]]] | None = None
 
     @property
     def full_name(self) -> str:

@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from ferrule import Agent, Permissions, Scripted
 from ferrule.connectors.mcp import McpServer, connect, server_client
 from ferrule.connectors.mcp.raw_results import LEFT_OUT, sort_out_tools
+from ferrule.connectors.mcp.server_client import ServerClient
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
+from ferrule.models.scripted import calls, says
+from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.tools.reliability import read_policies
 
-OBJECT = {"type": "object", "properties": {}}
+OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 NOT_FOUND = json.dumps({"jsonrpc": "2.0", "id": 0, "error": {"code": -32001, "message": "x"}})
 
 
@@ -32,6 +36,8 @@ class Met:
         self.opened = 0
         self.live: set[str] = set()
         self.called: list[str] = []
+        self.gains: list[Any] = []
+        """Tools that are announced with the next calls, one with each."""
         met = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -43,7 +49,7 @@ class Met:
             def reply(self, status: int, body: str = "", **headers: str) -> None:
                 self.send_response(status)
                 kind = "application/json" if body.startswith("{") else "text/plain"
-                self.send_header("content-type", kind)
+                self.send_header("content-type", headers.pop("content_kind", kind))
                 self.send_header("content-length", str(len(body)))
                 for name, value in headers.items():
                     self.send_header(name.replace("_", "-"), value)
@@ -83,7 +89,7 @@ class Met:
             self.live.add(session)
             opening = {
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": "met", "version": "1"},
             }
             return result(opening, mcp_session_id=session)
@@ -93,6 +99,12 @@ class Met:
             return result({"tools": self.tools})
         name = sent["params"]["name"]
         self.called.append(name)
+        if self.gains:
+            self.tools.append(self.gains.pop(0))
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            answer: Any = {"jsonrpc": "2.0", "id": sent["id"], "result": {"content": []}}
+            events = "".join(f"data: {json.dumps(one)}\n\n" for one in (changed, answer))
+            return handler.reply(200, events, content_kind="text/event-stream")
         if name in self.statuses:
             return handler.reply(*self.statuses[name])
         return result(self.results.get(name, {"content": [{"type": "text", "text": "done"}]}))
@@ -272,3 +284,71 @@ def test_only_what_is_wrong_is_taken_out_of_a_list() -> None:
     )
     assert [tool["name"] for tool in good["tools"]] == ["a"]
     assert refused[0]["name"] == "b" and LEFT_OUT in refused[0]
+
+
+def make_agent(place: Any, servers: Any, *steps: Any) -> Agent[None, str]:
+    return Agent(
+        Scripted(steps),
+        servers.tools,
+        workspace=place.root,
+        permissions=Permissions(approver=AllowlistApprover(["*"])),
+    )
+
+
+NEW = {"name": "subtract", "inputSchema": OBJECT}
+
+
+@pytest.mark.proves("mcp.gained-tools")
+async def test_tools_that_a_server_announces_are_called_in_the_next_turn(
+    place: Any, met: Met
+) -> None:
+    servers = await place.servers(met.spec())
+    met.gains = [NEW, {"name": "divide", "inputSchema": OBJECT}]
+    steps = [
+        calls(("met__add", {})),
+        calls(("met__subtract", {})),
+        calls(("met__divide", {})),
+        says("done"),
+    ]
+    async with make_agent(place, servers, *steps) as agent:
+        run = await agent.run("go")
+    assert [one.success for one in run.results] == [True] * 3
+    assert met.called == ["add", "subtract", "divide"]
+    names = [tool.full_name for tool in servers.tools]
+    assert names == ["met__add", "met__divide", "met__subtract"]
+    again = await place.servers(met.spec())
+    assert [tool.full_name for tool in again.tools] == names
+
+
+@pytest.mark.proves("mcp.gained-tools")
+async def test_an_announced_tool_that_is_not_selected_or_denied_is_not_there(
+    place: Any, met: Met
+) -> None:
+    servers = await place.servers(met.spec(without=("subtract",)))
+    met.gains = [NEW]
+    steps = [calls(("met__add", {})), calls(("met__subtract", {})), says("done")]
+    async with make_agent(place, servers, *steps) as agent:
+        run = await agent.run("go")
+    assert run.results[1].error_type is ErrorType.NOT_FOUND
+    assert met.called == ["add"]
+
+
+@pytest.mark.proves("mcp.gained-tools")
+async def test_what_a_persons_server_announces_waits_for_an_approval(place: Any, met: Met) -> None:
+    spec = met.spec(origin="person")
+    place.approvals.approve(spec, await list_tools(place, met))
+    servers = await place.servers(spec)
+    met.gains = [NEW]
+    steps = [calls(("met__add", {})), calls(("met__subtract", {})), says("done")]
+    async with make_agent(place, servers, *steps) as agent:
+        run = await agent.run("go")
+    assert [one.success for one in run.results] == [True, False]
+    assert "nobody approved: `subtract`; `ferrule mcp approve met`" in servers.notices[-1]
+
+
+async def list_tools(place: Any, met: Met) -> Any:
+    client = ServerClient(met.spec(), place.ground, place.approvals, None)
+    try:
+        return await client.fetch_manifest()
+    finally:
+        await client.close()

@@ -26,8 +26,8 @@ from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import DelegationPre, Occasion, ToolPre
 from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import load_agents
-from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.extensions import delegate_from_script
 from ferrule.extensions.hooks.claude_contract import HookQuestion
 from ferrule.extensions.hooks.conditions import parse_condition
 from ferrule.extensions.hooks.decorator import hook

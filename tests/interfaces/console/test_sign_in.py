@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.runtime.http.cookies import make_cookie, read_cookie
 from ferrule.runtime.http.http_security import HttpGuard, Principal
-from ferrule.runtime.http.sign_in import BrowserSignIn
+from ferrule.runtime.http.sign_in import BrowserSignIn, make_cookie, read_cookie
 
 OWNER, ADA = "owner-token-0123456789", "ada-token-0123456789"
 PEOPLE = {OWNER: Principal("me", True), ADA: Principal("ada")}

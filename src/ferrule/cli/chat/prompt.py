@@ -14,9 +14,12 @@ A long text that is pasted stands as one mark, `[pasted 120 lines #1]`, until th
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -34,9 +37,12 @@ from prompt_toolkit.styles import Style
 
 from ferrule.cli.line_input import discard_typed_input
 from ferrule.cli.terminal import fit_encoding
+from ferrule.core.errors import FerruleError
+from ferrule.permissions.loaded_code import trust_environment
+from ferrule.permissions.provenance import CommandWritable, find_program
+from ferrule.sandbox.trusted_process import start_program
 from ferrule.storage import paths
 
-from .editor import edit_file
 from .file_references import complete_path, find_open_reference
 
 PROMPT = "› "
@@ -269,3 +275,35 @@ class ChatCompleter(Completer):
 async def wait_forever() -> str:
     """Never return: for a question whose turn was stopped, which is withdrawn."""
     return await asyncio.get_running_loop().create_future()
+
+
+_USUAL = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/vi")
+
+
+def edit_file(filename: str) -> bool:
+    """Open a file in `$VISUAL`, `$EDITOR` or a usual editor. Return whether it ended well.
+
+    An editor that commands can write is passed over, which is said.
+    """
+    writable = CommandWritable.from_current_folder()
+    named = (os.environ.get("VISUAL"), os.environ.get("EDITOR"), *_USUAL)
+    for text in named:
+        words = shlex.split(text or "")
+        if not words:
+            continue
+        try:
+            program = find_program(words[0], os.environ.get("PATH", os.defpath), writable)
+            editor = start_program(
+                program,
+                [*words[1:], filename],
+                environment=trust_environment(os.environ, writable),
+                folder=None,
+                stdin=None,
+                output=None,
+            )
+        except (FerruleError, OSError) as error:
+            if text not in _USUAL:
+                click.echo(f"`{text}` was not opened: {error}", err=True)
+            continue
+        return editor.wait() == 0
+    return False

@@ -105,6 +105,8 @@ class ServerClient:
         self._reason = ""
         self._listed: tuple[float, Manifest] | None = None
         self._extras: tuple[bool, bool] | None = None
+        self._has_changed = False
+        """Whether the server announced a change that `fetch_change` has not returned."""
         self._liveness_checks: set[asyncio.Task[None]] = set()
 
     def status(self) -> ServerStatus:
@@ -128,6 +130,17 @@ class ServerClient:
     async def fetch_manifest(self, context: Context | None = None) -> Manifest:
         """Return what the server offers now. Raises ToolFailed."""
         return await self._in_session(context, self._fetch_manifest)
+
+    async def fetch_change(self) -> Manifest | None:
+        """Return what the server offers now, if it announced a change since this was asked last."""
+        if not self._has_changed:
+            return None
+        self._has_changed = False
+        try:
+            return await self.fetch_manifest()
+        except (ToolFailed, RequestFailed):
+            # It announces a change again, or its tools are listed again with the next call.
+            return None
 
     async def call(
         self, approved: ToolDefinition, arguments: Mapping[str, Any], context: Context
@@ -454,6 +467,7 @@ class ServerClient:
 
     def _forget_listing(self) -> None:
         self._listed = None
+        self._has_changed = True
 
     def _with_metadata(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """Add metadata: the identity of the call, if the server gets it, and the trace."""

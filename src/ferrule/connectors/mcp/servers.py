@@ -8,7 +8,8 @@ No server is started to find out which tools there are: they are known from what
 (`server_approvals.py`). A server from a file that nobody approved adds nothing but a notice. A
 server that a program names in its own code (`origin="program"`) is its author's choice: its command
 needs no approval, and what it offers is pinned when it is first seen. Later changes hold back the
-tools that changed, as for all others.
+tools that changed, as for all others. Tools that it announces while a session runs are pinned as
+well, and are offered from the session's next turn on; those of other servers wait for an approval.
 
 A tool of a server is called `server__tool`, so the names of two servers do not clash. A tool whose
 name is taken is left out with a notice, and so is a server whose name another one has. A tool that
@@ -20,7 +21,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +31,7 @@ from ferrule.connectors.remote_tools import RemoteTools
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.tools.definition import Tool
 
+from .definitions import Manifest
 from .server_approvals import ServerApproval, ServerApprovals
 from .server_client import ServerClient, ServerStatus
 from .spec import McpServer
@@ -36,6 +40,7 @@ from .tools import full_name, is_selected, make_tools
 
 MAX_SERVERS = 64
 _SHOWN_NAMES = 3
+_SHOWN_CHANGES = 8
 
 
 class McpServers(RemoteTools[ServerClient]):
@@ -56,6 +61,9 @@ class McpServers(RemoteTools[ServerClient]):
         super().__init__(taken_names)
         self._unapproved: list[str] = []
         self._similar: list[str] = []
+        self._finders: dict[str, Callable[[], Awaitable[tuple[Tool, ...]]]] = {}
+        self._gained: dict[str, list[Tool]] = {}
+        """The tools that servers have gained since the run began, by server."""
         for server in servers:
             self._add_server(server)
         if self._unapproved:
@@ -179,9 +187,48 @@ class McpServers(RemoteTools[ServerClient]):
                 "known to do no harm when called again; name others in `tool_policies`, or believe "
                 "the server with `hints: true`"
             )
+        self._add_tools(client, manifest)
+
+    def _add_tools(self, client: ServerClient, manifest: Manifest) -> list[Tool]:
+        """Add a server's tools, and return those that were added."""
+        find_more = self._finders.setdefault(client.server.name, partial(self._find_more, client))
+        added: list[Tool] = []
         for tool in make_tools(client, manifest):
-            if self._add(tool):
-                self._report_similar_names(client.server, tool)
+            growing = replace(tool, find_more=find_more)
+            if self._add(growing):
+                added.append(growing)
+                self._report_similar_names(client.server, growing)
+        return added
+
+    async def _find_more(self, client: ServerClient) -> tuple[Tool, ...]:
+        """Return the tools that a server has gained since it was listed (`Tool.find_more`)."""
+        gained = self._gained.setdefault(client.server.name, [])
+        changed = await client.fetch_change()
+        if changed is not None:
+            gained += self._take_new_tools(client, changed)
+        return tuple(gained)
+
+    def _take_new_tools(self, client: ServerClient, changed: Manifest) -> list[Tool]:
+        server = client.server
+        known = client.manifest or Manifest()
+        new = tuple(
+            tool
+            for tool in changed.tools
+            if known.get_tool(tool.name) is None and is_selected(server, tool.name)
+        )
+        if not new:
+            return []
+        if server.origin != "program":
+            names = ", ".join(f"`{tool.name}`" for tool in new[:_SHOWN_CHANGES])
+            self._notices.append(
+                f"server `{server.name}` offers tools that nobody approved: {names}; `ferrule mcp "
+                f"approve {server.name}` shows them"
+            )
+            return []
+        # They are pinned when they are first seen, as the others were.
+        client.manifest = replace(known, tools=(*known.tools, *new))
+        self._approvals.approve(server, client.manifest)
+        return self._add_tools(client, Manifest(tools=new))
 
     def _report_similar_names(self, server: McpServer, tool: Tool) -> None:
         """Note a tool that a model may mistake for one of the run or of another server."""
@@ -265,7 +312,7 @@ def _changed_notice(server: McpServer, approval: ServerApproval) -> str:
         for tool in approval.manifest.tools
         if tool.name not in offered and is_selected(server, tool.name)
     ]
-    names = ", ".join(f"`{name}`" for name in held_back[:8]) or "none of its tools"
+    names = ", ".join(f"`{name}`" for name in held_back[:_SHOWN_CHANGES]) or "none of its tools"
     return (
         f"server `{server.name}` changed since you approved it; held back: {names}; `ferrule mcp "
         f"approve {server.name}` shows the change"

@@ -1,8 +1,8 @@
 """The event bus: what happens in sessions, for anyone who may watch it, while it happens.
 
 Modules: `bus`, `feed` (a session's publisher), `subscription`, `event_selection` (who sees what),
-`events`, `attachment` (connects a session), `ring` (recent events), `journal_events` and
-`past_events` (read from journals), `live_redaction`, `argument_redaction`.
+`events`, `attachment` (connects a session) (recent events), `journal_events` and `past_events`
+(read from journals), `live_redaction`, `argument_redaction`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ from __future__ import annotations
 import os
 import weakref
 from asyncio import AbstractEventLoop
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
@@ -50,7 +52,6 @@ from .events import (
 )
 from .feed import Feed
 from .journal_events import RecordedEvents, find_head, resolve_cursor
-from .ring import Ring
 from .subscription import PastEvents, Subscription, wake_all
 
 OPERATORS = "*operators"
@@ -463,3 +464,68 @@ def _parse_place(cursor: Cursor, feed: Feed) -> Place:
             hint="begin without a cursor",
         )
     return place
+
+
+@dataclass(slots=True)
+class _SessionEvents:
+    events: deque[BusEvent] = field(default_factory=deque[BusEvent])
+    gone: Place = Place()
+    """The place of the last event that fell out."""
+    owner: object = None
+    """Kept alive as long as any of its events is kept."""
+
+
+class Ring:
+    """The newest events of all sessions together.
+
+    Not safe to share between threads: the bus holds its lock around each use.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._order: deque[SessionKey] = deque()
+        self._sessions: dict[SessionKey, _SessionEvents] = {}
+        self._bytes = 0
+
+    def add(self, session: SessionKey, event: BusEvent, before: Place, owner: object) -> None:
+        """Keep an event that follows the one at `before`."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            kept = self._sessions[session] = _SessionEvents(gone=before)
+        kept.owner = owner
+        kept.events.append(event)
+        self._order.append(session)
+        self._bytes += len(event.data)
+        while len(self._order) > self._most or self._bytes > self._most_bytes:
+            self._drop_oldest()
+
+    def forget(self, session: SessionKey) -> None:
+        """Forget all events of a session."""
+        kept = self._sessions.pop(session, None)
+        if kept is not None:
+            self._order = deque(one for one in self._order if one != session)
+            self._bytes -= sum(len(event.data) for event in kept.events)
+
+    def _drop_oldest(self) -> None:
+        # The oldest of all is the oldest of its session.
+        session = self._order.popleft()
+        kept = self._sessions[session]
+        event = kept.events.popleft()
+        assert event.sequence is not None
+        kept.gone = event.sequence
+        self._bytes -= len(event.data)
+        if not kept.events:
+            del self._sessions[session]
+
+    def since(self, session: SessionKey, place: Place) -> tuple[Place | None, list[BusEvent]]:
+        """Return `(gone, events)`: the events behind `place`, and the last place that is not kept.
+
+        `gone` is None if nothing of the session is kept.
+        """
+        kept = self._sessions.get(session)
+        if kept is None:
+            return None, []
+        return kept.gone, [
+            event for event in kept.events if event.sequence is not None and event.sequence > place
+        ]

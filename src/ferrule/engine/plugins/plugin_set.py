@@ -18,6 +18,7 @@ from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.value_class import frozen
 from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
@@ -75,6 +76,7 @@ class PluginSet:
     observers: tuple[Callable[[event_bus.BusEvent], None], ...] = ()
     listeners: tuple[BusListener, ...] = ()
     lifetimes: PluginLifetimes = field(default_factory=PluginLifetimes)
+    extensions: tuple[Callable[[Driver], DriverExtension], ...] = ()
     registration: registration.RegistrationLimits | None = None
     watched: tuple[Path, ...] = ()
     left_out: tuple[LeftOutFile, ...] = ()
@@ -193,6 +195,7 @@ def set_up_plugins(
         tuple(observer for parts in given.values() for observer in parts.observers),
         tuple(one for parts in given.values() for one in parts.listeners),
         PluginLifetimes(_list_lifetimes(given), setup.notice),
+        tuple(make for parts in given.values() for make in parts.extensions),
         next((parts.registration for parts in given.values() if parts.registration), None),
         tuple(path for parts in given.values() for path in parts.watched),
         tuple(file for parts in given.values() for file in parts.left_out),

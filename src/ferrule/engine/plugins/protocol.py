@@ -26,6 +26,7 @@ from ferrule import sandbox, storage
 from ferrule.core.value_class import frozen
 from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.models.client import ModelClient
 from ferrule.permissions import filesystem
@@ -139,6 +140,8 @@ class Parts:
             examples or loading, or without some. All else must stay as it is.
         lifetime: What is entered before the first session starts and left when the agent is
             closed, both in one task.
+        extensions: Each is called with the driver of a session, and returns what takes part in its
+            steps. Sessions of sub-agents get none.
         registration: Lets sessions gain so many tools, hooks and agents while they run.
         watched: Files and folders that this was made of, for interfaces that reload.
         left_out: Invalid files. A reload that would leave out more is not done.
@@ -156,6 +159,7 @@ class Parts:
     shadow: Callable[[Catalog], Iterable[Tool]] | None = None
     present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
     lifetime: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    extensions: Sequence[Callable[[Driver], DriverExtension]] = ()
     registration: registration.RegistrationLimits | None = None
     watched: Sequence[Path] = ()
     left_out: Sequence[LeftOutFile] = ()

@@ -50,6 +50,7 @@ class RegistrationExchange:
 
         Raises ProviderError and ConfigError, as opening one does.
         """
+        await self._catalog.gather()
         if self._inner is not None and self._version == self._catalog.version:
             return self._inner
         version = self._catalog.version

@@ -1,7 +1,8 @@
 """The tools of one session: its agent's, and behind them those that the session has gained.
 
-Tools are registered (`engine.registration.registration`) or, being the agent's but deferred,
-discovered (`engine.tool_search.discovery`); the model cannot tell the difference. Existing tools
+Tools are registered (`engine.registration.registration`), gained by their source
+(`Tool.find_more`: a server that announces others) or, being the agent's but deferred, discovered
+(`engine.tool_search.discovery`); the model cannot tell the difference. Existing tools
 keep their place, their name in requests and their bytes, so that the provider's cache stays valid;
 new ones come last, in the order in which they were gained. Only a budget for discovered tools takes
 some away again. A name that is taken stays with its owner.
@@ -10,6 +11,7 @@ some away again. A name that is taken stays with its owner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.models.client import ToolSpec
@@ -34,6 +36,7 @@ class SessionCatalog(Catalog):
         """Tool and name in requests, by full name, in the order in which they were added."""
         self._gained: tuple[str, ...] = ()
         """Full names of all tools that are shown behind the base catalog's, the oldest first."""
+        self._finders = tuple(dict.fromkeys(tool.find_more for tool in base if tool.find_more))
         super().__init__()
 
     @property
@@ -74,6 +77,14 @@ class SessionCatalog(Catalog):
             self._gained += tuple(name for name in joined if name not in self._added)
             self._added = joined
             self.version += 1
+
+    async def gather(self) -> None:
+        """Add the tools that the sources of its tools have gained (`Tool.find_more`)."""
+        for find_more in self._finders:
+            for tool in await find_more():
+                # A name that is taken stays with its owner.
+                with suppress(ToolDefinitionError):
+                    self.add(tool)
 
     def discover(self, names: Sequence[str]) -> None:
         """Show exactly these of the agent's deferred tools.

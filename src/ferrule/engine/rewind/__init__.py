@@ -1,6 +1,6 @@
 """Go back to an earlier point of a session, with the files that its tools have changed since.
 
-Modules: `changes`, `file_copies`, `rewind`, `snapshots`, `states`.
+Modules: `changes`, `file_copies`, `rewind`, `snapshots`, `states`, `workspace_scan`.
 """
 
 from __future__ import annotations

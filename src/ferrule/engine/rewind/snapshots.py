@@ -7,10 +7,9 @@ files say. When the command ends, the files that differ go into the journal (`ev
 and their content before into the artifact store. Commands that run at the same time share one
 snapshot: the one from before the first of them.
 
-Left out of a snapshot are the folders of version control, folders that a `.gitignore` excludes,
-folders of packages and caches (`PACKAGES`), names that no tool may touch, and files of more than
-`MAX_FILE_SIZE`. There is none of a workspace with more than `MAX_ENTRIES` names or `MAX_BYTES`, of
-a command that goes on in the background, and of one that only reads (`READERS`).
+Left out of a snapshot is what a `WorkspaceScan` leaves out, names that no tool may touch, and files
+of more than `MAX_FILE_SIZE`. There is none of a workspace with more than `MAX_ENTRIES` names or
+`MAX_BYTES`, of a command that goes on in the background, and of one that only reads (`READERS`).
 
 Not protected: what a person or another program changes while a command runs is taken for the
 command's own, and a change that leaves size, inode and both times as they were is not seen.
@@ -23,7 +22,7 @@ import os
 import stat
 import tempfile
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,7 @@ from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.program_facts import word_set
-from ferrule.permissions.filesystem.gitignore import FILE_NAME
-from ferrule.permissions.filesystem.ignore_rules import IgnoreRules, is_ignored
-from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage import paths
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
@@ -49,38 +46,28 @@ from .states import (
     describe_content,
     read_state,
 )
+from .workspace_scan import Stamp, WorkspaceScan, WorkspaceTooLarge, make_stamp
 
-MAX_ENTRIES = 20_000
-"""Maximum names of a workspace of which snapshots are made."""
 MAX_BYTES = 256 << 20
 """Maximum bytes of one snapshot, and of the copies that a session keeps until it ends."""
 MAX_CHANGES = 2_000
 """Maximum changed paths of one command that can be undone."""
-PACKAGES = word_set(
-    "node_modules .venv venv __pycache__ .mypy_cache .pytest_cache .ruff_cache .tox"
-)
 READERS = word_set("""
     basename cat cd cut df diff dirname du echo false grep head ls nl pwd realpath stat tail test
     tr true uname wc which
 """)
 """Programs that change no file, whatever their arguments are (redirections apart)."""
 
-_Stamp = tuple[int, int, int, int, int]
-
 
 @frozen
 class SnapshotEntry:
     """One name: its stamp, what it is, and where its content begins (-1: it is not kept)."""
 
-    stamp: _Stamp
+    stamp: Stamp
     kind: str
     offset: int = -1
     size: int = 0
     executable: bool = False
-
-
-class _TooLarge(Exception):
-    """A workspace is too large for snapshots. The text says why."""
 
 
 class CommandSnapshots:
@@ -91,7 +78,7 @@ class CommandSnapshots:
         self._lock = asyncio.Lock()
         self._running = 0
         self._entries: dict[str, SnapshotEntry] = {}
-        self._rules: dict[str, tuple[_Stamp, IgnoreRules]] = {}
+        self._scan = WorkspaceScan(workspace)
         self._copies = -1
         self._finalizer: weakref.finalize[Any, CommandSnapshots] | None = None
         self._end = 0
@@ -130,7 +117,7 @@ class CommandSnapshots:
                     context.on_close(self.close)
                 try:
                     await run_blocking(self._take)
-                except (_TooLarge, OSError, ToolFailed) as error:
+                except (WorkspaceTooLarge, OSError, ToolFailed) as error:
                     self._refuse(context, str(error))
                     return False
             self._running += 1
@@ -141,7 +128,7 @@ class CommandSnapshots:
             self._running -= 1
             try:
                 before, after = await run_blocking(lambda: self._compare(keep))
-            except (_TooLarge, OSError, ToolFailed) as error:
+            except (WorkspaceTooLarge, OSError, ToolFailed) as error:
                 self._refuse(context, str(error))
                 return
         kept = dict(list(before.items())[:MAX_CHANGES])
@@ -176,8 +163,8 @@ class CommandSnapshots:
     def _take(self) -> None:
         """Copy what is new or changed since the last snapshot."""
         entries: dict[str, SnapshotEntry] = {}
-        for name, status in self._list():
-            stamp = _stamp(status)
+        for name, status in self._scan.list_names():
+            stamp = make_stamp(status)
             known = self._entries.get(name)
             if known is not None and known.stamp == stamp:
                 entries[name] = known
@@ -185,7 +172,7 @@ class CommandSnapshots:
                 entries[name] = self._copy(name, status, stamp)
         self._entries = entries
 
-    def _copy(self, name: str, status: os.stat_result, stamp: _Stamp) -> SnapshotEntry:
+    def _copy(self, name: str, status: os.stat_result, stamp: Stamp) -> SnapshotEntry:
         if stat.S_ISDIR(status.st_mode):
             return SnapshotEntry(stamp, "dir")
         if stat.S_ISLNK(status.st_mode):
@@ -204,7 +191,7 @@ class CommandSnapshots:
 
     def _append(self, data: bytes) -> int:
         if self._end + len(data) > MAX_BYTES:
-            raise _TooLarge(f"its files have more than {MAX_BYTES >> 20} MiB")
+            raise WorkspaceTooLarge(f"its files have more than {MAX_BYTES >> 20} MiB")
         if self._copies < 0:
             self._copies = _make_nameless_file()
             self._finalizer = weakref.finalize(self, os.close, self._copies)
@@ -232,10 +219,10 @@ class CommandSnapshots:
         before: dict[str, str] = {}
         after: dict[str, str] = {}
         seen: set[str] = set()
-        for name, status in self._list():
+        for name, status in self._scan.list_names():
             seen.add(name)
             known = self._entries.get(name)
-            if known is not None and known.stamp == _stamp(status):
+            if known is not None and known.stamp == make_stamp(status):
                 continue
             if known is not None and known.kind == "dir" and stat.S_ISDIR(status.st_mode):
                 continue
@@ -264,45 +251,6 @@ class CommandSnapshots:
             return f"large:{entry.size}"
         return state
 
-    def _list(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield all names that belong to a snapshot, folders before what is in them."""
-        waiting: list[tuple[str, tuple[IgnoreRules, ...]]] = [("", ())]
-        count = 0
-        while waiting:
-            folder, rules = waiting.pop()
-            found = self._workspace.list_status(folder)
-            count += len(found)
-            if count > MAX_ENTRIES:
-                raise _TooLarge(f"it holds more than {MAX_ENTRIES} names")
-            rules = self._add_rules(folder, found, rules)
-            for name, status in found:
-                if stat.S_ISDIR(status.st_mode):
-                    last = name.rpartition("/")[2]
-                    left_out = last in VERSION_CONTROL or last in PACKAGES
-                    if left_out or is_ignored(rules, name, folder=True):
-                        continue
-                    waiting.append((name, rules))
-                yield name, status
-
-    def _add_rules(
-        self,
-        folder: str,
-        found: list[tuple[str, os.stat_result]],
-        above: tuple[IgnoreRules, ...],
-    ) -> tuple[IgnoreRules, ...]:
-        name = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
-        status = next((status for path, status in found if path == name), None)
-        if status is None or not stat.S_ISREG(status.st_mode):
-            return above
-        stamp = _stamp(status)
-        known = self._rules.get(folder)
-        if known is None or known[0] != stamp:
-            rules = IgnoreRules.read(self._workspace, folder)
-            if rules is None:
-                return above
-            self._rules[folder] = known = (stamp, rules)
-        return (known[1], *above)
-
 
 def _make_nameless_file() -> int:
     """Return a descriptor of an empty file that nobody else can open."""
@@ -313,16 +261,6 @@ def _make_nameless_file() -> int:
         descriptor, name = tempfile.mkstemp()
     Path(name).unlink()
     return descriptor
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    return (
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_mode,
-    )
 
 
 def _only_reads(tool: Tool, values: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from json.encoder import encode_basestring as quote
@@ -454,7 +454,9 @@ class GoogleExchange:
         if isinstance(message, core.ToolMessage):
             return "user", self._encode_result(message)
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
-        content = "" if kept is None else repair_content(kept["content"], _repair_part)
+        names = iter([self._outbound(call.tool) for call in message.calls])
+        repair = partial(_repair_part, names)
+        content = "" if kept is None else repair_content(kept["content"], repair)
         if kept is None or not content:
             return "model", self._encode_assistant(message)
         unnamed: Any = parse_json(kept.get("unnamed", "[]"))
@@ -510,11 +512,16 @@ def _encode_text(text: str) -> str:
     return f'{{"text":{quote(text if text.strip() else EMPTY_TEXT)}}}'
 
 
-def _repair_part(part: Piece) -> Piece | None:
-    """Return a part of an answer as the API takes it back (`replayed_content`)."""
+def _repair_part(names: Iterator[str], part: Piece) -> Piece | None:
+    """Return a part of an answer as the API takes it back (`replayed_content`).
+
+    A call gets the name that its result is sent with, the next of `names`.
+    """
     call = part.get("functionCall")
     if isinstance(call, dict):
-        repaired = repair_call(cast("Piece", call), "args", _fit_name)
+        repaired = repair_call(
+            cast("Piece", call), "args", lambda given: next(names, _fit_name(given))
+        )
         return part if repaired is call else {**part, "functionCall": repaired}
     is_signed = "thoughtSignature" in part
     if set(part) <= {"text", "thought"} and not part.get("text") and not is_signed:

@@ -33,7 +33,6 @@ from ferrule.models.client import (
     ToolModeOpener,
     ToolSpec,
 )
-from ferrule.models.dialects import Reading, ReplyReader
 from ferrule.models.reasoning_models import starts_in_reasoning
 from ferrule.models.registry import find_provider, find_tool_bounds
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
@@ -47,6 +46,8 @@ from .reading_sinks import (
 )
 
 if TYPE_CHECKING:
+    from ferrule.models.dialects import Reading, ReplyReader
+
     from .text import ToolNames
 
 TOOL_MODES = ("native", "constrained", "text", "commands")
@@ -286,6 +287,8 @@ class FallbackExchange:
         return open_mode(self._client, self._system, self._tools, self._options)
 
     def _reader(self) -> ReplyReader:
+        from ferrule.models.dialects import ReplyReader
+
         return ReplyReader(tools=self._names.schemas, marked=True, thinking=self._thinking)
 
     async def ask(

@@ -9,6 +9,7 @@ Modules:
     atomic_write     replaces a file as a whole
     folder_trees     walks and removes folders
     hard_links       checks that all names of a file may be read
+    kept_folder      puts files back that were kept of another workspace
     entry            what tools see of a file or folder
     os_errors        explains errors of the operating system to models
     gitignore        reads ignore files of git

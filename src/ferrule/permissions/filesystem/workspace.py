@@ -167,7 +167,7 @@ class Workspace:
                 ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
             )
         if write and self._own_code.held:
-            self._check_own_code(path, name)
+            self.check_own_code(path, name)
         return name
 
     def _find_spelling(self, name: str) -> str:
@@ -202,7 +202,7 @@ class Workspace:
             return False
         return True
 
-    def _check_own_code(self, path: str, name: str, *, moves: bool = False) -> None:
+    def check_own_code(self, path: str, name: str, *, moves: bool = False) -> None:
         """Refuse to write what this process runs from, or to move or delete a folder with it."""
         place = _fold(f"{self.root}/{name}".rstrip("/"))
         for held in self._own_code.held:
@@ -537,7 +537,7 @@ class Workspace:
     def _permit_change(self, path: str) -> str:
         name = self.check_name(path, write=True)
         if name:
-            self._check_own_code(path, name, moves=True)
+            self.check_own_code(path, name, moves=True)
             return name
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,

@@ -1,4 +1,4 @@
 """What all our HTTP servers share: access control, signing in, and serving on an address.
 
-Modules: `cookies`, `http_security`, `mounting` (inside another application), `server`, `sign_in`.
+Modules: `http_security`, `mounting` (inside another application), `server`, `sign_in`.
 """

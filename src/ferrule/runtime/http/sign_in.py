@@ -20,11 +20,11 @@ import hmac
 import html
 import secrets
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from urllib.parse import parse_qs, quote
 
-from .cookies import make_cookie, read_cookie
 from .http_security import (
     Principal,
     Receive,
@@ -268,3 +268,52 @@ def _local_path(path: str, home: str) -> str:
     is_local = path.startswith("/") and not path.startswith(("//", LOGIN)) and "\\" not in path
     is_plain = path.isascii() and path.isprintable() and " " not in path
     return path if is_local and is_plain else home
+
+
+_MAX_LENGTH = 200
+"""Longest cookie, in characters."""
+
+
+def make_cookie(token: str, who: Principal, ends: int) -> tuple[str, Visitor]:
+    """Make a cookie for a token, and the visitor it stands for.
+
+    Args:
+        token: The token.
+        who: Whom the token stands for.
+        ends: When the cookie ends, in seconds since 1970.
+    """
+    content = f"{ends}.{secrets.token_urlsafe(18)}"
+    return f"{content}.{_prove(token, content)}", _make_visitor(token, who, content)
+
+
+def read_cookie(
+    cookie: str, people: Mapping[str, Principal], now: float
+) -> tuple[Visitor, int] | None:
+    """Return the visitor a cookie stands for, and when it ends; None if it is invalid or expired.
+
+    Args:
+        cookie: The cookie's value.
+        people: Whom each token stands for.
+        now: The time, in seconds since 1970.
+    """
+    content, _, proof = cookie.rpartition(".")
+    ends = content.partition(".")[0]
+    if len(cookie) > _MAX_LENGTH or not cookie.isascii():
+        return None
+    if not ends.isdigit() or int(ends) <= now:
+        return None
+    found: tuple[Visitor, int] | None = None
+    # Compare with all tokens, so that the time it takes does not reveal whose cookie it is.
+    for token, who in people.items():
+        if hmac.compare_digest(proof.encode(), _prove(token, content).encode()):
+            found = _make_visitor(token, who, content), int(ends)
+    return found
+
+
+def _make_visitor(token: str, who: Principal, content: str) -> Visitor:
+    return Visitor(who.user, who.operator, who.tenant, csrf=_prove(token, f"csrf {content}"))
+
+
+def _prove(token: str, content: str) -> str:
+    key = hmac.digest(token.encode(), b"ferrule visit", sha256)
+    return urlsafe_b64encode(hmac.digest(key, content.encode(), sha256)).rstrip(b"=").decode()

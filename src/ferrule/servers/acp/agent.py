@@ -24,7 +24,6 @@ from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .conversation import Conversation, Editor, SessionBusy, open_conversation
 from .history import archive_session, find_session, list_sessions
-from .mcp_servers import parse_servers
 from .peer import INTERNAL, RequestRefused
 from .prompts import parse_prompt
 
@@ -279,3 +278,63 @@ def _optional(value: object, name: str) -> str | None:
 
 def _error_data(error: FerruleError) -> dict[str, Any]:
     return {"code": error.code, "hint": error.hint} if error.hint else {"code": error.code}
+
+
+MAX_SERVERS = 64
+"""Most servers of a session."""
+
+
+def parse_servers(given: object) -> dict[str, dict[str, Any]]:
+    """Return the entries by name. Raises ConfigError if it is not a list of servers."""
+    if given is None:
+        return {}
+    if not isinstance(given, list) or len(cast("list[object]", given)) > MAX_SERVERS:
+        raise ConfigError(f"`mcpServers` must be a list of at most {MAX_SERVERS} servers")
+    found: dict[str, dict[str, Any]] = {}
+    for one in cast("list[object]", given):
+        if not isinstance(one, dict):
+            raise ConfigError("`mcpServers` must be a list of objects")
+        fields = cast("dict[str, Any]", one)
+        name = fields.get("name")
+        if not isinstance(name, str) or not name or name in found:
+            raise ConfigError("each server in `mcpServers` needs a unique name")
+        found[name] = _entry(fields)
+    return found
+
+
+def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
+    kind = fields.get("type")
+    if kind in ("http", "sse"):
+        return {
+            "type": kind,
+            "url": fields.get("url"),
+            "headers": _parse_pairs(fields.get("headers")),
+        }
+    if kind not in (None, "stdio"):
+        raise ConfigError(f"unsupported type of MCP server: {str(kind)[:40]!r}")
+    entry: dict[str, Any] = {"command": fields.get("command"), "args": fields.get("args") or []}
+    return {**entry, "env": _parse_pairs(fields.get("env"))}
+
+
+def _parse_pairs(given: object) -> dict[str, str]:
+    """Convert `[{"name": …, "value": …}]` to a mapping.
+
+    A `$` in a value of the editor's is a dollar, not a variable of ours.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, list):
+        raise ConfigError("`env` and `headers` must be lists of names and values")
+    found: dict[str, str] = {}
+    for one in cast("list[object]", given):
+        pair = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        name = pair.get("name")
+        value = pair.get("value")
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ConfigError("`env` and `headers` must be lists of names and values")
+        if "${" in value:
+            raise ConfigError(
+                f"the value of `{name[:60]}` contains `${{`, which would be read as a variable"
+            )
+        found[name] = value
+    return found

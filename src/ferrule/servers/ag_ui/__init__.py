@@ -1,5 +1,4 @@
 """Serve an agent to web pages and programs that speak AG-UI (Agent User Interaction), version 1.0.
 
-Modules: `client_tools`, `command`, `event_writer`, `inputs`, `interrupts`, `run_stream`, `server`,
-`snapshots`, `threads`.
+Modules: `command`, `event_writer`, `inputs`, `interrupts`, `run_stream`, `server`, `threads`.
 """

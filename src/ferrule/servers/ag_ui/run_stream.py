@@ -15,13 +15,12 @@ from ferrule.core.errors import (
     RunCancelled,
 )
 from ferrule.core.media import Content, Media
-from ferrule.core.messages import UserMessage
+from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.engine.session import RunResult
 from ferrule.runtime.hidden_errors import log_hidden_error
 
 from .event_writer import AgUiEvent, redact
 from .inputs import InputRefused, PersonMessage, RunInput
-from .snapshots import snapshot_messages
 from .threads import Thread
 
 PROTOCOL_VERSION = "1.0"
@@ -272,3 +271,33 @@ def _join(contents: Sequence[Content]) -> Content:
     for one in contents:
         parts.extend([one] if isinstance(one, str) else one)
     return parts
+
+
+def snapshot_messages(session_id: str, history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return a session's messages as the protocol has them."""
+    return [_message(f"{session_id}-{at}", one) for at, one in enumerate(history)]
+
+
+def _message(name: str, message: Message) -> dict[str, Any]:
+    if isinstance(message, UserMessage):
+        return {"id": name, "role": "user", "content": message.text}
+    if isinstance(message, AssistantMessage):
+        shown: dict[str, Any] = {"id": name, "role": "assistant"}
+        if message.text:
+            shown["content"] = message.text
+        if message.calls:
+            shown["toolCalls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.tool, "arguments": redact(call.arguments)},
+                }
+                for call in message.calls
+            ]
+        return shown
+    return {
+        "id": name,
+        "role": "tool",
+        "toolCallId": message.call_id,
+        "content": redact(message.text),
+    }

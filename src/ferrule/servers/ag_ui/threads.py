@@ -16,13 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType, ToolResult, encode_json
-from ferrule.core.errors import ConfigError, JournalError, SessionNotFound, ToolFailed
+from ferrule.core.errors import (
+    ConfigError,
+    JournalError,
+    SessionNotFound,
+    ToolDefinitionError,
+    ToolFailed,
+)
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
 from ferrule.engine.session import RunResult, Session
@@ -31,8 +37,11 @@ from ferrule.runtime.hidden_errors import log_hidden_error
 from ferrule.runtime.http.http_security import Visitor
 from ferrule.runtime.http.work_limits import IN_ALL, find_refusal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.context import Context
+from ferrule.tools.define import define_tool
+from ferrule.tools.definition import Tool
 
-from .client_tools import add_client_tools
 from .event_writer import AgUiEvent, EventWriter
 from .inputs import ClientToolSpec, InputRefused, InterruptAnswer, RunInput
 from .interrupts import ANSWER_SECONDS, BY, OpenInterrupt, interrupt_id, read_answer
@@ -328,3 +337,53 @@ class Threads:
 def session_id(who: tuple[str, str], thread_id: str) -> str:
     """Return the id of the session of a person's thread."""
     return sha256(encode_json([*who, thread_id]).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+SOURCE = "ag-ui client"
+"""Where these tools come from, as errors and pages name it."""
+_CONTEXT = "ferrule_context"
+"""The handler's own parameter; no tool of a client may have one of this name."""
+
+AskClient = Callable[[str], Awaitable[str]]
+"""Waits for the client's result of a call, by the call's id. Raises ToolFailed."""
+
+
+def add_client_tools(
+    agent: Agent[Any, Any], specs: Iterable[ClientToolSpec], ask: AskClient
+) -> Agent[Any, Any]:
+    """Return a copy of an agent that has the client's tools too.
+
+    Raises:
+        InputRefused: A tool cannot be used, or has the name of one of the agent's own.
+    """
+    specs = list(specs)
+    if not specs:
+        return agent
+    copied = agent.copy()
+    try:
+        copied.catalog = Catalog([*agent.catalog, *(_make_tool(spec, ask) for spec in specs)])
+    except ToolDefinitionError as error:
+        raise InputRefused(f"`tools`: {error.detail}", code="invalid_tool") from error
+    return copied
+
+
+def _make_tool(spec: ClientToolSpec, ask: AskClient) -> Tool:
+    properties = spec.parameters.get("properties")
+    if isinstance(properties, dict) and _CONTEXT in properties:
+        raise InputRefused(
+            f"`tools`: `{spec.name}` has a parameter `{_CONTEXT}`, which is taken",
+            code="invalid_tool",
+        )
+
+    async def call_client(**given: Any) -> str:
+        context: Context = given[_CONTEXT]
+        return await ask(context.call_id)
+
+    made = define_tool(
+        spec.name,
+        spec.description,
+        parameters={**spec.parameters, "type": "object"},
+        handler=call_client,
+        timeout=ANSWER_SECONDS,
+    )
+    return replace(made, context_parameter=_CONTEXT, source=SOURCE)

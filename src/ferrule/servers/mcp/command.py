@@ -10,6 +10,7 @@ import click
 from ferrule.core.extras import require
 from ferrule.core.invisible_characters import escape_invisible
 from ferrule.runtime.http.server import load_token
+from ferrule.runtime.served_folder import require_folder
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
 
 from .server import McpServer
@@ -54,7 +55,6 @@ def mcp(
     import asyncio
 
     from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.served_folder import require_folder
 
     quiet = bool(options.pop("quiet"))
 

@@ -17,9 +17,9 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.models.client import ModelClient, ModelOptions
-from ferrule.runtime.assemble import Assembly, read_model_options
+from ferrule.runtime.assemble import Assembly
 from ferrule.runtime.http.http_security import Visitor
-from ferrule.runtime.model_clients import create_client
+from ferrule.runtime.model_clients import create_client, read_model_options
 from ferrule.tools.catalog import Catalog
 
 from .errors import RequestRefused

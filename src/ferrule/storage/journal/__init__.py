@@ -8,7 +8,6 @@
 | `sessions` | a session at a glance; the list of sessions in SQLite |
 | `sqlite`, `sqlite_database`, `sqlite_rows`, `sqlite_integrity` | the journal in a file |
 | `sqlite_lease` | one writer per session, by file locks |
-| `idle_files` | files that are open although no session is written |
 | `salvage` | recovering a damaged file |
 | `change_detection` | noticing that a file was written |
 | `postgres`, `postgres_append_statement`, `postgres_sessions` | the journal in PostgreSQL |

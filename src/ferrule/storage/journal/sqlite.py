@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, JournalRecord, SessionArchived
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.tools.forking import make_rlock, watch_forks
+from ferrule.tools.forking import make_lock, make_rlock, watch_forks
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
-from .idle_files import IDLE_FILES
 from .records import (
     EventChain,
     WriterState,
@@ -400,7 +399,7 @@ class SqliteJournal:
         return self._db is not None and self.path is not None
 
     def close_idle(self) -> bool:
-        """Close the file until it is needed again; see `idle_files`."""
+        """Close the file until it is needed again; see `IdleFiles`."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -441,3 +440,46 @@ def _find_file(path: Path | None) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+MAX_IDLE_FILES = 8
+"""Maximum number of idle files that stay open, each with three descriptors."""
+
+
+class IdleFile(Protocol):
+    """A file that can be closed while nobody needs it; its owner opens it again."""
+
+    def close_idle(self) -> bool:
+        """Close the file. Return whether it is closed: not if it is needed just now."""
+        ...
+
+
+class IdleFiles:
+    """The idle files of a process, the one that was used last at the end. Thread-safe."""
+
+    def __init__(self, most: int = MAX_IDLE_FILES) -> None:
+        self._most = most
+        self._lock = make_lock()
+        self._files: weakref.WeakKeyDictionary[IdleFile, None] = weakref.WeakKeyDictionary()
+
+    def add(self, file: IdleFile) -> None:
+        """Take note that a file is idle, and close the one that has been for the longest time."""
+        with self._lock:
+            self._files.pop(file, None)
+            self._files[file] = None
+            oldest = None
+            if len(self._files) > self._most:
+                oldest = next(iter(self._files.keys()))
+                self._files.pop(oldest)
+        if oldest is not None and not oldest.close_idle():
+            with self._lock:
+                self._files[oldest] = None
+
+    def discard(self, file: IdleFile) -> None:
+        """Take note that a file is in use, or closed."""
+        with self._lock:
+            self._files.pop(file, None)
+
+
+IDLE_FILES = IdleFiles()
+"""Those of the journals of this process."""

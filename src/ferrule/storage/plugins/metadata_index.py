@@ -74,7 +74,7 @@ def _read(file: str) -> dict[str, Any]:
             folder: {"changed": int(one["changed"]), "names": [str(name) for name in one["names"]]}
             for folder, one in found.items()
         }
-    except (OSError, ValueError, TypeError, AttributeError, LookupError):
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         return {}
 
 

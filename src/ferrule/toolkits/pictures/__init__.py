@@ -6,7 +6,7 @@
 Both run a program of this machine, confined in an empty folder (`toolkits.confined_program`); if it
 is not installed a call says so, and how to get it. What they return is an `Image`.
 
-Modules: `page_hosts`, `pdf_page`, `plugin`, `screenshot`.
+Modules: `pdf_page`, `plugin`, `screenshot`.
 """
 
 from __future__ import annotations

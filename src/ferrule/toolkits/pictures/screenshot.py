@@ -2,13 +2,13 @@
 
 The browser is confined like a command, in an empty folder, without anything of the person's: no
 cookies, no profile, no workspace. All that it loads goes through the sandbox's proxy, which asks
-`page_hosts`. Its own sandbox is off: it needs namespaces that ours does not let it make, and ours
+`PageHosts`. Its own sandbox is off: it needs namespaces that ours does not let it make, and ours
 holds for all of its processes. Without a sandbox that has the proxy it does not start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
@@ -22,6 +22,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.provenance import TrustedProgram
 from ferrule.sandbox.command import Capture, CommandResult
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
+from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host
 from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.policy import ResourceLimits
 from ferrule.toolkits.confined_program import (
@@ -35,8 +36,6 @@ from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import URL
 from ferrule.tools.media_types import MAX_BYTES
-
-from .page_hosts import BROWSER_ITSELF, PageHosts
 
 MAX_SECONDS = 45.0
 """Time for one page, in seconds."""
@@ -55,7 +54,7 @@ _FLAGS = (
     "--user-data-dir=/tmp/profile",
     "--no-first-run",
     "--disable-extensions",
-    # Less that it does by itself; what it asks its makers for anyway, `page_hosts` refuses.
+    # Less that it does by itself; what it asks its makers for anyway, `PageHosts` refuses.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -191,3 +190,61 @@ def _describe_refusals(target: Target, attempts: Sequence[ConnectionAttempt]) ->
     more = f" and {left} more" if left else ""
     reason = next(iter(refused.values()))
     return [f"`{target.authority}` could not load from {', '.join(shown)}{more}: {reason}"]
+
+
+BROWSER_ITSELF = "the browser asks for it by itself, not for the page"
+_BROWSER_HOSTS = frozenset(
+    {
+        "accounts.google.com",
+        "android.clients.google.com",
+        "clients2.google.com",
+        "content-autofill.googleapis.com",
+        "edgedl.me.gvt1.com",
+        "mtalk.google.com",
+        "optimizationguide-pa.googleapis.com",
+        "redirector.gvt1.com",
+        "safebrowsing.googleapis.com",
+        "update.googleapis.com",
+    }
+)
+"""What Chromium asks for at every start, whatever options forbid it (seen with version 156)."""
+
+
+class PageHosts:
+    """The hosts of one page; see `sandbox.network.allowed_hosts.HostRules`.
+
+    Args:
+        domains: The hosts that may be reached.
+        find_denial: Returns why the session's rules deny an address, else "".
+        page_host: The host of the page itself, in canonical form.
+    """
+
+    includes_loopback = True
+    """The browser asks for this machine through the proxy, too, where `domains` decide about it."""
+
+    def __init__(
+        self, domains: AllowedDomains, find_denial: Callable[[str], str], page_host: str
+    ) -> None:
+        self._domains = domains
+        self._page_host = page_host
+        self._find_denial = find_denial
+        self._denials: dict[str, str] = {}
+
+    def refusal(self, host: str, port: int) -> str | None:
+        try:
+            host = canonicalize_host(host)
+        except InvalidHost as problem:
+            return f"the host is refused: {problem}"
+        if host in _BROWSER_HOSTS and host != self._page_host:
+            return BROWSER_ITSELF
+        return self._domains.refusal_reason(host) or self._denial(host) or None
+
+    def _denial(self, host: str) -> str:
+        # A page loads a hundred files from one host.
+        if host not in self._denials:
+            shown = f"[{host}]" if ":" in host else host
+            self._denials[host] = self._find_denial(f"https://{shown}/")
+        return self._denials[host]
+
+    def address_refusal(self, host: str, port: int, address: str) -> str | None:
+        return self._domains.address_refusal_reason(canonicalize_host(host), address)

@@ -43,9 +43,9 @@ from ferrule.runtime.assemble import current_user, open_journal
 from ferrule.runtime.chosen_plugins import is_on, load_shipped_tools
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.servers.acp import history
+from ferrule.servers.acp.agent import parse_servers
 from ferrule.servers.acp.call_updates import call_kind, call_locations, call_title, fence
 from ferrule.servers.acp.diffs import RecordedDiffs
-from ferrule.servers.acp.mcp_servers import parse_servers
 from ferrule.servers.acp.outbox import Outbox
 from ferrule.servers.acp.permission import EditorApprover, build_options
 from ferrule.servers.acp.prompts import parse_prompt
