@@ -1,23 +1,18 @@
 """What users of other programs reported about their boundaries, tried on ours.
 
-A machine in small: a person's home with secrets and a listening socket, and a workspace that came
-from a stranger. Each test is named in `reports/boundary.yaml`.
+Each test is named in `reports/boundary.yaml`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 
 import pytest
+from machine import Machine, decide, make_agent, read_home
 
 from ferrule import Agent, Permissions
 from ferrule.core.identity import Identity
@@ -25,85 +20,12 @@ from ferrule.engine.hooks.events import Occasion, SessionStart
 from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
 from ferrule.extensions.hooks.commands import HookCommandRunner
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.permissions.child_environment import filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.permissions.rules import RuleSet
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends
-from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits import commands
-from ferrule.toolkits.files import tools as files
 from ferrule.toolkits.git.git_command import git_command
-from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
-
-
-@dataclass(frozen=True)
-class Machine:
-    """`root` is the workspace, in the person's `home`; every secret holds `canary`."""
-
-    home: Path
-    root: Path
-    canary: str
-
-    def run(self, script: str, **variables: str) -> str:
-        """What a command prints under the default policy, on the best backend."""
-        return asyncio.run(self._run(script, variables))
-
-    async def _run(self, script: str, variables: dict[str, str]) -> str:
-        policy = SandboxPolicy(self.root)
-        if not available_backends(policy, probe()):
-            pytest.skip(f"this machine confines no commands: {dict(probe().why)}")
-        kept = Capture(1 << 20, 1 << 20)
-        environment = filter_environment(
-            {**os.environ, "HOME": str(self.home), **variables},
-            overrides={"PWD": str(self.root)},
-        ).values
-        sandbox = Sandbox(policy)
-        directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            await sandbox.run(
-                Command(
-                    ("sh", "-c", script),
-                    program=shutil.which("sh") or "/bin/sh",
-                    directory=directory,
-                    environment=environment,
-                    output=kept,
-                    timeout=20,
-                )
-            )
-        finally:
-            os.close(directory)
-            await sandbox.close()
-        return kept.text()
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    # Not below /tmp: commands have a folder of their own there.
-    base = Path(tempfile.mkdtemp(prefix="ferrule-field-", dir=Path.home())).resolve()
-    built = Machine(base / "home", base / "home/work/project", f"cnry{token_hex(8)}")
-    for name in (
-        ".ssh/id_ed25519",
-        ".config/gh/hosts.yml",
-        ".aws/credentials",
-        ".local/share/ferrule/notes",
-        "diary.txt",
-    ):
-        place = built.home / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{built.canary}\n")
-    built.root.mkdir(parents=True)
-    (built.root / "README.md").write_text("A project\n")
-    monkeypatch.setenv("HOME", str(built.home))
-    try:
-        yield built
-    finally:
-        shutil.rmtree(base)
-
 
 READ_ALL = "cat {0} {0}/* {0}/*/* 2>/dev/null; echo {1} >> {0}/planted 2>/dev/null; true"
 
@@ -216,30 +138,6 @@ def test_the_hooks_folder_that_a_repository_names_is_not_written(
         (machine.root / ".githooks").mkdir()
     machine.run("mkdir -p .githooks; echo planted > .githooks/post-commit; true")
     assert not (machine.root / ".githooks/post-commit").exists()
-
-
-class _Anything:
-    schema = {"type": "object"}  # noqa: RUF012
-
-    def check(self, arguments: dict[str, object]) -> CheckedArguments:
-        return CheckedArguments(dict(arguments), [], [])
-
-
-RUN = Tool(
-    name="run_command",
-    description="Run a command.",
-    arguments=_Anything(),
-    handler=lambda: None,
-    risk=Risk.HIGH,
-    side_effect=SideEffect.EXECUTE,
-    touches={"command": Touch("command")},
-)
-
-
-def decide(command: str, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()) -> str:
-    rules = RuleSet.parse(allow=allow, deny=deny)
-    gate = PermissionGate(rules, root=Path("/work/project"), home=Path("/home/person"))
-    return gate.decide(RUN, {"command": command}).verdict
 
 
 @pytest.mark.parametrize(
@@ -417,22 +315,6 @@ async def test_no_file_tool_writes_through_a_link(
     finally:
         await agent.close()
     assert read_home(machine) == before
-
-
-def make_agent(machine: Machine) -> Agent:
-    return Agent(
-        Scripted([]),
-        [*files.TOOLS, *commands.TOOLS],
-        workspace=machine.root,
-        permissions=Permissions(mode="bypassPermissions"),
-    )
-
-
-def read_home(machine: Machine) -> dict[str, str]:
-    """Every file of the home outside of the workspace."""
-    found = (place for place in machine.home.rglob("*") if place.is_file())
-    outside = (place for place in found if not place.is_relative_to(machine.root))
-    return {str(place): place.read_text() for place in outside}
 
 
 @pytest.mark.parametrize("folder", ["..", "../..", "/", "/tmp", "~", "link", "link/new", ".."])

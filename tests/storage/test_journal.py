@@ -422,6 +422,10 @@ def truncated(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 4096)
 
 
+def cut_within_a_page(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 3000)
+
+
 def beheaded(path: Path) -> None:
     path.write_bytes(b"x" * 100 + path.read_bytes()[100:])
 
@@ -433,13 +437,33 @@ def overwritten(path: Path) -> None:
 
 
 @pytest.mark.proves("journal.damage-is-loud")
-@pytest.mark.parametrize("damage", [truncated, beheaded, overwritten])
+@pytest.mark.parametrize("damage", [truncated, cut_within_a_page, beheaded, overwritten])
 def test_a_damaged_file_is_reported_as_damaged(path: Path, damage: Callable[[Path], None]) -> None:
     recorded(path, tuple(Noticed("n", str(number) * 300) for number in range(60)))
     damage(path)
     with SqliteJournal(path) as journal, pytest.raises(JournalError) as found:
         journal.verify("s1")
     assert found.value.code == "journal_corrupt" and "salvage" in found.value.hint
+
+
+@pytest.mark.proves("journal.damage-is-loud")
+@pytest.mark.parametrize("cut", [1, 100, 2048, 4095, 4096, 4097, 9000])
+def test_nothing_is_written_on_a_journal_whose_end_is_missing(path: Path, cut: int) -> None:
+    recorded(path, tuple(Noticed("n", str(number) * 300) for number in range(60)))
+    os.truncate(path, path.stat().st_size - cut)
+    before = path.read_bytes()
+    with SqliteJournal(path) as journal, pytest.raises(JournalError) as found:
+        journal.append("s2", "r1", [RunStarted("more")], identity=ME)
+    assert found.value.code == "journal_corrupt" and "salvage" in found.value.hint
+    assert path.read_bytes() == before
+
+
+def test_a_journal_that_another_connection_grows_is_not_taken_for_cut(path: Path) -> None:
+    with SqliteJournal(path) as journal:
+        for number in range(40):
+            journal.append("s1", "r1", [Noticed("n", "x" * 3000)], identity=ME)
+            with SqliteJournal(path) as other:
+                assert other.head("s1")[0] == number + 1
 
 
 def test_garbage_after_the_end_does_no_harm(path: Path) -> None:

@@ -223,8 +223,11 @@ INSTALLED = (
     "dist-packages/*.pth",
     "pyvenv.cfg",
     "conda-meta",
+    "pip.conf",
+    "pip.ini",
 )
-"""What says which code an environment holds: whoever starts Python there may load it unasked."""
+"""What says which code an environment holds, or where its pip gets more (pip reads `pip.conf` of
+the environment that it runs in): whoever starts Python or pip there may load it unasked."""
 
 GIT_FOLDER_ENTRIES = frozenset({"HEAD", "objects", "refs", "commondir"})
 """What git looks for in a folder before it takes it for a repository."""

@@ -15,6 +15,7 @@ each append writes them anew. `session_set` is one row about it (`sqlite_integri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -70,6 +71,8 @@ def open_database(path: Path | None, durability: str, leases: FileLeases) -> sql
             str(path or ":memory:"), isolation_level=None, timeout=10.0, check_same_thread=False
         )
         try:
+            if path is not None:
+                _check_length(db, path)
             _prepare(db, durability, where)
         except BaseException:
             db.close()
@@ -99,6 +102,23 @@ def _create_private(path: Path) -> None:
     except FileExistsError:
         return
     os.close(descriptor)
+
+
+def _check_length(db: sqlite3.Connection, path: Path) -> None:
+    """Raise JournalError if the end of the file is missing.
+
+    SQLite counts a page that begins as a whole one, and would write on. Pages that are in the WAL
+    need not be in the file yet.
+    """
+    real = os.path.realpath(path)
+    with contextlib.suppress(FileNotFoundError):
+        if Path(f"{real}-wal").stat().st_size:
+            return
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (page_size,) = db.execute("PRAGMA page_size").fetchone()
+    missing = pages * page_size - Path(real).stat().st_size
+    if missing > 0:
+        raise damage_error(str(path), "opening it", f"the last {missing} bytes are missing")
 
 
 def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
@@ -223,8 +243,13 @@ def translate_error(
             )
     if isinstance(error, sqlite3.ProgrammingError):
         return JournalError(f"journal `{where}`, {doing}: {error}")
+    return damage_error(where, doing, str(error))
+
+
+def damage_error(where: str, doing: str, reason: str) -> JournalError:
+    """Return the error for a file that is damaged."""
     return JournalError(
-        f"journal `{where}`, {doing}: the file is damaged ({error})",
+        f"journal `{where}`, {doing}: the file is damaged ({reason})",
         code="journal_corrupt",
         hint=(
             "`ferrule sessions salvage` keeps what is intact in a new journal and the old one aside"
