@@ -6,7 +6,7 @@ an event loop is imported by the functions that do the work, so that `--help` st
 Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 `tools`.
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `download_progress`, `entry`, `eval`,
-`exit_codes`, `import_path`, `line_input`, `live_output`, `mcp`, `models`, `new_files`,
-`permission_prompt`, `plugins`, `policy`, `root`, `skills`, `terminal`, `terminal_agent`,
-`tool_cards`, `trust`, `uninstall`, `validate`, `validation_report`.
+`exit_codes`, `import_path`, `line_input`, `live_output`, `man_pages`, `mcp`, `models`,
+`new_files`, `permission_prompt`, `plugins`, `policy`, `root`, `rows`, `skills`, `terminal`,
+`terminal_agent`, `tool_cards`, `trust`, `uninstall`, `validate`, `validation_report`.
 """
