@@ -275,7 +275,7 @@ async def test_hooks_run_confined_and_the_result_names_them(
     assert ("hooks of the repository ran, confined like the command: pre-commit" in said) is runs
     assert (held.folder / "ran").exists() is runs
     assert not (elsewhere / "outside").exists()
-    assert "outside; exit 0\n" in hook.read_text() and "x" not in hook.read_text().splitlines()
+    assert "outside'; exit 0\n" in hook.read_text() and "x" not in hook.read_text().splitlines()
 
 
 @pytest.mark.proves("command.half-made-repository")
