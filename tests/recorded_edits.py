@@ -1,10 +1,15 @@
 """Runs that edit files, as their seed says, and are killed when and where a test wants it.
 
+    recorded_edits.py FIRST LAST FOLDER
+
+works the runs of these seeds undisturbed, and killed after each turn and taken over in another
+folder, and compares both. With EDITS_DATABASE
+
     recorded_edits.py SEED FOLDER TURNS
 
-works the run of this seed in the folder, with journal and artifacts in the database that
-EDITS_DATABASE names, and kills itself with SIGKILL at the request after so many turns (0: never).
-The outcome is printed as JSON. What a run answers depends on what it read of the files and of git.
+works one run, with journal and artifacts in that database, and kills itself with SIGKILL at the
+request after so many turns (0: never). The outcome is printed as JSON. What a run answers depends
+on what it read of the files and of git.
 """
 
 from __future__ import annotations
@@ -28,9 +33,12 @@ from ferrule.engine.distributed.job_run import run_job
 from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.plugins import TravellingFiles
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.postgres import PostgresArtifactStore
+from ferrule.storage.artifacts.store import ArtifactStore
 from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 
 TURNS = 5
@@ -157,7 +165,7 @@ class Recorded(Scripted):
         """Others may have given some of the answers."""
 
 
-def make_agent(job: Job, journal: Journal, folder: Path, turns: int) -> Agent:
+def make_agent(job: Job, journal: Journal, folder: Path, turns: int, store: ArtifactStore) -> Agent:
     @tool(parallel=False)
     def do(command: str) -> str:
         """Run a command in the folder."""
@@ -169,24 +177,73 @@ def make_agent(job: Job, journal: Journal, folder: Path, turns: int) -> Agent:
         workspace=folder,
         permissions=Permissions(allow=["do", "Edit(**)", "Read(**)"]),
         plugins=[TravellingFiles()],
-        storage=Storage(
-            journal=journal,
-            artifacts=PostgresArtifactStore(os.environ["EDITS_DATABASE"]),
-            tenant=job.tenant,
-            user=job.user,
-        ),
+        storage=Storage(journal=journal, artifacts=store, tenant=job.tenant, user=job.user),
     )
+
+
+def work(
+    seed: str, folder: Path, turns: int, name: str, journal: Journal, store: ArtifactStore
+) -> str:
+    """Work the run of a seed, and return its outcome as JSON."""
+    job = Job(seed, run=f"edits-{seed}-{name}").with_name()
+
+    def make(job: Job, journal: Journal) -> Agent:
+        return make_agent(job, journal, folder, turns, store)
+
+    outcome = asyncio.run(run_job(job, make_draining(journal), make))
+    journal.close()
+    return json.dumps({name: outcome[name] for name in ("stop", "text")})
 
 
 def main(seed: str, folder: str, turns: str) -> None:
-    journal = make_draining(PostgresJournal(os.environ["EDITS_DATABASE"], lease_seconds=1))
-    job = Job(seed, run=f"edits-{seed}-{os.environ['EDITS_NAME']}").with_name()
-    work = run_job(
-        job, journal, lambda job, journal: make_agent(job, journal, Path(folder), int(turns))
-    )
-    print(json.dumps(asyncio.run(work)))
-    journal.close()
+    database = os.environ["EDITS_DATABASE"]
+    journal = PostgresJournal(database, lease_seconds=1)
+    store = PostgresArtifactStore(database)
+    print(work(seed, Path(folder), int(turns), os.environ["EDITS_NAME"], journal, store))
+
+
+def work_in_child(seed: int, folder: Path, turns: int, name: str) -> str:
+    """Work a run in a forked child, with files for journal and artifacts. "" if it was killed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        top = folder.parent
+        journal, store = SqliteJournal(top / "journal.db"), FileArtifactStore(top / "store")
+        os.write(writer, work(str(seed), folder, turns, name, journal, store).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        printed = told.read()
+    _, status = os.waitpid(child, 0)
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert killed or not status, status
+    return "" if killed else printed
+
+
+def compare(seed: int, top: Path) -> None:
+    """Work a run undisturbed, and killed after each turn in one of two folders; compare both."""
+    quiet, first, second = (top / name for name in ("quiet", "first", "second"))
+    make_start(quiet)
+    make_start(first)
+    second.mkdir()
+    expected = work_in_child(seed, quiet, 0, "quiet")
+    assert json.loads(expected)["stop"] == "done"
+    for number in range(TURNS + 1):
+        place = (first, second)[number % 2]
+        found = work_in_child(seed, place, 1, "killed")
+        assert bool(found) == (number == TURNS), f"seed {seed}: turn {number}"
+    assert found == expected, f"seed {seed}: {found}"
+    here, there = describe(place), describe(quiet)
+    different = [key for key in there if here[key] != there[key]]
+    assert not different, f"seed {seed}: {[(here[key], there[key]) for key in different]}"
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if "EDITS_DATABASE" in os.environ:
+        main(*sys.argv[1:])
+    else:
+        for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+            folder = Path(sys.argv[3], str(seed))
+            folder.mkdir()
+            compare(seed, folder)
+            print(f"seed {seed}: equal", flush=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recorded_edits
 from ferrule import Agent, Permissions, Storage, tool
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.events import Noticed, ToolAnswered, WorkspaceKept
@@ -22,6 +25,8 @@ from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 from recorded_edits import describe, make_start, shell
+
+RUNS = int(os.environ.get("FERRULE_TEST_TRAVELS", "2"))
 
 
 def make_session(
@@ -80,6 +85,14 @@ async def work(folder: Path, *commands: str, session: str = "") -> str:
 def list_kept(session: Session[Any]) -> list[WorkspaceKept]:
     records = session.driver.log.journal.records(session.id)
     return [one.event for one in records if isinstance(one.event, WorkspaceKept)]
+
+
+@pytest.mark.proves("travelling-files.killed-after-each-turn")
+def test_runs_that_are_killed_after_each_turn_end_as_undisturbed_ones(tmp_path: Path) -> None:
+    command = [sys.executable, recorded_edits.__file__, "0", str(RUNS), str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60 * RUNS)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == RUNS
 
 
 @pytest.mark.proves("travelling-files.brought")

@@ -1,0 +1,268 @@
+"""What users of other terminal agents reported, tried on ours: `reports/agents.yaml` names each.
+
+A model that says what a script tells it works in a folder, with the tools that ship.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ferrule.cli.root import ferrule
+from ferrule.core.calls import ToolResult
+from ferrule.core.events import CallEvaluated, ToolAnswered
+from ferrule.runtime.assemble import assemble
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.storage.journal.sqlite import SqliteJournal
+
+
+async def _work(options: dict[str, Any]) -> list[ToolResult]:
+    with SqliteJournal(Path(options["workspace"]).with_name("journal.db")) as journal:
+        assembly = assemble(options, notice=lambda _: None, journal=journal)
+        try:
+            session = assembly.agent.session()
+            await session.run("go")
+            await assembly.close_session(session)
+            events = [record.event for record in journal.records(session.id)]
+        finally:
+            await assembly.close()
+    results = (event.result for event in events if isinstance(event, ToolAnswered | CallEvaluated))
+    return [result for result in results if result is not None]
+
+
+Act = Callable[..., list[ToolResult]]
+
+
+@pytest.fixture
+def act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Act:
+    """Make these calls, each in an answer of its own, and return their results."""
+    home = tmp_path / "home"
+    work = tmp_path / "work"
+    for folder in (home, work):
+        folder.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("FERRULE_CONFIG", str(home / ".config/ferrule"))
+    if not available_backends(SandboxPolicy(work), probe()):
+        pytest.skip(f"this machine confines no commands: {dict(probe().why)}")
+
+    def act(
+        *made: tuple[str, dict[str, Any]],
+        deny: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
+    ) -> list[ToolResult]:
+        steps: list[dict[str, Any]] = [
+            {"call": [{"tool": tool, "arguments": arguments, "id": f"c{number}"}]}
+            for number, (tool, arguments) in enumerate(made)
+        ]
+        if readable:
+            own = home / ".config/ferrule/ferrule.yaml"
+            own.parent.mkdir(parents=True)
+            own.write_text(json.dumps({"sandbox": {"readable": list(readable)}}))
+        script = tmp_path / "script.yaml"
+        script.write_text(json.dumps([*steps, {"say": "done"}]))
+        options = {
+            "workspace": str(work),
+            "model": f"scripted:{script}",
+            "mode": "sandboxed",
+            "permissions__deny": list(deny),
+            "tools__profile": "all",
+        }
+        return asyncio.run(_work(options))
+
+    return act
+
+
+def run(command: str) -> tuple[str, dict[str, Any]]:
+    """Return the call that runs a command."""
+    return "run_command", {"command": command}
+
+
+def test_jobs_in_the_background_of_a_command_end_with_it(act: Act) -> None:
+    (result,) = act(run("for i in 1 2 3; do sleep 6071 & done; echo started"))
+    assert result.success and "started" in str(result.data)
+    assert "6071" not in subprocess.check_output(["ps", "-eo", "args"], text=True)
+
+
+def test_a_command_that_reads_its_input_finds_its_end(act: Act) -> None:
+    began = time.monotonic()
+    (result,) = act(run("cat; grep x; echo over"))
+    assert "over" in str(result.data) and time.monotonic() - began < 60
+
+
+def test_a_change_of_folder_before_pipes_is_no_reason_to_hang(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/sub").mkdir()
+    (tmp_path / "work/sub/a.txt").write_text("one\ntwo\n")
+    (result,) = act(run("cd sub && grep -c one a.txt | wc -l && grep -c two a.txt | wc -l"))
+    assert result.success and str(result.data).split()[:2] == ["1", "1"]
+
+
+def test_text_that_is_piped_into_a_program_arrives_and_ends(act: Act) -> None:
+    (result,) = act(run("cat <<'EOF' | env sh -c 'cat; echo end'\nmany\nlines\nEOF"))
+    assert str(result.data).split() == ["many", "lines", "end"]
+
+
+def test_an_edit_keeps_windows_line_ends(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "work/a.js"
+    file.write_bytes(b"let a = 1;\r\nlet b = 2;\r\nlet c = 3;\r\n")
+    edit = {
+        "path": "a.js",
+        "old_string": "let a = 1;\nlet b = 2;",
+        "new_string": "let a = 5;\nlet b = 6;",
+    }
+    read, edited = act(("read_file", {"path": "a.js"}), ("edit_file", edit))
+    assert read.success and edited.success
+    assert file.read_bytes() == b"let a = 5;\r\nlet b = 6;\r\nlet c = 3;\r\n"
+
+
+def test_an_edit_changes_no_other_line_end_of_a_mixed_file(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "work/a.txt"
+    file.write_bytes(b"one\r\ntwo\nthree\r\nfour\r\n")
+    (edited,) = act(("edit_file", {"path": "a.txt", "old_string": "three", "new_string": "3"}))
+    assert edited.success and file.read_bytes() == b"one\r\ntwo\n3\r\nfour\r\n"
+
+
+def test_a_file_in_utf_16_ends_nothing(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/a.txt").write_text("grüße\n", encoding="utf-16")
+    read, other = act(("read_file", {"path": "a.txt"}), run("echo on"))
+    assert "grüße" in str(read.data) or "UTF-16" in str(read.error_message)
+    assert str(other.data).strip() == "on"
+
+
+def test_a_failure_that_is_the_programs_own_is_not_put_on_the_sandbox(act: Act) -> None:
+    (result,) = act(run("bash -c false"))
+    assert result.exit_status == 1
+    assert "sandbox" not in f"{result.data} {result.error_message} {result.notes}".casefold()
+
+
+def test_git_add_and_commit_work_in_the_sandbox(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/a.txt").write_text("a\n")
+    subprocess.run(["git", "init", "-q", tmp_path / "work"], check=True)
+    made = act(
+        run("git add . && git -c user.name=A -c user.email=a@b.example commit -qm one"),
+        run("git log --oneline | wc -l"),
+    )
+    assert made[0].exit_status in (0, None) and str(made[1].data).split()[0] == "1", made
+
+
+def test_a_denied_file_is_not_written_by_a_command_either(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/kept.txt").write_text("mine\n")
+    made = act(
+        ("write_file", {"path": "kept.txt", "content": "yours\n"}),
+        run("echo yours > kept.txt"),
+        run('python3 -c \'open("kept.txt", "w").write("yours")\''),
+        run("sed -i s/mine/yours/ kept.txt"),
+        deny=("Edit(kept.txt)",),
+    )
+    assert (tmp_path / "work/kept.txt").read_text() == "mine\n"
+    assert not made or not any(one.success and not one.exit_status for one in made)
+
+
+def test_a_file_outside_is_not_read_without_a_question(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "home/key.txt").write_text("the key\n")
+    made = act(
+        ("read_file", {"path": str(tmp_path / "home/key.txt")}), run(f"cat {tmp_path}/home/key.txt")
+    )
+    assert not any("the key" in str(one.data) for one in made)
+
+
+def test_lines_that_a_patch_only_adds_go_where_its_context_says(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "work/a.py"
+    file.write_text("def one():\n    pass\n\n\ndef two():\n    pass\n")
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@ def one():\n+    # first\n*** End Patch\n"
+    (made,) = act(("apply_patch", {"patch": patch}))
+    text = file.read_text()
+    assert not made.success or text.index("# first") < text.index("def two")
+
+
+def test_a_login_shell_that_is_not_posix_changes_no_command(
+    act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    (result,) = act(run("cat <<EOF\n$((1 + 2))\nEOF"))
+    assert str(result.data).strip() == "3"
+
+
+def test_programs_of_a_persons_own_path_are_found(
+    act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "work/bin"
+    own.mkdir()
+    (own / "greet").write_text("#!/bin/sh\necho hello\n")
+    (own / "greet").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+    (result,) = act(run("greet"))
+    assert str(result.data).strip() == "hello"
+
+
+def test_a_session_leaves_nothing_of_its_own_in_the_folder(act: Act, tmp_path: Path) -> None:
+    act(run("true"), ("read_file", {"path": "missing.txt"}))
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_large_file_is_read_in_part_and_says_how_to_go_on(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/big.log").write_text("a line of a log that never ends\n" * 40_000)
+    read, rest = act(
+        ("read_file", {"path": "big.log"}),
+        ("read_file", {"path": "big.log", "start_line": 39_999}),
+    )
+    assert read.success and read.size < 70_000 and "40000" in str(read.data).replace(",", "")
+    assert "go on at line" in str(read.data)
+    assert rest.success and "39999" in str(rest.data)
+
+
+def test_one_line_of_megabytes_is_read_in_part(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/one.xml").write_text("<a>" + "x" * 3_000_000 + "</a>")
+    read, other = act(("read_file", {"path": "one.xml"}), run("echo on"))
+    assert len(str(read.data)) < 70_000 and str(other.data).strip() == "on"
+
+
+def test_a_folder_that_is_opened_for_reading_can_only_be_read_by_commands(
+    act: Act, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "a.txt").write_text("the document\n")
+    command = run(f"cat {shared}/a.txt; echo changed > {shared}/a.txt")
+    (result,) = act(command, readable=(str(shared),))
+    assert "the document" in str(result.data) and result.exit_status == 1
+    assert (shared / "a.txt").read_text() == "the document\n"
+
+
+def test_a_skill_of_the_persons_home_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = tmp_path / ".claude/skills/greet/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    work.mkdir()
+    shown = CliRunner().invoke(ferrule, ["skills", "list", "-C", str(work)])
+    assert re.search("^greet +person +How to greet", shown.output, re.MULTILINE), shown.output
+
+
+def test_every_session_is_listed_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "state"))
+    (tmp_path / "script.yaml").write_text('- {say: "hi"}\n')
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        script = f"scripted:{tmp_path / 'script.yaml'}"
+        assert CliRunner().invoke(ferrule, ["run", "-m", script, f"m{number}"]).exit_code == 0
+        listed = CliRunner().invoke(ferrule, ["sessions", "list"]).output
+        assert [f"m{one}" in listed for one in range(number + 1)] == [True] * (number + 1)
