@@ -91,7 +91,7 @@ def find_place(cell: Cell, systems: Path, packages: str) -> Place:
         raise NotHere("needs root: users, mounts and other systems are made")
     root = "" if cell.machine == "here" else str(make_system(cell.machine, systems, packages))
     python, version, opened = _find_python(cell, root)
-    if (root or opened or cell.conditions) and not _may_mount():
+    if (root or opened or cell.conditions) and not may_mount():
         raise NotHere("mounts cannot be made here")
     user = None if cell.user == "root" else _find_user(root)
     words = [version if not root else "", cell.user, *(cell.conditions if cell.fresh else ())]
@@ -108,7 +108,8 @@ def find_place(cell: Cell, systems: Path, packages: str) -> Place:
 
 
 @cache
-def _may_mount() -> bool:
+def may_mount() -> bool:
+    """Return whether this process may mount in a namespace of its own."""
     return (
         subprocess.run(
             ["unshare", "--mount", "true"], stderr=subprocess.DEVNULL, check=False
@@ -125,14 +126,21 @@ def make_system(release: str, systems: Path, packages: str) -> Path:
     program = shutil.which("mmdebstrap")
     if program is None:
         raise NotHere("install the package mmdebstrap, which makes it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    words = [program, "--variant=minbase", f"--include={packages}", release, str(folder)]
+    # One that was begun and ended by somebody is not taken for a system.
+    begun = systems / f"{release}.begun"
+    shutil.rmtree(begun, ignore_errors=True)
+    systems.mkdir(parents=True, exist_ok=True)
+    words = [program, "--variant=minbase", f"--include={packages}", release, str(begun)]
     # A mirror may be a snapshot, whose lists count as old.
     words.insert(1, '--aptopt=Acquire::Check-Valid-Until "false"')
+    # What it mounts is gone with it, however it ends: what is removed here is never another's.
+    words = ["unshare", "--mount", *words]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
     if made.returncode:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise NotHere(f"mmdebstrap: {made.stderr.strip().splitlines()[-1]}")
+        shutil.rmtree(begun, ignore_errors=True)
+        said = made.stderr.strip() or f"it ended with {made.returncode}"
+        raise NotHere(f"mmdebstrap: {said.splitlines()[-1]}")
+    begun.rename(folder)
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from anywhere import page, systems
 from anywhere.__main__ import choose_cells
-from anywhere.systems import ROOT, Cell
+from anywhere.systems import ROOT, Cell, NotHere
 
 
 def described() -> dict[str, Any]:
@@ -97,6 +98,25 @@ def test_cells_run_once_in_the_order_they_are_named() -> None:
     cells = [Cell(name) for name in ("root", "Debian 12", "Debian 13", "LANG=C")]
     chosen = choose_cells(cells, ["LANG=C", "Debian *", "Debian 12", "root"])
     assert [cell.name for cell in chosen] == ["LANG=C", "Debian 12", "Debian 13", "root"]
+
+
+@pytest.mark.skipif(not systems.may_mount(), reason="mounts cannot be made here")
+def test_a_system_that_was_begun_and_not_finished_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "programs/mmdebstrap"
+    program.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    makes = 'for folder; do :; done; mkdir -p "$folder/usr/bin" && touch "$folder/usr/bin/python3"'
+    for end in ("kill -9 $$", "echo E: no space >&2; exit 1"):
+        program.write_text(f"#!/bin/sh\n{makes}\n{end}\n")
+        program.chmod(0o755)
+        with pytest.raises(NotHere, match=r"mmdebstrap: (it ended with|E: no space)"):
+            systems.make_system("sid", tmp_path / "systems", "python3")
+        assert not (tmp_path / "systems/sid").exists()
+    program.write_text(f"#!/bin/sh\n{makes}\n")
+    made = systems.make_system("sid", tmp_path / "systems", "python3")
+    assert (made / "usr/bin/python3").exists() and list(made.parent.iterdir()) == [made]
 
 
 def test_ci_runs_a_cell_that_there_is() -> None:
