@@ -35,7 +35,6 @@ from ferrule.runtime.http.http_security import Application, Principal
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
 from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.shared_options import SETTING_OPTIONS
-from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from ferrule.console.assemblies import SessionSetup
@@ -259,6 +258,8 @@ async def _open_assembly(source: Source, *, needs_model: bool = True) -> AsyncGe
 
 
 def _wrap_agent(agent: Agent[Any, Any]) -> Assembly:
+    from ferrule.storage.settings.settings import load_settings
+
     root = str(agent.workspace.root) if agent.workspace else None
     return Assembly(agent, load_settings(workspace=root), _log.warning, owns_journal=False)
 

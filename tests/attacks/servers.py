@@ -312,7 +312,7 @@ def exchanged(interface: Interface, *pieces: bytes) -> Answer | None:
 
 def wait_for_run(interface: Interface, answer: Answer) -> str:
     """Watch the run that a page of the console began until it is over; its session."""
-    session = answer.headers["location"].partition("a=")[2]
+    session = answer.headers["location"].rpartition("/")[2]
     with socket.create_connection(("127.0.0.1", interface.port), timeout=60) as watching:
         watching.sendall(spelled(interface, got(f"/stream?session={session}&cursor=0")))
         told = b""

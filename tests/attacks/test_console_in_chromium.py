@@ -181,7 +181,7 @@ def test_markup_of_others_is_text_wherever_it_is_shown(eyes: Eyes) -> None:
     )
     begun = exchanged(interface, spelled(interface, form, connection="close"))
     assert begun is not None and begun.status == 303
-    session = begun.headers["location"].partition("a=")[2]
+    session = begun.headers["location"].rpartition("/")[2]
     until(interface, session, "approval.requested")
 
     shown = eyes.open(f"/runs/{session}")

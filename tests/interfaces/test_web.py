@@ -116,7 +116,7 @@ async def test_what_is_sent_from_a_page_leads_back_to_the_mounted_console() -> N
         form = {"text": "Hi.", "csrf": csrf_of(page)}
         begun = await client.post("/console/playground", data=form, headers=ada)
         assert begun.status_code == 303
-        assert begun.headers["location"].startswith("/console/playground?")
+        assert begun.headers["location"].startswith("/console/runs/")
         form["hx"] = ""
         swapped = await client.post(
             "/console/playground", data=form, headers={**ada, "hx-request": "true"}

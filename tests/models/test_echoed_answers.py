@@ -18,7 +18,7 @@ from functools import cache, partial
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -335,6 +335,7 @@ async def skip_wait(seconds: float) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=CASES, deadline=None)
 @given(answers=st.lists(ANSWERS, min_size=1, max_size=2))
+@example(answers=[[Said("thought", signature="c2ln"), Said("call", id="größe", signature="c2ln")]])
 def test_what_a_server_answered_goes_back_as_its_provider_takes_it(
     kind: str, answers: list[list[Said]]
 ) -> None:

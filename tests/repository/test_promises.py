@@ -126,11 +126,11 @@ def test_each_claim_of_the_security_page_names_tests_that_exist() -> None:
             tests.replace(", ", "")
         ), row
         for file, name in named:
-            assert name in tests_in(file), f"{file} has no `{name}`"
+            assert name in read_test_names(file), f"{file} has no `{name}`"
 
 
 @cache
-def tests_in(file: str) -> frozenset[str]:
+def read_test_names(file: str) -> frozenset[str]:
     """The names of the test functions of a file; none if there is no such file."""
     if not (ROOT / file).is_file():
         return frozenset()

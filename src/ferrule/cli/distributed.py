@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ferrule.engine.distributed.jobs import Job, Jobs
-from ferrule.engine.distributed.worker import Worker
-from ferrule.runtime.assemble import assemble, current_user
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.paths import make_private_folder
@@ -23,6 +20,7 @@ from .terminal import escape_invisible
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.distributed.job_run import MakeAgent
+    from ferrule.engine.distributed.jobs import Job, Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -85,6 +83,8 @@ def worker(
     With --workspaces a job that names no folder of this machine works in one of its session. The
     files are kept in the artifact store (`artifacts.store`), which all workers must reach.
     """
+    from ferrule.engine.distributed.worker import Worker
+
     if factory and workspaces:
         raise click.UsageError(
             "--workspaces is for agents made from settings; give your own the plugin "
@@ -137,6 +137,7 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
         journal: The journal of its session.
         workspaces: Where its session gets a workspace, if the job names none that is here.
     """
+    from ferrule.runtime.assemble import assemble
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
@@ -178,6 +179,8 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
 @common_options
 def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
+    from ferrule.engine.distributed.jobs import Jobs
+
     if not (prompt or given["listing"] or given["cancel"]):
         raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
@@ -209,6 +212,9 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
+    from ferrule.engine.distributed.jobs import Job
+    from ferrule.runtime.assemble import current_user
+
     job = Job(
         prompt,
         session=given["session"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,14 +13,11 @@ from ferrule.cli.import_path import allow_named_modules
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
-from ferrule.evaluation import report_formats as drawing
-from ferrule.evaluation.case_files import CaseFile, load_cases, parse_share
-from ferrule.evaluation.comparison import Comparison, compare_reports
-from ferrule.evaluation.evaluation import EvaluationOptions, TrialDone
-from ferrule.evaluation.output_checks import CheckFunctions
-from ferrule.evaluation.report import Report, load_report
-from ferrule.evaluation.trials import Target
-from ferrule.runtime.trial_agents import make_judge, name_default_model, open_assembled_agents
+
+if TYPE_CHECKING:
+    from ferrule.evaluation.case_files import CaseFile
+    from ferrule.evaluation.evaluation import EvaluationOptions, TrialDone
+    from ferrule.evaluation.report import Report
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 _SUFFIXES = {".json": "json", ".xml": "junit", ".md": "markdown"}
@@ -111,6 +108,9 @@ def _format_of(path: Path) -> str:
 def _run(
     file: Path, options: dict[str, Any], formats: list[str], outputs: list[tuple[Path, str]]
 ) -> int:
+    from ferrule.evaluation import report_formats as drawing
+    from ferrule.evaluation.case_files import load_cases
+
     cases = load_cases(file)
     import asyncio
 
@@ -128,6 +128,10 @@ def _run(
 
 
 def _compare(files: tuple[Path, Path], formats: list[str], outputs: list[tuple[Path, str]]) -> int:
+    from ferrule.evaluation import report_formats as drawing
+    from ferrule.evaluation.comparison import Comparison, compare_reports
+    from ferrule.evaluation.report import load_report
+
     comparison = compare_reports(load_report(files[0]), load_report(files[1]))
 
     def refuse_junit(_: Comparison) -> str:
@@ -163,6 +167,11 @@ def _write(
 
 
 async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:
+    from ferrule.evaluation.case_files import parse_share
+    from ferrule.evaluation.evaluation import EvaluationOptions
+    from ferrule.evaluation.output_checks import CheckFunctions
+    from ferrule.runtime.trial_agents import make_judge
+
     at_least = None
     if options["at_least"] is not None:
         at_least = parse_share(options["at_least"])
@@ -195,6 +204,8 @@ async def _start(
     notice: Callable[[str], None],
 ) -> Report:
     from ferrule.evaluation.evaluation import evaluate
+    from ferrule.evaluation.trials import Target
+    from ferrule.runtime.trial_agents import name_default_model, open_assembled_agents
 
     if options["offline"]:
         return await evaluate(cases, (), None, chosen)

@@ -12,31 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from ferrule.cli.rows import print_row
-from ferrule.connectors.mcp import McpServer, ServerApprovals
-from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
-from ferrule.connectors.mcp.configured_servers import list_server_tools, load_configured_servers
-from ferrule.connectors.mcp.oauth import FileTokenStorage, sign_in
-from ferrule.connectors.mcp.other_programs import (
-    PROGRAMS,
-    find_foreign_servers,
-    list_file_names,
-    read_foreign_file,
-)
-from ferrule.connectors.mcp.server_approvals import configuration_text
-from ferrule.connectors.mcp.server_client import probe_server
-from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
-from ferrule.permissions.loaded_code import trust_environment
-from ferrule.permissions.provenance import (
-    CommandWritable,
-    ProgramNotFound,
-    TrustedProgram,
-    find_program,
-)
 from ferrule.runtime.lazy_group import CommandGroup
-from ferrule.runtime.sandbox_policy import make_sandbox_policy
-from ferrule.sandbox.trusted_process import start_program
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.yaml_tree import parse_json
@@ -47,9 +25,12 @@ from .terminal import escape_invisible
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
+    from ferrule.connectors.mcp import McpServer
     from ferrule.connectors.mcp.definitions import Manifest
+    from ferrule.permissions.provenance import CommandWritable, TrustedProgram
     from ferrule.storage.settings.settings import Settings
 
+# `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
 
 T = TypeVar("T")
 _SHOWN_TOOLS = 8
@@ -91,6 +72,9 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
+
     loaded = load_configured_servers(_load_settings(workspace))
     approvals = ServerApprovals()
     rows = [_make_row(server, approvals.get(server).state) for server in loaded.servers]
@@ -119,6 +103,9 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.server_approvals import configuration_text
+
     server = _find_server(_load_settings(workspace), name)
     approvals = ServerApprovals()
     approval = approvals.get(server)
@@ -147,6 +134,8 @@ def approve(name: str | None, workspace: str | None, yes: bool) -> int:
 
 
 def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
+    from ferrule.connectors.mcp import ServerApprovals
+
     approvals = ServerApprovals()
     name = server.name
     if approvals.get(server).state in _NOT_STARTABLE:
@@ -172,6 +161,9 @@ def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
 
 def _approve_all(settings: Settings, yes: bool) -> int:
     """Approve all servers that wait for it: one table, one question. Return the exit code."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
+
     loaded = load_configured_servers(settings)
     _warn((*loaded.problems, *loaded.remarks))
     approvals = ServerApprovals()
@@ -244,6 +236,9 @@ def import_servers(
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.
     """
+    from ferrule.connectors.mcp.configuration import read_server
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
+
     settings = _load_settings(workspace)
     taken = {server.name for server in load_configured_servers(settings).servers}
     opened = {"network": network, "readable": readable, "writable": writable}
@@ -274,6 +269,12 @@ def import_servers(
 
 def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Yield the file, the name and the entry of each server that other programs have."""
+    from ferrule.connectors.mcp.other_programs import (
+        PROGRAMS,
+        find_foreign_servers,
+        read_foreign_file,
+    )
+
     files = [source for source in sources if source not in PROGRAMS]
     for file in files:
         if not Path(file).is_file():
@@ -291,6 +292,8 @@ def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str,
 
 
 def _describe_sources(sources: tuple[str, ...]) -> str:
+    from ferrule.connectors.mcp.other_programs import PROGRAMS, list_file_names
+
     files = [source for source in sources if source not in PROGRAMS]
     programs = tuple(source for source in sources if source in PROGRAMS)
     if programs or not files:
@@ -300,6 +303,8 @@ def _describe_sources(sources: tuple[str, ...]) -> str:
 
 def write_entries(entries: dict[str, Any]) -> Path:
     """Add entries to the person's own file. Return its path."""
+    from ferrule.connectors.mcp.configuration import PERSONAL_FILE
+
     file = paths.config() / PERSONAL_FILE
     content = _read_own_file(file)
     content.setdefault("mcpServers", {}).update(entries)
@@ -322,6 +327,8 @@ def _read_own_file(file: Path) -> dict[str, Any]:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of a server."""
+    from ferrule.connectors.mcp import ServerApprovals
+
     was_approved = ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
@@ -332,6 +339,8 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
+    from ferrule.connectors.mcp import ServerApprovals
+
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
     if ServerApprovals().get(server).state in _NOT_STARTABLE:
@@ -378,6 +387,8 @@ def add(
 
     `ferrule mcp add git -- mcp-server-git --repository .`
     """
+    from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
+
     if bool(command) == bool(url):
         raise click.UsageError(
             f"name what starts `{name}`, or where it is: `ferrule mcp add {name} -- COMMAND ...` "
@@ -427,6 +438,9 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
     """Sign in to a server that needs it, in your browser."""
+    from ferrule.connectors.mcp.oauth import FileTokenStorage
+    from ferrule.connectors.mcp.spec import fill_variables
+
     server = _find_server(_load_settings(workspace), name)
     filled = fill_variables(server)
     if server.oauth is None:
@@ -454,6 +468,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
     """Return the program that opens an address in the person's browser, if there is one."""
+    from ferrule.permissions.provenance import ProgramNotFound, find_program
+
     name = "open" if sys.platform == "darwin" else "xdg-open"
     try:
         return find_program(name, os.environ.get("PATH", os.defpath), writable)
@@ -462,6 +478,10 @@ def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
 
 
 def _open_browser(url: str) -> None:
+    from ferrule.permissions.loaded_code import trust_environment
+    from ferrule.permissions.provenance import CommandWritable
+    from ferrule.sandbox.trusted_process import start_program
+
     writable = CommandWritable.from_current_folder()
     opener = _find_opener(writable)
     if opener is None:
@@ -473,6 +493,9 @@ def _open_browser(url: str) -> None:
 
 
 async def _sign_in(server: McpServer, filled: Any) -> None:
+    from ferrule.connectors.mcp.oauth import sign_in
+    from ferrule.connectors.mcp.server_client import probe_server
+
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
         _open_browser(url)
@@ -481,6 +504,9 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
+    from ferrule.connectors.mcp.configured_servers import list_server_tools
+    from ferrule.runtime.sandbox_policy import make_sandbox_policy
+
     if server.command:
         click.echo(f"starting `{server.name}` …", err=True)
 
@@ -500,6 +526,8 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
+    from ferrule.connectors.mcp.configured_servers import load_configured_servers
+
     servers = load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:

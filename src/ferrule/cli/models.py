@@ -11,14 +11,7 @@ import click
 
 from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local.downloads import choose_name, is_url, pull_url, record_file
-from ferrule.models.local.installed_models import ModelRecord, installed_path
-from ferrule.models.local.known_models import MODELS, find_model
-from ferrule.models.tool_modes.live_probe import probe_capabilities
-from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
 from ferrule.runtime.lazy_group import CommandGroup
-from ferrule.runtime.model_clients import create_client
-from ferrule.runtime.model_discovery import discover_models
 from ferrule.storage.settings.settings import load_settings
 
 from .download_progress import show_progress
@@ -26,6 +19,7 @@ from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
+    from ferrule.models.local.installed_models import ModelRecord
     from ferrule.storage.settings.settings import Settings
 
 
@@ -46,6 +40,8 @@ def models() -> None:
 def list_models(as_json: bool) -> None:
     """List all providers with their configuration, and the models that can be used."""
     import asyncio
+
+    from ferrule.runtime.model_discovery import discover_models
 
     settings = load_settings()
     rows = asyncio.run(discover_models(settings))
@@ -77,6 +73,8 @@ def probe(model: str, as_json: bool) -> None:
     """
     import asyncio
 
+    from ferrule.models.tool_modes.selection import explain_tool_mode
+
     model = model or load_settings().model
     if not model:
         raise click.UsageError("no model is set; name one, or choose one with `ferrule setup`")
@@ -97,6 +95,10 @@ def probe(model: str, as_json: bool) -> None:
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
+    from ferrule.models.tool_modes.live_probe import probe_capabilities
+    from ferrule.models.tool_modes.selection import choose_tool_mode
+    from ferrule.runtime.model_clients import create_client
+
     client = create_client(load_settings(), model)
     capabilities = await probe_capabilities(client)
     if not model.startswith("scripted:"):
@@ -118,6 +120,9 @@ def pull(source: str, name: str, sha256: str) -> None:
     is downloaded, the one at a PATH stays where it is; both are recorded with their hash, and
     refused later if their bytes were changed.
     """
+    from ferrule.models.local.downloads import is_url, record_file
+    from ferrule.models.local.known_models import MODELS
+
     if source in MODELS:
         _pull_known(source, name, sha256)
         return
@@ -126,12 +131,16 @@ def pull(source: str, name: str, sha256: str) -> None:
     elif source.endswith(".gguf") or Path(source).is_file():
         record = record_file(Path(source), name, sha256)
     else:
+        from ferrule.models.local.known_models import find_model
+
         find_model(source)  # Raises, with the names there are.
         return
     click.echo(f"`local:{record.name}` is installed: SHA-256 {record.sha256}", err=True)
 
 
 def _pull_known(name: str, other_name: str, sha256: str) -> None:
+    from ferrule.models.local.installed_models import installed_path
+    from ferrule.models.local.known_models import MODELS
     from ferrule.models.local.pull import pull
 
     if other_name or sha256:
@@ -155,6 +164,8 @@ def _pull_known(name: str, other_name: str, sha256: str) -> None:
 
 def _pull_url(url: str, name: str, sha256: str) -> ModelRecord:
     import asyncio
+
+    from ferrule.models.local.downloads import choose_name, pull_url
 
     with show_progress(choose_name(url, name)) as progress:
         return asyncio.run(pull_url(url, name, sha256, progress))

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from ferrule.cli.rows import print_row
-from ferrule.runtime.chosen_plugins import is_on, list_manifests, list_withheld
 from ferrule.storage.plugins.manifests import Manifest
 from ferrule.storage.settings.settings import Settings, load_settings
 
@@ -25,6 +24,7 @@ from .terminal import encode_json, escape_invisible
 def plugins(workspace: str | None, as_json: bool) -> int:
     """List plugins in the order in which they are set up. Nothing of them is imported."""
     settings = load_settings(workspace=workspace)
+    from ferrule.runtime.chosen_plugins import list_manifests, list_withheld
 
     rows = [_describe(manifest, settings) for manifest in list_manifests(settings)]
     for text in list_withheld(settings):
@@ -41,6 +41,8 @@ def plugins(workspace: str | None, as_json: bool) -> int:
 
 
 def _describe(manifest: Manifest, settings: Settings) -> dict[str, Any]:
+    from ferrule.runtime.chosen_plugins import is_on
+
     prefix = f"plugins.{manifest.name}"
     fields = {
         name: settings.values.get(f"{prefix}.{name}", row.get("default"))

@@ -11,9 +11,6 @@ import click
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
-from ferrule.storage import paths
-from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.trust import TrustStore
 
 from .confirmation import confirm
 
@@ -85,6 +82,8 @@ def uninstall(dry_run: bool, yes: bool) -> int:
 
 def list_kept_folders() -> list[KeptFolder]:
     """Return the folders of Ferrule that exist."""
+    from ferrule.storage import paths
+
     found: list[KeptFolder] = []
     for kind in _WHAT:
         path: Path = getattr(paths, kind)()
@@ -121,6 +120,9 @@ def _show(folder: KeptFolder) -> None:
 
 def _list_elsewhere() -> Iterator[str]:
     """Yield what Ferrule reads or writes elsewhere."""
+    from ferrule.storage.settings.settings import load_settings
+    from ferrule.storage.trust import TrustStore
+
     try:
         journal = load_settings().journal
         for root in TrustStore().trusted_folders():

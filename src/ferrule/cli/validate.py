@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ferrule.connectors.http import check_repository_manifests
-from ferrule.connectors.mcp.configuration import REPOSITORY_FILE, load_servers
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.checks.tool_file import Problem, convert_error, make_problem
-from ferrule.extensions.checks.workspace import check_workspace
-from ferrule.runtime.tool_profiles import list_known_names
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import TrustStore
 
 from .terminal import encode_json as encode_json
 from .validation_report import SCHEMA, print_report
+
+if TYPE_CHECKING:
+    from ferrule.extensions.checks.tool_file import Problem
 
 
 @click.command()
@@ -33,6 +33,8 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     if schema:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
+    from ferrule.extensions.checks.workspace import check_workspace
+    from ferrule.runtime.tool_profiles import list_known_names
 
     checked = asyncio.run(check_workspace(folder, shipped=list_known_names()))
     checked.problems += _check_http_manifests(folder)
@@ -43,6 +45,9 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
 
 def _check_mcp_servers(folder: str) -> list[Problem]:
     """Check the servers of `.mcp.json`, which `extensions` does not know."""
+    from ferrule.connectors.mcp.configuration import REPOSITORY_FILE, load_servers
+    from ferrule.extensions.checks.tool_file import make_problem
+
     loaded = load_servers(TrustStore().read(folder), as_trusted=True)
     return [
         make_problem(
@@ -55,6 +60,9 @@ def _check_mcp_servers(folder: str) -> list[Problem]:
 
 def _check_http_manifests(folder: str) -> list[Problem]:
     """Check the manifests of HTTP tools, which `extensions` does not know."""
+    from ferrule.connectors.http import check_repository_manifests
+    from ferrule.extensions.checks.tool_file import convert_error
+
     snapshot = TrustStore().read(folder)
     if not any("/http/" in name for name in snapshot.files):
         return []

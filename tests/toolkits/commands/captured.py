@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.toolkits.commands.capture import (
-    NOTES_BYTES,
     NOTES_SUFFIX,
     CapturePlan,
     describe_copy,
@@ -21,7 +20,7 @@ def finish_capture(plan: CapturePlan) -> dict[str, Any] | None:
     if not copy.parent.is_dir():
         return None
     file = ScratchFile(copy.parent.parent, copy.parent.name, copy.name, plan.path)
-    notes = file.take(NOTES_BYTES, NOTES_SUFFIX)
+    notes = file.take(4096, NOTES_SUFFIX)
     descriptor = file.open()
     if descriptor is None:
         return None

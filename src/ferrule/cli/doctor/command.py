@@ -18,7 +18,6 @@ import click
 from ferrule.cli.terminal import fit_encoding
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError
-from ferrule.models.local.installed_models import model_path
 from ferrule.permissions.filesystem.open_beneath import (
     PORTABLE,
     is_portable,
@@ -32,12 +31,10 @@ from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Protection
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
-from ferrule.toolkits.search.ripgrep import find_ripgrep
 
-from .attack import attack_this_machine
 from .findings import Finding
-from .model_report import report_model
-from .sandbox_report import check_required, report_sandbox, report_view
+
+# `sandbox_report` loads an event loop, so the functions below import it when they run.
 
 
 @click.command()
@@ -89,6 +86,8 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool, view: bool) ->
 
 
 def _list_view() -> list[Finding]:
+    from .sandbox_report import report_view
+
     settings = load_settings()
     return list(report_view(make_sandbox_policy(settings), settings["sandbox.mode"]))
 
@@ -105,6 +104,8 @@ def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
 
 def _attack(as_json: bool) -> int:
     """Attack the sandbox and print the report; it names no path of a person and can be shared."""
+    from .attack import attack_this_machine
+
     shows_progress = sys.stderr.isatty()
 
     def show(text: str) -> None:
@@ -181,6 +182,8 @@ def _check_path_resolution() -> Iterable[Finding]:
 
 
 def _check_search() -> Iterable[Finding]:
+    from ferrule.toolkits.search.ripgrep import find_ripgrep
+
     found = find_ripgrep(CommandWritable.from_current_folder())
     if found:
         yield Finding("search", "ok", f"ripgrep: {found}")
@@ -201,6 +204,8 @@ def _check_git() -> Iterable[Finding]:
 
 
 def _check_model() -> Iterable[Finding]:
+    from .model_report import report_model
+
     try:
         settings = load_settings()
     except FerruleError:
@@ -213,6 +218,8 @@ def _check_model() -> Iterable[Finding]:
 
 
 def _check_local_model() -> Iterable[Finding]:
+    from ferrule.models.local.installed_models import model_path
+
     if find_spec("xllamacpp") is None:
         detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"
         yield Finding("local model", "note", detail)
@@ -234,6 +241,8 @@ def _check_terminal() -> Iterable[Finding]:
 
 
 def _check_sandbox() -> Iterable[Finding]:
+    from .sandbox_report import report_sandbox
+
     try:
         settings = load_settings()
         return list(
@@ -245,6 +254,8 @@ def _check_sandbox() -> Iterable[Finding]:
 
 def _check_required(require: tuple[str, ...]) -> None:
     """Raise MissingProtections if commands lack these protections under the settings here."""
+    from .sandbox_report import check_required
+
     if require:
         settings = load_settings()
         check_required(

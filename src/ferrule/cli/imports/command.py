@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.cli.confirmation import confirm
-from ferrule.cli.mcp import write_entries
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.runtime.lazy_group import CommandGroup
 
-from .claude_code import plan_import
-from .plan import Plan, format_settings
+if TYPE_CHECKING:
+    from .plan import Plan
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -44,6 +43,8 @@ def claude_code(
     would be written, what works in place and what has no counterpart; nothing is overwritten and
     no secret is copied.
     """
+    from .claude_code import plan_import
+
     root = folder.resolve()
     is_plugin = (root / ".claude-plugin").is_dir()
     into = (workspace or (Path() if is_plugin else root)).resolve()
@@ -66,6 +67,8 @@ def claude_code(
 
 
 def _write(plan: Plan, into: Path) -> None:
+    from ferrule.cli.mcp import write_entries
+
     plan.write()
     if plan.servers:
         write_entries(plan.servers)
@@ -78,6 +81,8 @@ def _write(plan: Plan, into: Path) -> None:
 
 
 def _show(plan: Plan) -> None:
+    from .plan import format_settings
+
     for file in plan.files:
         _print(f"+ {file.path}  from {file.source}")
         if file.name.endswith(".yaml"):

@@ -14,7 +14,6 @@ from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.assemble import open_journal
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
@@ -262,6 +261,8 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
 
 @contextmanager
 def _open_journal() -> Generator[Journal]:
+    from ferrule.runtime.assemble import open_journal  # loads the engine, which `--help` must not
+
     with open_journal() as opened:
         yield opened
 

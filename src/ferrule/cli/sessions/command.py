@@ -12,11 +12,8 @@ import click
 
 from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.rows import print_row
-from ferrule.cli.run.one_shot import run_once
 from ferrule.cli.terminal import encode_json as encode_json
-from ferrule.models.registry import list_local_providers
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.assemble import open_journal, open_journal_file
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
@@ -26,7 +23,6 @@ from ferrule.storage.export.transcripts import write_markdown, write_screenplay,
 from ferrule.storage.journal.salvage import salvage as rescue
 from ferrule.storage.settings.settings import load_settings
 
-from .archive import archive_sessions
 from .audit import verify
 from .compact import compact, restore
 from .recordings import bundle, import_sessions, replay, to_case
@@ -67,6 +63,8 @@ for _command in (replay, bundle, to_case, import_sessions, fork, rewind, compact
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
     """List the sessions: id, time, state, runs, model, first message."""
+    from ferrule.runtime.assemble import open_journal
+
     with open_journal() as store:
         rows = _read_newest(store, number)
     if as_json:
@@ -95,6 +93,8 @@ def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
 @click.argument("session")
 def show(session: str) -> None:
     """Show a whole session as text: messages, calls with results, answers."""
+    from ferrule.runtime.assemble import open_journal
+
     with open_journal() as store:
         for part in write_transcript(store.records(store.find(session).session)):
             click.echo(part, nl=False)
@@ -120,6 +120,8 @@ def show(session: str) -> None:
 )
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
+    from ferrule.runtime.assemble import open_journal
+
     with open_journal() as store:
         records = store.records(store.find(session).session)
         parts = _write_export(kind, _redact(records) if redact else records)
@@ -133,6 +135,8 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
 
 
 def _write_export(kind: str, records: Iterator[JournalRecord]) -> Iterator[str]:
+    from ferrule.models.registry import list_local_providers
+
     if kind == "spmd":
         return write_screenplay(records, list_local_providers())
     return export_jsonl(records) if kind == "jsonl" else write_markdown(records)
@@ -159,6 +163,8 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """
     import asyncio
 
+    from ferrule.cli.run.one_shot import run_once
+
     return asyncio.run(run_once(" ".join(prompt), options, session_id=session, finish=True))
 
 
@@ -184,6 +190,8 @@ def archive(
     They are removed from the journal only after the file was written and checked, and the journal
     records that.
     """
+    from .archive import archive_sessions
+
     return archive_sessions(session, older_than, output, dry_run)
 
 
@@ -191,6 +199,8 @@ def archive(
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
     """Copy the intact sessions of a damaged journal to a new one, and keep the damaged file."""
+    from ferrule.runtime.assemble import open_journal_file
+
     path = open_journal_file().path
     if path is None or not path.exists():
         click.echo(f"there is no journal at {path}", err=True)

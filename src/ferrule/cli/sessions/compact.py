@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
-from ferrule.engine.context.compaction import describe
-from ferrule.runtime.assemble import find_session_model
 from ferrule.runtime.shared_options import common_options
 
 if TYPE_CHECKING:
+    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.events import ContextCompacted
     from ferrule.engine.session import Session
 
@@ -78,6 +76,9 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
 
 
 def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembly, Session]:
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.runtime.assemble import find_session_model
+
     options["model"] = options.get("model") or find_session_model(wanted)
     assembly = assemble_at_terminal(options)
     return assembly, assembly.open_session(wanted)
@@ -85,4 +86,6 @@ def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembl
 
 def describe_compaction(made: ContextCompacted) -> str:
     """Describe a compaction in one line."""
+    from ferrule.engine.context.compaction import describe
+
     return describe(made)

@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.terminal import encode_json, escape_invisible
-from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.calls import encode_json as encode_compact
-from ferrule.engine.replay.recording import Recording
-from ferrule.engine.replay.replay import replay as replayed
-from ferrule.engine.replay.rerun import RerunReport, rerun
-from ferrule.engine.replay.what_if import PolicyComparison, what_if
-from ferrule.evaluation.recorded_cases import write_case
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
-from ferrule.runtime.assemble import open_journal
 from ferrule.runtime.shared_options import common_options
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
@@ -37,6 +30,8 @@ from ferrule.storage.settings.settings import load_settings
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
     from ferrule.engine.agent import Agent
+    from ferrule.engine.replay.rerun import RerunReport
+    from ferrule.engine.replay.what_if import PolicyComparison
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -73,6 +68,7 @@ def replay(
         raise click.UsageError("name a session or a file, or give --all")
     if sum((live, policy_file is not None, options.get("model") is not None)) > 1:
         raise click.UsageError("--model, --live and --policy exclude each other; choose one")
+    from ferrule.runtime.assemble import open_journal
 
     with open_journal() as store:
         if policy_file is not None:
@@ -109,6 +105,8 @@ def _conversations(store: Journal) -> list[str]:
 
 def _compare(found: Iterator[list[JournalRecord]], as_json: bool) -> int:
     """Replay sessions offline and compare the histories."""
+    from ferrule.engine.replay.replay import replay as replayed
+
     outcomes = [replayed(records) for records in found]
     if as_json:
         click.echo(encode_json([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
@@ -131,6 +129,9 @@ def _run_again(
     """Run sessions again with another model or the current tools, and compare the outcomes."""
     import asyncio
 
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.engine.replay.recording import Recording
+
     assembly = assemble_at_terminal(options)
 
     async def run_all() -> list[RerunReport]:
@@ -151,6 +152,8 @@ def _run_again(
 
 
 async def _rerun(recording: Any, agent: Agent, live: bool) -> RerunReport:
+    from ferrule.engine.replay.rerun import rerun
+
     if live:
         return await rerun(recording, agent, tools="live")
     return await rerun(recording, agent, model=agent.model_client)
@@ -188,6 +191,9 @@ def _judge(
     file: str, sessions: tuple[str, ...], store: Journal, options: dict[str, Any], as_json: bool
 ) -> int:
     """Report which recorded calls the rules of a settings file would have stopped."""
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.engine.replay.what_if import what_if
+
     catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     past = read_past_calls(store, sessions=sessions or None)
     judged = list(what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
@@ -262,6 +268,8 @@ def _shorten(text: str) -> str:
 )
 def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
+    from ferrule.runtime.assemble import open_journal
+
     try:
         with open_journal() as store:
             kept = FileArtifactStore(paths.state() / "artifacts") if artifacts else None
@@ -296,6 +304,9 @@ def to_case(session: str, output: Path, name: str) -> int:
     The case expects the same calls and the same answer. `ferrule eval FILE --offline` checks the
     recording without a model; loosen what other models need not say in the same words.
     """
+    from ferrule.evaluation.recorded_cases import write_case
+    from ferrule.runtime.assemble import open_journal
+
     artifacts = FileArtifactStore(paths.state() / "artifacts")
     with open_journal() as store:
         written = write_case(store, session, output, name, artifacts)
@@ -317,6 +328,8 @@ def import_sessions(file: str) -> int:
 
     They are added to the journal unchanged, with their owner and hashes.
     """
+    from ferrule.runtime.assemble import open_journal
+
     path = Path(file)
     with open_journal() as store:
         if path.suffix == ".jsonl":

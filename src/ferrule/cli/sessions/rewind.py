@@ -11,18 +11,15 @@ import click
 from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.events import RunFinished, SessionOpened
-from ferrule.engine.rewind.changes import diff_files
-from ferrule.engine.rewind.rewind import RestoreReport, RewindPoint, plan_rewind, restore_files
-from ferrule.engine.rewind.rewind import fork as forked
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.runtime.assemble import open_journal
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
+    from ferrule.engine.rewind.rewind import RestoreReport, RewindPoint
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -49,6 +46,9 @@ def fork(session: str, run: int | None) -> int:
 
     The other session stays as it is.
     """
+    from ferrule.engine.rewind.rewind import fork as forked
+    from ferrule.runtime.assemble import open_journal
+
     with open_journal() as store:
         found = store.find(session).session
         runs = _summarize(store, found)[0] if run is None else run
@@ -75,6 +75,11 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
 
     Files that no tool may touch stay as they are. Exit code 3: some files were left alone.
     """
+    from ferrule.engine.rewind.changes import diff_files
+    from ferrule.engine.rewind.rewind import fork as forked
+    from ferrule.engine.rewind.rewind import plan_rewind, restore_files
+    from ferrule.runtime.assemble import open_journal
+
     artifacts = FileArtifactStore(paths.state() / "artifacts")
     with open_journal() as store:
         info = store.find(session)

@@ -6,8 +6,6 @@ import click
 
 from ferrule.cli.confirmation import has_terminal
 
-from .dialogue import run_setup
-
 
 @click.command()
 @click.option("-m", "--model", default="", help="The model to use, as provider:model.")
@@ -25,6 +23,8 @@ def setup(model: str, yes: bool) -> int:
       ferrule setup --model ollama:llama3.2 --yes
     """  # noqa: D301  click reads the mark
     import asyncio
+
+    from .dialogue import run_setup
 
     if not model and not yes and not has_terminal():
         raise click.UsageError("there is no terminal to ask at; name a `--model`, or pass `--yes`")

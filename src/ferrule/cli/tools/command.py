@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.rows import print_row
-from ferrule.cli.run.one_shot import CALL_EXIT_CODES
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
-from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import parse_json
 from ferrule.core.similar_names import suggest_names
-from ferrule.models.openai.strict_schema import compile_strict
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
@@ -31,6 +28,7 @@ from .promote import promote
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
     from ferrule.engine.agent import Agent
     from ferrule.tools.definition import Tool
@@ -60,6 +58,8 @@ def list_tools(as_json: bool, **options: Any) -> None:
 
     Those that the model does not get come last: people, scripts and agent files can use them.
     """
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+
     catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:
         rows = [
@@ -95,6 +95,9 @@ def _print_tools(shown: Iterable[Tool], width: int) -> None:
 @common_options
 def show(name: str, **options: Any) -> None:
     """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.models.openai.strict_schema import compile_strict
+
     tool = find_tool(assemble_at_terminal(options, needs_model=False).agent, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
@@ -123,6 +126,9 @@ def call(
     text.
     """
     import asyncio
+
+    from ferrule.cli.run.one_shot import CALL_EXIT_CODES
+    from ferrule.cli.terminal_agent import assemble_at_terminal
 
     assembly = assemble_at_terminal(options, needs_model=False)
     tool = find_tool(assembly.agent, name)

@@ -16,20 +16,15 @@ import click
 from ferrule.cli.new_files import write_new_files as write_files
 from ferrule.cli.validation_report import format_count, print_report
 from ferrule.core.similar_names import suggest_names
-from ferrule.extensions.checks.files import check_file, is_checkable, parse_tools
-from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome, run_cases
-from ferrule.extensions.checks.workspace import load_hook_hosts
-from ferrule.runtime.chosen_plugins import load_shipped_tools
-from ferrule.runtime.tool_profiles import list_default_names
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import TrustStore
-from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.names import check_name
 
 from . import templates
 from .fields import parse_fields
 
 if TYPE_CHECKING:
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome
     from ferrule.extensions.checks.tool_file import Problem
     from ferrule.extensions.tool_files.tool_file import ToolFile
 
@@ -81,6 +76,8 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     effect.
     """
     import asyncio
+
+    from ferrule.extensions.checks.files import parse_tools
 
     files = _choose(workspace, names, hooks=False)
     problems = [one for one in asyncio.run(_check(files)) if one.level == "error"]
@@ -154,6 +151,8 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
+    from ferrule.runtime.tool_profiles import list_default_names
+
     if name in list_default_names():
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
@@ -183,6 +182,8 @@ def _choose(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str,
     Raises:
         click.UsageError: There is no file or tool of a name.
     """
+    from ferrule.extensions.checks.files import is_checkable
+
     seen = TrustStore().read(workspace).files
     known = {name: data for name, data in seen.items() if is_checkable(name, hooks=hooks)}
     if not names:
@@ -205,6 +206,8 @@ def _stem(name: str) -> str:
 
 
 def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
+    from ferrule.extensions.checks.files import parse_tools
+
     return {tool.name for tool in parse_tools(name, files[name])}
 
 
@@ -219,6 +222,9 @@ def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
 
 
 async def _check(files: dict[str, bytes]) -> list[Problem]:
+    from ferrule.extensions.checks.files import check_file
+    from ferrule.extensions.checks.workspace import load_hook_hosts
+
     hosts = load_hook_hosts()
     problems: list[Problem] = []
     for name, data in sorted(files.items()):
@@ -227,6 +233,8 @@ async def _check(files: dict[str, bytes]) -> list[Problem]:
 
 
 async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
+    from ferrule.extensions.checks.tool_cases import run_cases
+
     bench = workbench_for_tests()
     outcomes: list[CaseOutcome] = []
     for tool in tools:
@@ -239,6 +247,9 @@ def workbench_for_tests() -> CaseEnvironment:
 
     Commands see the test's folder and the system.
     """
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment
+    from ferrule.runtime.chosen_plugins import load_shipped_tools
+    from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:
         return [

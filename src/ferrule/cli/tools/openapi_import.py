@@ -9,9 +9,6 @@ from typing import Any, cast
 import click
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.connectors.http import parse_manifest
-from ferrule.connectors.http.loading import SETTINGS_FOLDER
-from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.lazy_group import CommandGroup
@@ -86,6 +83,9 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.
     """
+    from ferrule.connectors.http import parse_manifest
+    from ferrule.connectors.http.openapi import import_document, parse_document
+
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"`{out}` exists already; `--force` replaces it")
     try:
@@ -107,6 +107,8 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
 
 
 def _make_choice(chosen: dict[str, Any]) -> Any:
+    from ferrule.connectors.http.openapi import ImportChoice
+
     return ImportChoice(
         namespace=chosen["namespace"],
         server=chosen["server"],
@@ -171,6 +173,8 @@ def _count_values(value: object) -> int:
 
 def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
     """Say what a person does next."""
+    from ferrule.connectors.http.loading import SETTINGS_FOLDER
+
     secrets = [entry["secret"] for entry in manifest.get("auth", {}).values()]
     lines = [f"{len(manifest['tools'])} tools in the namespace `{manifest['namespace']}`"]
     if secrets:

@@ -11,28 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.calls import read_arguments
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome, run_cases
-from ferrule.extensions.checks.tool_file import check_tool
-from ferrule.extensions.tool_files.tool_file import parse_tool
-from ferrule.runtime.assemble import open_journal
 from ferrule.storage.export.steps import CallStep, Step, StepReader
 
-from .command_to_tool import (
-    RecordedCommand,
-    Word,
-    find_parameters,
-    find_secrets,
-    read_recorded_command,
-    render_tool_file,
-    suggest_name,
-)
 from .files import write_tool_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ferrule.extensions.checks.tool_cases import CaseOutcome
+
+    from .command_to_tool import RecordedCommand, Word
 
 COMMANDS = ("run_command",)
 """Tools whose calls can be promoted."""
@@ -72,6 +62,8 @@ def promote(
     """
     import asyncio
 
+    from .command_to_tool import find_parameters, read_recorded_command, suggest_name
+
     used = _find_call(session, call)
     assert used.result is not None
     seen = read_recorded_command(read_arguments(used.call.arguments) or {}, used.result.data)
@@ -93,6 +85,12 @@ async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) ->
     Raises:
         ConfigError: The command holds a secret, or the file is not valid or fails its tests.
     """
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, run_cases
+    from ferrule.extensions.checks.tool_file import check_tool
+    from ferrule.extensions.tool_files.tool_file import parse_tool
+
+    from .command_to_tool import find_secrets, render_tool_file
+
     why, hidden = await find_secrets(words, seen.output)
     if why:
         raise ConfigError(
@@ -135,6 +133,8 @@ def _find_call(session: str, call: str) -> CallStep:
     Raises:
         click.UsageError: There is no such command, or it is not the only one.
     """
+    from ferrule.runtime.assemble import open_journal
+
     story = StepReader()
     steps: list[Step] = []
     with open_journal() as store:
@@ -154,6 +154,8 @@ def _has_succeeded(step: CallStep) -> bool:
 
 
 def _list_commands(session: str, call: str, commands: list[CallStep]) -> str:
+    from ferrule.cli.tool_cards import format_arguments
+
     if not commands:
         return f"no command has succeeded in the session {session}"
     request = f"there is no command `{call}` in" if call else "choose a command of"

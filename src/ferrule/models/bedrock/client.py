@@ -319,6 +319,10 @@ def _repair_block(block: Piece) -> Piece | None:
     if not isinstance(call, dict):
         return block
     repaired = repair_call(cast("Piece", call), "input")
+    id = repaired.get("toolUseId")
+    # Its result names it by the id that the API allows.
+    if isinstance(id, str) and id != _fit_id(id):
+        repaired = {**repaired, "toolUseId": _fit_id(id)}
     return block if repaired is call else {**block, "toolUse": repaired}
 
 

@@ -23,7 +23,7 @@ from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
 from . import gguf
-from .known_models import MODELS, PullableModel, find_model, read_template
+from .known_models import MODELS, PullableModel, find_model
 
 RECORD_SUFFIX = ".model.json"
 _RECORD_VERSION = 1
@@ -284,6 +284,8 @@ def _describe_installed(name: str, place: Path) -> str:
         return f"its head cannot be read: {problem}"
     template = facts.template
     if model is not None and model.template:
+        from .known_models import read_template
+
         template = read_template(model)
     abilities = gguf.read_template_abilities(template)
     license_name = facts.license or (model.license if model else "") or "not stated"

@@ -13,11 +13,11 @@ from ferrule.runtime.http.server import load_token
 from ferrule.runtime.served_folder import require_folder
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
 
-from .server import McpServer
-
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
     from ferrule.runtime.assemble import Assembly
+
+    from .server import McpServer
 
 PORT = 8330
 
@@ -76,6 +76,8 @@ async def _serve(
     serving: dict[str, Any] | None,
     say: Any,
 ) -> int:
+    from .server import McpServer
+
     async def end(session: Session) -> None:
         await assembly.close_session(session, strict=False)
 
@@ -98,6 +100,7 @@ async def _serve(
 async def _over_http(
     server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
 ) -> int:
+
     require("starlette", "uvicorn", "h11")
     token, made = load_token(token_file)
     if made:
