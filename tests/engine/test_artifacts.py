@@ -408,7 +408,7 @@ async def test_bytes_that_are_no_text_come_as_base64(tmp_path: Path) -> None:
         return Chunks([bytes(range(256))], mime="image/png")
 
     session, result = await one(agent(tools=[picture]), "picture")
-    assert "lines" not in result.data and "no text" in result.data["preview"]
+    assert "lines" not in result.data and "not text" in result.data["preview"]
     fetched = await session.call("artifact_fetch", ref=result.data["artifact"], offset=254)
     assert (fetched.data["content"], fetched.data["encoding"]) == ("/v8=", "base64")
     _, cut = await one(agent(tools=[picture], artifacts=False), "picture")

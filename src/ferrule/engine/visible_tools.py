@@ -15,8 +15,6 @@ from ferrule.tools.search import DEFER_ABOVE
 
 from .run_inputs import UNSET, Unset
 
-SearchOption = tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None
-"""How deferred tools are found, as programs write it."""
 _LOADING = attrgetter("loading")
 _LEAST_BOUND = 64
 """No provider is known to take fewer tools than this."""
@@ -38,7 +36,7 @@ class VisibleTools:
         catalog: Catalog,
         gate: PermissionGate,
         scopes: frozenset[str],
-        search: SearchOption,
+        search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None,
         find_bound: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.find_bound = find_bound
@@ -58,7 +56,7 @@ class VisibleTools:
         catalog: Catalog | None = None,
         gate: PermissionGate | None = None,
         scopes: frozenset[str] | None = None,
-        search: SearchOption | Unset = UNSET,
+        search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | Unset | None = UNSET,
         searched: bool = True,
     ) -> VisibleTools:
         """Return a copy with another catalog, gate, scopes or search.

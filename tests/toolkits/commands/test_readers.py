@@ -167,8 +167,8 @@ async def test_a_copy_that_was_replaced_by_a_link_is_not_shown(world: World) -> 
     # The producer knows where copies lie, waits for the one of its own output, and puts a link in
     # its place.
     script = (
-        'until ls "$FERRULE_STATE"/commands/*/copies/* >/dev/null 2>&1; do :; done\n'
-        'for f in "$FERRULE_STATE"/commands/*/copies/*; do ln -sf "$PWD/secret" "$f"; '
+        'until ls "$FERRULE_STATE"/commands/*/.copies/* >/dev/null 2>&1; do :; done\n'
+        'for f in "$FERRULE_STATE"/commands/*/.copies/*; do ln -sf "$PWD/secret" "$f"; '
         "done\necho x\n"
     )
     world.set(CommandPolicy(shell_allowed=True, allow_env=("FERRULE_STATE",)))
