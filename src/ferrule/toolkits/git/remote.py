@@ -239,7 +239,9 @@ async def _open_network(
     if address.protocol == "file" or sandbox is None:
         yield
         return
-    openings = [] if authorities is None else [Opening("read", str(authorities))]
+    openings: list[Opening] = []
+    if authorities is not None and not sandbox.sees(str(authorities)):
+        openings.append(Opening("read", str(authorities)))
     if not _is_open(sandbox, address):
         openings.append(Opening("network", address.authority))
     if not openings:
