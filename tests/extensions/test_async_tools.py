@@ -476,7 +476,7 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
 
     for found in asyncio.run(asked()):
         assert (found["task_id"], found["status"]) == (task_id, "unknown")
-        assert "check before doing it again" in found["error"]
+        assert "check what it did before doing it again" in found["error"]
 
 
 @pytest.mark.proves("async.unknown-after-crash")
