@@ -17,9 +17,11 @@ _PATH = re.compile(r"(?:benchmarks|docs|evals|examples|tests)/[\w./-]+")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_shows_fifteen_targets_at_most() -> None:
+def test_make_shows_itself_and_fourteen_targets_at_most() -> None:
+    # The tests run below another `make`, which would have this one say where it works.
+    help = ["make", "--no-print-directory", "help"]
     shown = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        help, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     ).stdout.splitlines()
     assert 5 < len(shown) <= 15, shown
 
