@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.storage.plugins import metadata_index
+from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.plugins.metadata_index import find_metadata
 
 LONG_AGO = 1_000_000_000
@@ -127,3 +128,22 @@ def test_no_folder_of_state_is_made_for_it(
     monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "none/there"))
     assert find_metadata() == [(str(site), "pond-1.dist-info")]
     assert not (tmp_path / "none").exists()
+
+
+def test_a_kept_name_leads_nowhere_but_into_its_folder(
+    state: Path, site: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    install(elsewhere, "pond")
+    install(site, "lake")
+    find_metadata()
+    file = state / "installed-plugins.json"
+    kept = json.loads(file.read_text())
+    kept[str(site)]["names"].append("../elsewhere/pond-1.dist-info")
+    file.write_text(json.dumps(kept))
+    find_installed_manifests.cache_clear()
+    try:
+        assert list(find_installed_manifests()) == ["lake"]
+    finally:
+        find_installed_manifests.cache_clear()

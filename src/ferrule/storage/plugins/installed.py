@@ -27,7 +27,7 @@ FILE_NAME = "ferrule-plugin.toml"
 RESERVED = ("installed",)
 """Names that no plugin may have: `plugins.installed` is a setting."""
 
-_METADATA = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info")
+_METADATA = re.compile(r"(?P<name>[^/]+)-(?P<version>[^-/]+)\.dist-info")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
