@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -270,3 +271,35 @@ async def test_a_server_that_is_still_being_downloaded_is_asked_again(
     server: Any = SlowServer()
     await negotiate(server, era)
     assert server.asked == asked
+
+
+SLOW = """
+import sys, time
+time.sleep(1.5)
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("slow")
+
+@server.tool()
+def echo(text: str) -> str:
+    return text
+
+server.run()
+"""
+"""A server of the library itself, which starts to read when both questions are waiting for it."""
+
+
+@pytest.mark.proves("mcp.both-eras")
+async def test_a_modern_server_that_starts_slowly_is_found_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.2)
+    slow = tmp_path_factory.mktemp("server") / "slow.py"
+    slow.write_text(SLOW)
+    places = (str(slow.parent), sys.prefix, sys.base_prefix)
+    servers = await place.servers(
+        McpServer("slow", command=(sys.executable, str(slow)), readable=places, connect_timeout=120)
+    )
+    session = place.session(servers)
+    assert session.catalog.get("slow__echo") is not None, servers.status()
+    result = await session.call("slow__echo", text="late")
+    assert result.success, result

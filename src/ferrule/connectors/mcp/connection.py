@@ -376,10 +376,10 @@ async def negotiate(session: ClientSession, era: Era) -> None:
     try:
         await session.discover()
     except MCPError as error:
-        if era != "auto" and error.code == REQUEST_TIMEOUT:
+        if error.code == REQUEST_TIMEOUT:
             # The library waits ten seconds; a server that is still being downloaded takes longer.
             # Whoever opens it bounds the whole.
-            await negotiate(session, era)
+            await _negotiate_late(session, era)
             return
         if era != "auto" or _is_closed_error(error):
             raise
@@ -391,6 +391,24 @@ async def negotiate(session: ClientSession, era: Era) -> None:
         if era != "auto":
             raise
         await session.initialize()
+
+
+async def _negotiate_late(session: ClientSession, era: Era) -> None:
+    """Agree on a version with a server that has not answered the first question in time.
+
+    Old servers may never answer what they do not know, so the old handshake comes next. A modern
+    one reads both when it has started: it takes the first for the beginning and refuses the second.
+    """
+    from mcp.shared.exceptions import MCPError
+
+    if era == "auto":
+        try:
+            await session.initialize()
+            return
+        except MCPError as error:
+            if _is_closed_error(error):
+                raise
+    await negotiate(session, "2026-07-28")
 
 
 def _transport_failure(transport_errors: list[Any], said: Any) -> RequestFailed | None:
