@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from ferrule.core.errors import SessionNotFound
 from ferrule.engine.agent import Agent
 from ferrule.engine.run_inputs import UNSET
 from ferrule.engine.session import Session
@@ -69,7 +68,9 @@ async def open_guarded_session(
     tenant = options.get("tenant", "")
     if user or tenant:
         agent = agent.copy_for_user(user or agent.user, tenant=tenant)
-    session = _open_session(agent, options.get("session", ""), options.get("deps", UNSET))
+    session = agent.session(
+        id=options.get("session", ""), resume=True, deps=options.get("deps", UNSET)
+    )
     asks_nobody = isinstance(agent.approver, DenyingApprover)
     guarded = GuardedSession(session, framework, None if asks_nobody else agent.approver)
     if session.is_recorded:
@@ -78,18 +79,3 @@ async def open_guarded_session(
         yield guarded
     finally:
         await guarded.close()
-
-
-def _open_session(agent: Agent[Any, Any], session_id: str, deps: Any) -> Session[Any]:
-    if session_id and _is_known(agent, session_id):
-        return agent.resume(session_id, deps=deps)
-    return agent.session(id=session_id, deps=deps)
-
-
-def _is_known(agent: Agent[Any, Any], session_id: str) -> bool:
-    """Return whether the journal has the session; it also finds ids by their beginning."""
-    try:
-        found = agent.journal.find(session_id, tenant=agent.tenant, user=agent.user)
-    except SessionNotFound:
-        return False
-    return found.session == session_id

@@ -20,7 +20,7 @@ from secrets import token_hex
 from types import UnionType
 from typing import Any, Generic, Never, Self, TypeVar, Unpack, overload
 
-from ferrule.core.errors import JournalError
+from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import HistoryGiven, JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.media import Content
@@ -373,18 +373,51 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
     # ---- sessions
 
     def session(
-        self, *, id: str = "", deps: DepsT | Unset = UNSET, history: History = ()
+        self,
+        *,
+        id: str = "",
+        resume: bool = False,
+        deps: DepsT | Unset = UNSET,
+        history: History = (),
     ) -> Session[OutputT]:
-        """Return a new session.
+        """Return a new session, or with `resume` the one that has this id.
 
         Args:
-            id: Its id, which must be new in the journal; by default a random one.
+            id: Its id; by default a random one.
+            resume: Continue the session with this id if this user has one in the journal. Without
+                it, an id that is taken is an error.
             deps: The dependencies of its runs; a run may be given others.
-            history: The messages that it begins with (`RunResult.messages`, their JSON text, or
-                `MessageHistory.from_openai`); by default none. Its media are copied.
+            history: The messages that a new session begins with (`RunResult.messages`, their JSON
+                text, or `MessageHistory.from_openai`); by default none. Its media are copied.
 
         Raises:
-            ConfigError: The dependencies are of another type, or the history is not valid.
+            ConfigError: The id is taken (`session_exists`), the dependencies are of another type,
+                or the history is not valid.
+            JournalError: The session to continue is damaged, or another process is driving it.
+        """
+        if id and self._has_session(id):
+            if not resume:
+                raise ConfigError(
+                    f"there is a session `{id}` already",
+                    code="session_exists",
+                    hint="`agent.session(id=..., resume=True)` continues it",
+                )
+            return self.resume(id, deps=deps)
+        return self.open_session(id or token_hex(16), deps=deps, history=history)
+
+    def _has_session(self, session_id: str) -> bool:
+        try:
+            found = self.journal.find(session_id, tenant=self.tenant, user=self.user)
+        except SessionNotFound:
+            return False
+        return found.session == session_id  # `find` also takes the beginning of an id
+
+    def open_session(
+        self, session_id: str, *, deps: DepsT | Unset = UNSET, history: History = ()
+    ) -> Session[OutputT]:
+        """Return a session whose id is known to be new: the journal is not asked.
+
+        Args and errors are those of `session`.
         """
         earlier = MessageHistory.parse(history)
         if self._override_deps is not UNSET:
@@ -399,7 +432,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
 
             listed = list_deferred_tools(self.catalog, search, self.visible_tools.is_usable)
             system = "\n\n".join(part for part in (system, listed) if part)
-        session = self._build_session(id or token_hex(16), system)
+        session = self._build_session(session_id, system)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -500,12 +533,17 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 options=ModelOptions(),
                 tool_mode="auto",
             )
-        session = child.session(id=part.session_id)
+        session = child.open_session(part.session_id)
         session.set_deps(part.deps)
         return session
 
     def copy_for_user(
-        self, user: str, *, tenant: str = "", journal: Journal | None = None
+        self,
+        user: str,
+        *,
+        tenant: str = "",
+        journal: Journal | None = None,
+        limits: Limits | None = None,
     ) -> Agent[DepsT, OutputT]:
         """Return a copy of this agent whose sessions belong to somebody else.
 
@@ -513,8 +551,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             user: Whose sessions they are.
             tenant: By default this agent's.
             journal: Where they are kept; by default this agent's journal.
+            limits: Limits of their own; by default this agent's.
         """
         copied = self._copy()
+        copied.limits = limits or self.limits
         copied.tenant = tenant or self.tenant
         copied.user = user
         copied._journal = AgentJournal(journal or self.journal)

@@ -47,8 +47,8 @@ class KeyedAgent(Protocol[OutputT_co]):
     @property
     def journal(self) -> Journal: ...
 
-    def session(
-        self, *, id: str = "", deps: Any = UNSET, history: History = ()
+    def open_session(
+        self, session_id: str, *, deps: Any = UNSET, history: History = ()
     ) -> Session[OutputT_co]: ...
 
     def resume(self, session_id: str, *, deps: Any = UNSET) -> Session[OutputT_co]: ...
@@ -154,7 +154,7 @@ def _take(journal: Journal, place: tuple[int, str]) -> bool:
 def _open(agent: KeyedAgent[OutputT], name: str, deps: Any, history: History) -> Session[OutputT]:
     if _is_known(agent.journal, name):
         return agent.resume(name, deps=deps)
-    return agent.session(id=name, deps=deps, history=history)
+    return agent.open_session(name, deps=deps, history=history)
 
 
 def _is_known(journal: Journal, name: str) -> bool:

@@ -173,7 +173,7 @@ async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> dic
         The outcome of a run that began here and ended well; None if the journal must be asked.
     """
     try:
-        session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
+        session = agent.open_session(job.session) if begun is None else agent.resume(job.session)
         try:
             if begun:
                 await session.resume(WORKER_LOST)

@@ -322,7 +322,7 @@ class Threads:
         try:
             return agent.resume(name)
         except SessionNotFound:
-            session = agent.session(id=name)
+            session = agent.open_session(name)
         except (ConfigError, JournalError) as error:
             log_hidden_error("ag_ui", error)
             raise InputRefused(
