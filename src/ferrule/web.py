@@ -170,6 +170,7 @@ def create_openai_endpoint(
     address: str | Iterable[str],
     identify: Identify,
     offers: Iterable[str] = (),
+    direct: Iterable[str] = (),
     yes_to: Iterable[str] = (),
     at_once: int = OF_ONE_PERSON,
 ) -> MountableApp:
@@ -179,7 +180,9 @@ def create_openai_endpoint(
         source: The agent that answers.
         address: Where clients reach the host application: scheme and host, without a path.
         identify: Says who sends a request, such as by an API key of the host's own.
-        offers: Models besides the agent's own that clients may ask.
+        offers: Models besides its own that the agent works with if a client asks for it.
+        direct: Models that clients may ask without the agent: no rule, hook or budget applies, and
+            nothing is journaled.
         yes_to: Patterns of tools that need no approval, since nobody can be asked.
         at_once: Requests of one person that are worked on at a time.
 
@@ -194,7 +197,12 @@ def create_openai_endpoint(
 
         async with _open_assembly(source) as assembly:
             server = OpenAiServer(
-                assembly, token=access, offers=offers, yes_to=tuple(yes_to), at_once=at_once
+                assembly,
+                token=access,
+                offers=offers,
+                direct=direct,
+                yes_to=tuple(yes_to),
+                at_once=at_once,
             )
             try:
                 yield server.app

@@ -16,8 +16,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from ferrule import Agent, ConfigError, Context, Host, Scripted, Storage, tool
+from ferrule import Agent, ConfigError, Context, HookBlocked, Host, Scripted, Storage, tool
+from ferrule.hooks import block, hook
 from ferrule.models.scripted import calls, says
+from ferrule.servers.a2a.conversations import describe_failure
 from ferrule.web import (
     Folder,
     MountableApp,
@@ -213,6 +215,37 @@ async def test_chat_completions_are_answered_below_the_mount() -> None:
         assert listed.json()["data"][0]["id"] == "ferrule"
         answer = await client.post("/llm/v1/chat/completions", json=chat, headers=ada)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+
+
+@pytest.mark.proves("serve.hook-refusals")
+@pytest.mark.parametrize(("reason", "shown"), [("not on Sundays", True), ("", False)])
+async def test_a_hooks_refusal_reaches_the_page_with_its_reason(reason: str, shown: bool) -> None:
+    @hook("turn.start")
+    def refuse(_: Any) -> Any:
+        if reason:
+            return block(reason)
+        raise ValueError("not for the page")
+
+    agent = make_agent(says("never"))
+    agent.hooks = (refuse,)
+    app = create_ag_ui_endpoint(agent, address=ADDRESS, identify=identify)
+    asked = {
+        "threadId": "t",
+        "runId": "r",
+        "messages": [{"id": "m", "role": "user", "content": "Hi."}],
+    }
+    async with mounted(app, "/a") as client:
+        answer = await client.post("/a/run", json=asked, headers={"x-user": "ada"})
+    (error,) = [line for line in answer.text.splitlines() if "RUN_ERROR" in line]
+    assert "not for the page" not in error and ("not on Sundays" in error) == shown
+
+
+@pytest.mark.proves("serve.hook-refusals")
+def test_a_hooks_refusal_is_told_over_a2a() -> None:
+    refused = HookBlocked("the message was refused by `x`: not on Sundays")
+    broken = HookBlocked("secret", code="hook_broken")
+    assert "not on Sundays" in describe_failure(refused)
+    assert "secret" not in describe_failure(broken)
 
 
 @pytest.mark.proves("web.identity")

@@ -208,7 +208,9 @@ class LimitReached(FerruleError):
         super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
         self.exit_code = 124 if limit == "max_seconds" else type(self).exit_code
         self.limit = limit
-        """The limit's name: `max_turns`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
+        """The limit's name: `max_turns`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`,
+        `user_tokens`, `user_cost`, `tenant_tokens`, `tenant_cost`.
+        """
         self.value = value
         self.session = session
 

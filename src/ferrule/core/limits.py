@@ -1,4 +1,8 @@
-"""Limits of a run. Defaults apply where settings say nothing; hard limits can only be lowered."""
+"""Limits of a run. Defaults apply where settings say nothing; hard limits can only be lowered.
+
+Those of a user and of a tenant hold for all their runs together, in whatever process: they are
+counted in the journal (`engine.owner_budgets`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Literal
 
 from .errors import ConfigError
 from .value_class import frozen
+from .vocabulary import OwnerLimitName
 
 OUTPUT_CAP = 65_536
 """The most bytes of tool text per result. Settings can lower it, never raise it."""
@@ -45,6 +50,12 @@ class Limits:
         max_cost: US dollars; None for no limit.
         max_calls: Calls in all turns of the run; None for no limit.
         warn_at: The share of tokens, cost or calls after which a person is warned.
+        user_tokens: Tokens that all runs of the user may use in `period_days`, sub-agents included;
+            None for no limit.
+        user_cost: The same in US dollars.
+        tenant_tokens: The same for all users of the tenant together, in tokens.
+        tenant_cost: The same for all users of the tenant together, in US dollars.
+        period_days: The days that those four look back on, today (UTC) included.
     """
 
     max_turns: int | None = None
@@ -56,6 +67,38 @@ class Limits:
     max_cost: float | None = None
     max_calls: int | None = None
     warn_at: float = 0.8
+    user_tokens: int | None = None
+    user_cost: float | None = None
+    tenant_tokens: int | None = None
+    tenant_cost: float | None = None
+    period_days: int = 30
+
+    @property
+    def of_owners(self) -> dict[OwnerLimitName, float]:
+        """The limits of all runs of the user or the tenant that are set."""
+        named: dict[OwnerLimitName, float | None] = {
+            "user_tokens": self.user_tokens,
+            "user_cost": self.user_cost,
+            "tenant_tokens": self.tenant_tokens,
+            "tenant_cost": self.tenant_cost,
+        }
+        return {name: most for name, most in named.items() if most is not None}
+
+    @property
+    def counts_cost(self) -> bool:
+        """Whether a limit is in US dollars."""
+        return not (self.max_cost is self.user_cost is self.tenant_cost is None)
+
+    def with_owner_limits(self, other: Limits) -> Limits:
+        """Return these limits with those of another object for a user and a tenant."""
+        return replace(
+            self,
+            user_tokens=other.user_tokens,
+            user_cost=other.user_cost,
+            tenant_tokens=other.tenant_tokens,
+            tenant_cost=other.tenant_cost,
+            period_days=other.period_days,
+        )
 
     @property
     def turns(self) -> int:
@@ -81,6 +124,11 @@ class Limits:
             )
         if self.max_calls is not None and self.max_calls < 1:
             raise ConfigError("max_calls must be at least 1")
+        for name, most in self.of_owners.items():
+            if not 0 <= most < inf:
+                raise ConfigError(f"{name} = {most!r}: must be an amount of 0 or more")
+        if self.period_days < 1:
+            raise ConfigError("period_days must be at least 1")
         if not 0 < self.warn_at <= 1:
             raise ConfigError(f"warn_at = {self.warn_at!r}: must be a share above 0, and at most 1")
         if self.on_limit not in ("error", "answer"):

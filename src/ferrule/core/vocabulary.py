@@ -76,8 +76,13 @@ AnswerStop = Literal["end", "calls", "length", "filter"]
 RunStop = Literal["done", "limit", "cancelled", "failed"]
 """How a run ended."""
 
-LimitName = Literal["max_turns", "max_seconds", "max_tokens", "max_cost", "max_calls"]
-"""The limits of a run that can end it (`limits.Limits`)."""
+OwnerLimitName = Literal["user_tokens", "user_cost", "tenant_tokens", "tenant_cost"]
+"""The limits of all runs of a user or a tenant (`limits.Limits`)."""
+
+LimitName = (
+    Literal["max_turns", "max_seconds", "max_tokens", "max_cost", "max_calls"] | OwnerLimitName
+)
+"""The limits that can end a run (`limits.Limits`)."""
 
 ProviderToolKind = Literal[
     "search", "fetch", "execute", "edit", "image", "think", "mcp", "tool_search", "other"

@@ -32,5 +32,6 @@ Modules:
     usable_tools                        which tools a run may use
     type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results
+    owner_budgets                       what users and tenants may use of models
     rule_names, clock                   rules that name no tool; the time
 """

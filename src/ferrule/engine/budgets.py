@@ -72,7 +72,7 @@ class Budgets:
         self._notice = notice
         self._model = model
         self._prices: dict[str, models.Price | None] = {}
-        if limits.max_cost is not None:
+        if limits.counts_cost:
             self._prices = {name: require_price(name) for name in (model, *others)}
         self._told: set[str] | None = None
 
@@ -107,7 +107,7 @@ class Budgets:
         self, answer: ModelAnswered | ContextCompacted
     ) -> ModelAnswered | ContextCompacted:
         price = self._find_price(answer.model or self._model)
-        if price is None and self._machine.limits.max_cost is not None:
+        if price is None and self._machine.limits.counts_cost:
             # A summary may be another model's. Where money is limited, nothing is free.
             price = self._prices[self._model]
         if price is None:
@@ -168,7 +168,7 @@ def require_price(model: str) -> models.Price:
     price = find_price(model)
     if price is None:
         raise ConfigError(
-            f"max_cost is set, and the price of `{model}` is not known",
+            f"the cost is limited, and the price of `{model}` is not known",
             code="price_unknown",
             hint=(
                 f"write its prices into `{PRICES_FILE}` of your settings folder, or install "

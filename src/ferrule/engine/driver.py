@@ -751,6 +751,10 @@ class Driver:
         A history that does not fit into the context window is compacted first.
         """
         await self.log.flush_together()
+        if self.machine.limits.of_owners:
+            used_up = await self._find_used_up()
+            if used_up is not None:
+                return self.feed(used_up)
         room = self.context_window
         room.count_messages(self.machine.history)
         try:
@@ -785,6 +789,12 @@ class Driver:
         if self.budgets is None:
             return self.feed(answer)
         return self.budgets.count_answer(answer, self.feed)
+
+    async def _find_used_up(self) -> events.LimitHit | None:
+        # Imported here: most sessions have no such limits.
+        from .owner_budgets import find_used_up
+
+        return await find_used_up(self.log.journal, self.log.identity, self.machine.limits)
 
     async def _request_answer(self, command: AskModel) -> events.ModelAnswered:
         """Send the model the history and return its answer. Raises ProviderError."""

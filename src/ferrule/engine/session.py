@@ -821,6 +821,9 @@ class Session(ClosedByWith, Generic[OutputT]):
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0
             hint = f"raise it, or continue with the next message to the session `{self.id}`"
+            if name in self.driver.machine.limits.of_owners:
+                days = self.driver.machine.limits.period_days
+                hint = f"it counts all runs of the last {days} days; raise it, or wait"
             raise LimitReached(name, value, session=self.id, hint=hint)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")

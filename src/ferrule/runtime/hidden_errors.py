@@ -9,10 +9,18 @@ from __future__ import annotations
 import logging
 import os
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid
 from ferrule.permissions.redaction import Redactor
 
 LOGGER = logging.getLogger("ferrule.servers")
+
+
+def is_for_clients(error: FerruleError) -> bool:
+    """Whether a client is told the error's text: a limit, an answer that does not fit, a hook's no.
+
+    A hook that broke is not one of them: what went wrong in it is for the owner.
+    """
+    return isinstance(error, LimitReached | OutputInvalid) or error.code == "hook_blocked"
 
 
 def log_hidden_error(server: str, error: FerruleError) -> None:

@@ -321,7 +321,7 @@ class DelegatedTask:
             max_cost=cost,
             max_calls=calls,
             warn_at=above.limits.warn_at,
-        )
+        ).with_owner_limits(above.limits)
 
 
 def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, RunCancelled
+from ferrule.core.errors import FerruleError, RunCancelled
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.media import Content, LoadedMedia, load_media
 from ferrule.core.value_class import frozen
@@ -27,7 +27,7 @@ from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
-from ferrule.runtime.hidden_errors import log_hidden_error
+from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
 from ferrule.runtime.http.work_limits import IN_ALL
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
@@ -230,12 +230,16 @@ class Conversations:
                 end = TaskUpdate("done", result.text, session.ends_with_value, media)
             except (asyncio.CancelledError, RunCancelled):
                 end = TaskUpdate("canceled", "it was cancelled")
-            except (LimitReached, OutputInvalid) as error:
-                end = TaskUpdate("failed", error.detail)
             except FerruleError as error:
-                # What went wrong inside is for the agent's owner.
-                log_hidden_error("a2a", error)
-                end = TaskUpdate("failed", f"the agent cannot work now ({error.code})")
+                end = TaskUpdate("failed", describe_failure(error))
             finally:
                 stop_observing()
         task.updates.put_nowait(end)
+
+
+def describe_failure(error: FerruleError) -> str:
+    """Return what a client is told of an error. What went wrong inside is logged."""
+    if is_for_clients(error):
+        return error.detail
+    log_hidden_error("a2a", error)
+    return f"the agent cannot work now ({error.code})"

@@ -7,17 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from ferrule.core.calls import parse_json
-from ferrule.core.errors import (
-    FerruleError,
-    LimitReached,
-    OutputInvalid,
-    ProviderError,
-    RunCancelled,
-)
+from ferrule.core.errors import FerruleError, LimitReached, ProviderError, RunCancelled
 from ferrule.core.media import Content, Media
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.engine.session import RunResult
-from ferrule.runtime.hidden_errors import log_hidden_error
+from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
 
 from .event_writer import AgUiEvent, redact
 from .inputs import InputRefused, PersonMessage, RunInput
@@ -235,7 +229,7 @@ def describe_failure(error: FerruleError) -> tuple[str, str]:
     """
     if isinstance(error, LimitReached):
         return f"{redact(error.detail)}; another message goes on", error.code
-    if isinstance(error, OutputInvalid):
+    if is_for_clients(error):
         return redact(error.detail), error.code
     if isinstance(error, ProviderError) and error.code not in _ACCOUNTS:
         return redact(error.detail), error.code

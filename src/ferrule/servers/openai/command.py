@@ -23,7 +23,11 @@ PORT = 8330
 @yes_to_option
 @click.option(
     "--offer", "offers", multiple=True, metavar="PROVIDER:MODEL",
-    help="Another model for clients, on its own or with the agent. Repeatable.",
+    help="Another model for the agent, if a client asks for it. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--direct", "direct", multiple=True, metavar="PROVIDER:MODEL",
+    help="A model for clients without the agent: no rule, hook or budget applies. Repeatable.",
 )  # fmt: skip
 @server_options(PORT)
 @click.option(
@@ -37,8 +41,8 @@ def openai(**options: Any) -> int:
     """Serve chat completions: `POST /v1/chat/completions`, `GET /v1/models`.
 
     The model `ferrule` is an agent that works in this folder with its own tools, as `ferrule run`
-    does; no one can be asked, so calls that need approval are denied. A model by its own name
-    (`local:smollm2`) answers directly and calls the tools that the client brings.
+    does; no one can be asked, so calls that need approval are denied. A model of `--direct` answers
+    by its own name (`local:smollm2`) and calls the tools that the client brings.
     """
     from ferrule.servers.agent_server import serve_agent
 
@@ -53,6 +57,7 @@ def _make_server(
     server = OpenAiServer(
         assembly,
         offers=(*assembly.settings["serve.models"], *options["offers"]),
+        direct=(*assembly.settings["serve.direct_models"], *options["direct"]),
         yes_to=tuple(options["yes_to"]),
         at_once=options["at_once"],
         **address,

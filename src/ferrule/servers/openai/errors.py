@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from ferrule.core.calls import encode_json
-from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, ProviderError
+from ferrule.core.errors import FerruleError, LimitReached, ProviderError
+from ferrule.core.vocabulary import OwnerLimitName
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.hidden_errors import log_hidden_error
+from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
 from ferrule.runtime.http.http_security import Application, Message, Receive, Scope, Send
 
 _TYPES = {
@@ -91,6 +92,11 @@ def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
     `has_started`: an agent had started to work, so the client must not retry by itself.
     """
     again = False if has_started else None
+    if isinstance(error, LimitReached) and error.limit in get_args(OwnerLimitName):
+        # As providers answer whose quota is used up; a client's own retry does not help.
+        return RequestRefused(
+            error.detail, code="insufficient_quota", status=429, should_retry=False
+        )
     if isinstance(error, LimitReached):
         return RequestRefused(
             f"{error.detail}; the session `{error.session}` is kept",
@@ -98,9 +104,10 @@ def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
             status=422,
             should_retry=False,
         )
-    if isinstance(error, OutputInvalid):
+    if is_for_clients(error):
         words = _redactor().redact_text(error.detail)
-        return RequestRefused(words, code=error.code, status=422, should_retry=False)
+        status = 403 if error.code == "hook_blocked" else 422
+        return RequestRefused(words, code=error.code, status=status, should_retry=False)
     if not isinstance(error, ProviderError):
         # Internal details are for the server's owner.
         log_hidden_error("openai", error)

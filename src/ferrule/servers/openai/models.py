@@ -1,8 +1,11 @@
 """The models offered to clients: the agent as `ferrule`, and models that are lent as they are.
 
     ferrule                      the agent, with the model of its settings
-    ferrule/ollama:llama3.2      the agent, with another model
-    ollama:llama3.2              the model itself, for clients with tools of their own
+    ferrule/ollama:llama3.2      the agent, with another model that is offered
+    ollama:llama3.2              the model alone, for clients with tools of their own
+
+A model alone is offered only where the owner of the server asks for it: what the agent has around
+its model (instructions, rules, hooks, budgets, journal) is not there.
 
 A client chooses among these and gives no address: where a provider is and which key is used is set
 in the settings of the server's owner.
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.models.client import ModelClient, ModelOptions
@@ -38,10 +41,19 @@ class ModelChoice:
 class OfferedModels:
     """The models of one server. Model clients are created on first use, and kept."""
 
-    def __init__(self, assembly: Assembly, offers: Iterable[str], *, named: bool) -> None:
+    def __init__(
+        self, assembly: Assembly, offers: Iterable[str], direct: Iterable[str], *, named: bool
+    ) -> None:
         self._assembly = assembly
         self._own = assembly.agent.model
         self._offered = tuple(dict.fromkeys((self._own, *offers)))
+        self._direct = tuple(dict.fromkeys(direct))
+        if self._direct and assembly.agent.limits.of_owners:
+            raise ConfigError(
+                f"`{self._direct[0]}` is offered without the agent, where the limits of users and "
+                "tenants do not count",
+                hint="offer it with the agent, or drop the limits",
+            )
         self._named = named
         self._clients: dict[str, ModelClient] = {}
         self._agents: dict[tuple[str, str, str], Agent] = {}
@@ -50,7 +62,7 @@ class OfferedModels:
     def ids(self) -> list[str]:
         """The ids that clients may ask for."""
         others = [f"{AGENT}/{name}" for name in self._offered if name != self._own]
-        return [AGENT, *others, *self._offered]
+        return [AGENT, *others, *self._direct]
 
     def choose(self, id_: str) -> ModelChoice:
         """Return the meaning of an id. Raises Refused for one that is not offered."""
@@ -58,7 +70,7 @@ class OfferedModels:
             return ModelChoice(self._own, True)
         agent = id_.startswith(f"{AGENT}/")
         name = id_.removeprefix(f"{AGENT}/")
-        if name not in self._offered:
+        if name not in (self._offered if agent else self._direct):
             known = ", ".join(f"`{one}`" for one in self.ids)
             raise RequestRefused(
                 f"no model `{id_[:200]}` here; available: {known}",
@@ -119,7 +131,7 @@ class OfferedModels:
             made.change_model(
                 model_client, options=self.options(model), tool_mode=self.tool_mode(model)
             )
-            made.limits = mine.limits
+            made.limits = mine.limits.with_owner_limits(base.limits)
             if not mine.tools_enabled or mine.tool_mode == "none":
                 made.catalog = Catalog()
         return made

@@ -57,7 +57,9 @@ class OpenAiServer:
         assembly: The agent with its settings. It stays open for its owner.
         token: The single token, or the user of each token: then every user has sessions of their
             own. Inside another application: how that one signs people in.
-        offers: Models besides the assembly's own that clients may ask, with an agent or directly.
+        offers: Models besides the assembly's own that the agent works with if a client asks for it.
+        direct: Models that clients may ask without the agent: no rule, hook or budget applies, and
+            nothing is journaled.
         yes_to: Patterns of tools that need no approval.
         host: Where to listen.
         port: Where to listen.
@@ -70,12 +72,13 @@ class OpenAiServer:
         ConfigError: the address cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each option of the server by its name
         self,
         assembly: Assembly,
         *,
         token: str | Mapping[str, Principal] | HostAccess,
         offers: Iterable[str] = (),
+        direct: Iterable[str] = (),
         yes_to: tuple[str, ...] = (),
         host: str = "127.0.0.1",
         port: int = 8330,
@@ -85,7 +88,7 @@ class OpenAiServer:
         self._assembly = assembly
         self._host, self._port = host, port
         self.url = public_address(host, port, url)
-        self.models = OfferedModels(assembly, offers, named=not isinstance(token, str))
+        self.models = OfferedModels(assembly, offers, direct, named=not isinstance(token, str))
         where, most, days = (
             assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days")
         )

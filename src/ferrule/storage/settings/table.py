@@ -207,6 +207,46 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         short="Tool calls of a run, those of its sub-agents included (default: no limit).",
     ),
     Setting(
+        key="limits.user_tokens",
+        kind="integer",
+        minimum=0,
+        project="lower",
+        short="Tokens that all runs of a user may use in `limits.period_days` (default: no limit).",
+        long=(
+            "Counted in the journal, over all processes, before each question to a model; a run "
+            "can exceed it by its last answer. A reached limit is an error of its own type."
+        ),
+    ),
+    Setting(
+        key="limits.user_cost",
+        kind="number",
+        minimum=0,
+        project="lower",
+        short="The same in US dollars.",
+    ),
+    Setting(
+        key="limits.tenant_tokens",
+        kind="integer",
+        minimum=0,
+        project="lower",
+        short="The same for all users of a tenant together, in tokens.",
+    ),
+    Setting(
+        key="limits.tenant_cost",
+        kind="number",
+        minimum=0,
+        project="lower",
+        short="The same for all users of a tenant together, in US dollars.",
+    ),
+    Setting(
+        key="limits.period_days",
+        kind="integer",
+        default=30,
+        minimum=1,
+        project="never",
+        short="Days that the limits of users and tenants look back on, today (UTC) included.",
+    ),
+    Setting(
         key="limits.warn_at",
         kind="number",
         default=0.8,
@@ -741,7 +781,15 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="never",
-        short="Models besides the run's own that clients of `ferrule serve openai` may use.",
+        short="Models besides its own that the agent of `ferrule serve openai` has for clients.",
+    ),
+    Setting(
+        key="serve.direct_models",
+        kind="names",
+        default=(),
+        project="never",
+        short="Models that clients of `ferrule serve openai` may ask without the agent.",
+        long="Rules, hooks and budgets do not apply to them, and nothing is journaled.",
     ),
     Setting(
         key="env.allow",

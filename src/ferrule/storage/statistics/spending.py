@@ -154,6 +154,16 @@ class Spending:
                     merged.setdefault(slot, SpendingTotal()).add(spent)
         return dict(sorted(merged.items()))
 
+    def total(self, tenant: str, user: str | None, since: str) -> SpendingTotal:
+        """Return the sum of a user, or of a tenant's users, from a day (`2026-01-31`) on."""
+        summed = SpendingTotal()
+        for owner, slots in self._slots.items():
+            if owner[0] == tenant and user in (None, owner[1]):
+                for slot, spent in slots.items():
+                    if slot.day >= since:
+                        summed.add(spent)
+        return summed
+
     def find(self, session: str) -> SessionSpending | None:
         """Return the sum of a session, as far as it was read; None without an answer."""
         return self._sessions.get(session)

@@ -70,6 +70,10 @@ class Place:
         self.stack.push_async_callback(stop)
         return self.server
 
+    async def serve_alone(self, *steps: Any, **more: Any) -> OpenAiServer:
+        """The same, with the model also without the agent."""
+        return await self.serve(*steps, direct=["scripted:test"], **more)
+
     async def client(self, token: str = TOKEN) -> openai.AsyncOpenAI:
         """The official client, which does not try again by itself."""
         assert self.server is not None

@@ -11,12 +11,14 @@ from typing import Any
 import openai
 import pytest
 
-from ferrule.core.errors import ProviderError
+from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import Usage
+from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import Capabilities
 from ferrule.models.media_encoding import read_bytes
 from ferrule.models.scripted import Scripted, calls, fails, says
+from ferrule.servers.openai.models import OfferedModels
 from ferrule.testing.media_samples import PDF, make_png
 
 TEXT = Capabilities(tools=False, structured=False)
@@ -32,7 +34,7 @@ def user_message(text: str = "Weather in Paris?") -> list[dict[str, Any]]:
 async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_the_model(
     place: Any, weather: Any
 ) -> None:
-    await place.serve(calls(PARIS, usage=Usage(9, 2)), says("Rain."))
+    await place.serve_alone(calls(PARIS, usage=Usage(9, 2)), says("Rain."))
     client = await place.client()
     first = await client.chat.completions.create(
         model="scripted:test", messages=user_message(), tools=[weather]
@@ -77,7 +79,7 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
         if tool_mode == "constrained"
         else f"<tool_call>\n{json.dumps(reply)}\n</tool_call>"
     )
-    await place.serve(says(said), capabilities=capabilities)
+    await place.serve_alone(says(said), capabilities=capabilities)
     client = await place.client()
     made = await client.chat.completions.create(
         model="scripted:test", messages=user_message(), tools=[weather]
@@ -93,7 +95,7 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
 async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
     place: Any, weather: Any
 ) -> None:
-    await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"}), text="Two cities."))
+    await place.serve_alone(calls(PARIS, ("get_weather", {"city": "Ghent"}), text="Two cities."))
     client = await place.client()
     async with client.chat.completions.stream(
         model="scripted:test", messages=user_message(), tools=[weather]
@@ -110,7 +112,7 @@ async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
 
 @pytest.mark.proves("serve.openai.stream")
 async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> None:
-    await place.serve(
+    await place.serve_alone(
         says("Rain.", reasoning="It is November."), says("Rain.", reasoning="It is November.")
     )
     client = await place.client()
@@ -127,7 +129,7 @@ async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> 
 
 @pytest.mark.proves("serve.openai.choice")
 async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weather: Any) -> None:
-    await place.serve(says("I cannot look."))
+    await place.serve_alone(says("I cannot look."))
     client = await place.client()
     await client.chat.completions.create(
         model="scripted:test", messages=user_message(), tools=[weather], tool_choice="none"
@@ -144,7 +146,7 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
     place: Any, weather: Any, choice: Any
 ) -> None:
     forced = {"reply": {"calls": [{"tool": "get_weather", "arguments": {"city": "Paris"}}]}}
-    await place.serve(says("It rains, I guess."), says(json.dumps(forced)))
+    await place.serve_alone(says("It rains, I guess."), says(json.dumps(forced)))
     client = await place.client()
     other = {"type": "function", "function": {"name": "get_time"}}
     made = await client.chat.completions.create(
@@ -166,7 +168,7 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
 async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
     place: Any, weather: Any
 ) -> None:
-    await place.serve(says("no"), says("no"))
+    await place.serve_alone(says("no"), says("no"))
     client = await place.client()
     with pytest.raises(openai.InternalServerError) as raised:
         await client.chat.completions.create(
@@ -177,7 +179,7 @@ async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
 
 @pytest.mark.proves("serve.openai.choice")
 async def test_one_call_at_a_time_where_the_client_wants_it_so(place: Any, weather: Any) -> None:
-    await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"})))
+    await place.serve_alone(calls(PARIS, ("get_weather", {"city": "Ghent"})))
     client = await place.client()
     made = await client.chat.completions.create(
         model="scripted:test", messages=user_message(), tools=[weather], parallel_tool_calls=False
@@ -193,7 +195,7 @@ FORM = {"type": "json_schema", "json_schema": {"name": "weather", "schema": SHAP
 
 @pytest.mark.proves("serve.openai.form")
 async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
-    await place.serve(says('{"rain":true}'), says("{}"))
+    await place.serve_alone(says('{"rain":true}'), says("{}"))
     client = await place.client()
     made = await client.chat.completions.create(
         model="scripted:test", messages=user_message(), response_format=FORM
@@ -210,7 +212,7 @@ async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
 
 @pytest.mark.proves("serve.openai.form")
 async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weather: Any) -> None:
-    await place.serve(calls(PARIS), says("It rains."), says('{"rain":true}'))
+    await place.serve_alone(calls(PARIS), says("It rains."), says('{"rain":true}'))
     client = await place.client()
     asked = {
         "model": "scripted:test",
@@ -245,7 +247,7 @@ async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weat
 async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
     place: Any, code: str, kind: type[openai.APIStatusError], status: int
 ) -> None:
-    await place.serve(
+    await place.serve_alone(
         fails(ProviderError("key sk-0123456789abcdef0123456789 is bad", code=code, retry_after=7.2))
     )
     client = await place.client()
@@ -271,7 +273,7 @@ async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
 
 @pytest.mark.proves("serve.openai.calls")
 async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, weather: Any) -> None:
-    await place.serve(says("none"), options={"tool_mode": "text"})
+    await place.serve_alone(says("none"), options={"tool_mode": "text"})
     client = await place.client()
     made = await client.chat.completions.create(
         model="scripted:test", messages=user_message(), tools=[weather]
@@ -290,7 +292,7 @@ async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("FERRULE_CONFIG", str(config))
-        await place.serve(says("a"), says("b"))
+        await place.serve_alone(says("a"), says("b"))
         client = await place.client()
         for model in ("ferrule", "scripted:test"):
             await client.chat.completions.create(model=model, messages=turns("hi"))
@@ -304,15 +306,17 @@ async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_lis
 ) -> None:
     script = tmp_path / "other.yaml"
     script.write_text(json.dumps([{"say": "I am another."}]))
-    await place.serve(offers=[f"scripted:{script}"])
+    other = f"scripted:{script}"
+    await place.serve(says("no"), offers=[f"{other}#a"], direct=[other])
     client = await place.client()
     ids = [one.id async for one in client.models.list()]
-    assert ids == ["ferrule", f"ferrule/scripted:{script}", "scripted:test", f"scripted:{script}"]
+    assert ids == ["ferrule", f"ferrule/{other}#a", other]
     for id_ in ids:
         assert (await client.models.retrieve(id_)).id == id_
-    made = await client.chat.completions.create(model=f"scripted:{script}", messages=user_message())
+    made = await client.chat.completions.create(model=other, messages=user_message())
     assert made.choices[0].message.content == "I am another."
-    for id_ in ("openai:gpt-5", "ferrule/openai:gpt-5", "http://evil.example/v1", "ferrule/", ""):
+    unknown = ("openai:gpt-5", "ferrule/openai:gpt-5", "http://evil.example/v1", "ferrule/", "")
+    for id_ in (*unknown, "scripted:test", f"{other}#a", f"ferrule/{other}"):
         with pytest.raises((openai.NotFoundError, openai.BadRequestError)) as raised:
             await client.chat.completions.create(model=id_, messages=user_message())
         assert raised.value.param == "model"
@@ -322,7 +326,7 @@ async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_lis
 
 @pytest.mark.proves("serve.openai.media")
 async def test_pictures_and_files_of_a_request_reach_a_model_by_its_own_name(place: Any) -> None:
-    await place.serve(says("a cat"))
+    await place.serve_alone(says("a cat"))
     client = await place.client()
     url = f"data:image/png;base64,{b64encode(make_png(3, 2)).decode()}"
     file = {"filename": "p.pdf", "file_data": b64encode(PDF).decode()}
@@ -339,3 +343,18 @@ async def test_pictures_and_files_of_a_request_reach_a_model_by_its_own_name(pla
     (question,) = place.assembly.agent.model_client.histories[-1]
     assert (question.text, [one.at for one in question.media]) == ("see\nand say", [3, 3])
     assert [read_bytes(one) for one in question.media] == [make_png(3, 2), PDF]
+
+
+@pytest.mark.proves("serve.openai.models", "limits.of-owners")
+async def test_a_model_is_alone_only_if_asked_for_and_never_beside_limits_of_users(
+    place: Any,
+) -> None:
+    await place.serve(says("free of charge"))
+    client = await place.client()
+    assert [one.id async for one in client.models.list()] == ["ferrule"]
+    with pytest.raises(openai.NotFoundError):
+        await client.chat.completions.create(model="scripted:test", messages=user_message())
+    assert place.assembly.agent.model_client.histories == []
+    place.assembly.agent.limits = Limits(tenant_tokens=100)
+    with pytest.raises(ConfigError, match="do not count"):
+        OfferedModels(place.assembly, (), ["scripted:test"], named=False)

@@ -23,6 +23,7 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.messages import ToolMessage
+from ferrule.hooks import block, hook
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.runtime.http.http_security import Principal
 from ferrule.servers.openai import responses
@@ -413,6 +414,63 @@ async def test_a_limit_is_an_error_that_names_the_session(place: Any) -> None:
         await client.chat.completions.create(model="ferrule", messages=hello())
     (events,) = place.events()
     assert raised.value.code == "limit_max_turns" and events[0].session in str(raised.value)
+
+
+@pytest.mark.proves("serve.openai.errors", "limits.of-owners")
+async def test_a_user_whose_budget_is_used_up_gets_the_answer_of_a_used_up_quota(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_LIMITS_USER_TOKENS", "13")
+    ada, bo = "a-token-of-ada-herself", "a-token-of-bo-himself"
+    tokens = {ada: Principal("ada"), bo: Principal("bo")}
+    await place.serve(LOOK, says("In May."), says("In May."), options=READ, token=tokens)
+    with pytest.raises(openai.RateLimitError) as raised:
+        await (await place.client(ada)).chat.completions.create(model="ferrule", messages=hello())
+    assert raised.value.code == "insufficient_quota"
+    assert raised.value.response.headers["x-should-retry"] == "false"
+    answer = await (await place.client(bo)).chat.completions.create(
+        model="ferrule", messages=hello()
+    )
+    assert answer.choices[0].message.content == "In May."
+
+
+@pytest.mark.proves("serve.hook-refusals")
+@pytest.mark.parametrize("event", ["turn.start", "session.start", "completion.pre"])
+async def test_a_hooks_refusal_is_the_clients_error_with_its_reason(place: Any, event: Any) -> None:
+    await place.serve(says("never"))
+
+    @hook(event)
+    def refuse(_: Any) -> Any:
+        return block("not on Sundays")
+
+    place.assembly.agent.hooks = (refuse,)
+    client = await place.client()
+    for stream in (False, True):
+        with pytest.raises(openai.APIError) as raised:
+            answer = await client.chat.completions.create(
+                model="ferrule", messages=hello(), stream=stream
+            )
+            async for _ in answer:
+                pass
+        assert "not on Sundays" in str(raised.value) and raised.value.code == "hook_blocked"
+        if not stream:
+            assert isinstance(raised.value, openai.PermissionDeniedError)
+            assert raised.value.response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.proves("serve.hook-refusals")
+async def test_a_hook_that_breaks_is_the_servers_error_and_its_text_is_kept(place: Any) -> None:
+    await place.serve(says("never"))
+
+    @hook("turn.start")
+    def broken(_: Any) -> None:
+        raise ValueError("the password is 123")
+
+    place.assembly.agent.hooks = (broken,)
+    client = await place.client()
+    with pytest.raises(openai.InternalServerError) as raised:
+        await client.chat.completions.create(model="ferrule", messages=hello())
+    assert raised.value.code == "hook_broken" and "123" not in str(raised.value)
 
 
 @pytest.mark.proves("serve.openai.errors")

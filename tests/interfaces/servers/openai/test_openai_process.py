@@ -55,10 +55,11 @@ async def test_the_command_serves_on_a_free_port_and_ends_on_a_signal_with_every
 ) -> None:
     model, other = script({"say": "one"}), script({"say": "two"})
     environment["FERRULE_SERVE_MODELS"] = other
-    async with serving(folder, environment, "-m", model) as (process, url, token):
+    words = ("-m", model, "--direct", other)
+    async with serving(folder, environment, *words) as (process, url, token):
         async with openai.AsyncOpenAI(base_url=url, api_key=token, max_retries=0) as client:
             ids = [one.id async for one in client.models.list()]
-            assert ids == ["ferrule", f"ferrule/{other}", model, other]
+            assert ids == ["ferrule", f"ferrule/{other}", other]
             messages: Any = [{"role": "user", "content": "hi"}]
             made = await client.chat.completions.create(model="ferrule", messages=messages)
             lent = await client.chat.completions.create(model=other, messages=messages)
@@ -111,7 +112,7 @@ async def test_the_real_model_answers_a_question_with_a_file_tool(
 async def test_a_model_that_was_never_taught_to_call_tools_calls_those_of_the_client(
     folder: Path, environment: dict[str, str], weather: dict[str, Any]
 ) -> None:
-    words = ("-m", "local:smollm2")
+    words = ("-m", "local:smollm2", "--direct", "local:smollm2")
     async with (
         serving(folder, environment, *words) as (_, url, token),
         openai.AsyncOpenAI(base_url=url, api_key=token, max_retries=0) as client,
