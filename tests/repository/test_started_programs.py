@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from source import LOCAL
 from source import PACKAGE as SOURCE
 
 from ferrule.sandbox.deputies import DEPUTIES, format_table
@@ -73,13 +74,13 @@ def find_starts(text: str) -> set[str]:
     return {*called(tree), *imported(tree)}
 
 
-FILES = sorted(SOURCE.rglob("*.py"))
+FILES = [*sorted(SOURCE.rglob("*.py")), *sorted(LOCAL.rglob("*.py"))]
 
 
 @pytest.mark.proves("programs.one-finder")
 def test_no_file_finds_or_starts_programs_by_itself():
     found = {
-        str(file.relative_to(SOURCE)): starts
+        str(file.relative_to(SOURCE if SOURCE in file.parents else LOCAL.parent)): starts
         for file in FILES
         if (starts := find_starts(file.read_text("utf-8")))
     }

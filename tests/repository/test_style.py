@@ -7,11 +7,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from source import ROOT, modules
+from source import MODULES, ROOT
 
 FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
-
-MODULES = modules()
 
 
 def names() -> Iterator[tuple[str, str]]:

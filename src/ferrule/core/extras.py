@@ -11,6 +11,7 @@ EXTRAS: Final = {
     "any_llm": "any",
     "botocore": "bedrock",
     "cryptography": "sign",
+    "ferrule_local": "local",
     "genai_prices": "prices",
     "google.auth": "vertex",
     "h11": "serve",
@@ -36,6 +37,9 @@ EXTRAS: Final = {
     "xllamacpp": "local",
 }
 """The extra of each optional library, by the name it is imported by."""
+
+EXTRA_PROVIDERS: Final = {"local": "ferrule_local"}
+"""Providers of models that another distribution of ours brings, and its package."""
 
 
 class ExtraMissing(ConfigError):
