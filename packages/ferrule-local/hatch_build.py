@@ -14,5 +14,6 @@ class PinFerrule(MetadataHookInterface):
         """Add the dependencies to the metadata of the project."""
         metadata["dependencies"] = [
             f"ferrule=={metadata['version']}",
+            "PyYAML>=6.0.3,<7",
             "xllamacpp>=2026.10,<2027",
         ]

@@ -10,6 +10,7 @@ EXTRAS: Final = {
     "a2a": "a2a",
     "any_llm": "any",
     "botocore": "bedrock",
+    "click": "cli",
     "cryptography": "sign",
     "ferrule_local": "local",
     "genai_prices": "prices",
@@ -35,6 +36,7 @@ EXTRAS: Final = {
     "tree_sitter_bash": "capture",
     "uvicorn": "serve",
     "xllamacpp": "local",
+    "yaml": "files",
 }
 """The extra of each optional library, by the name it is imported by."""
 
