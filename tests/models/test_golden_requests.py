@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
-from test_media import history, load
+from media_messages import history, load
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError

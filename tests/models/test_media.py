@@ -7,10 +7,10 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import pytest
+from media_messages import history, image, load
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
@@ -35,32 +35,6 @@ Check = Callable[[dict[str, Any]], None]
 PICTURE = b64encode(make_png()).decode()
 FILE = b64encode(PDF).decode()
 SOUND = b64encode(make_wav()).decode()
-
-
-def load(kind: MediaKind, mime: str, data: bytes, at: int = 0, name: str = "") -> LoadedMedia:
-    size = 2 if kind == "image" else 0
-    digest = sha256(data).hexdigest()
-    return LoadedMedia(kind, mime, digest, len(data), at, name, size, size, lambda: data)
-
-
-def image(at: int = 0) -> LoadedMedia:
-    return load("image", "image/png", make_png(), at)
-
-
-def pdf(at: int = 0) -> LoadedMedia:
-    return load("document", "application/pdf", PDF, at, "paper.pdf")
-
-
-def history(*, with_pdf: bool = True) -> list[Message]:
-    """A picture in a question, and a picture (and a PDF) in the second of two results."""
-    returned = (image(4), pdf(4)) if with_pdf else (image(4),)
-    asked = ToolCall("t00000001", "math::add", "{}"), ToolCall("t00000002", "math::add", "{}")
-    return [
-        UserMessage("before\nafter", (image(6),)),
-        AssistantMessage("", asked),
-        ToolMessage("t00000001", "math::add", "3"),
-        ToolMessage("t00000002", "math::add", "shot", media=returned),
-    ]
 
 
 def send(make: Callable[[str], ModelClient], messages: list[Message]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from email.policy import HTTP
 from typing import Any, NamedTuple
 
 import pytest
-from test_media import history, image, load, pdf
+from media_messages import history, image, load, pdf
 
 from ferrule import Agent, Document, ModelOptions, Storage
 from ferrule.core.errors import ConfigError, ProviderError
