@@ -52,7 +52,6 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_command_without_extras_names_the_line_that_installs_them(
     command: str, tmp_path: Path
 ) -> None:
@@ -81,7 +80,6 @@ def test_a_command_without_extras_names_the_line_that_installs_them(
         assert f"ferrule[{extra}]" in said
 
 
-@pytest.mark.proves("errors.missing-extra")
 def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
@@ -89,7 +87,6 @@ def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> Non
 
 
 @pytest.mark.parametrize("module", EXTRAS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_failed_import_of_it_or_of_a_part_is_explained(module: str) -> None:
     for name in (module, f"{module}.part"):
         known = describe_missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
