@@ -24,7 +24,7 @@ from ferrule_local.installed_models import find_model, model_path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from everyday import EverydayRun, ProcessorTimes
+from everyday import EverydayRun, LongestFirst, ProcessorTimes
 from left_open import kept_by_process, nothing_left_open
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(EverydayRun())
     if config.option.times is not None:
         config.pluginmanager.register(ProcessorTimes(config.option.times))
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        config.pluginmanager.register(LongestFirst(worker["workercount"]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -170,4 +170,7 @@ def nothing_left_open() -> Iterator[None]:
         found += errors.messages
     finally:
         logger.removeHandler(errors)
+        # What is alive now is a module, a cache or a fixture of the session. The syntax trees of the
+        # whole package are among them: a collection that walks them takes a second, after each module.
+        gc.freeze()
     assert not found, "left open: " + "; ".join(found)

@@ -59,7 +59,6 @@ def read_settings(folder: Path, text: str) -> Any:
 # ---- requirement 001: typed tools
 
 
-@pytest.mark.proves("tools.full-name")
 async def test_a_namespace_may_be_part_of_the_name() -> None:
     calc = define_tool(
         "math::calc",
@@ -77,7 +76,6 @@ async def test_a_namespace_may_be_part_of_the_name() -> None:
     assert result.data == 3
 
 
-@pytest.mark.proves("tools.full-name")
 def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
     @tool(name="ops::deploy", namespace="ops")
     def deploy() -> str:
@@ -91,7 +89,6 @@ def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
         define_tool("ops::", "Deploy.", handler=lambda: 1)
 
 
-@pytest.mark.proves("typed.ocr-object")
 async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
     (ocr,) = stdlib_tools(["vision::ocr"])
     picture = Path(__file__).parents[1] / "toolkits/stdlib/receipt.png"
@@ -109,7 +106,6 @@ async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
         assert result.data["source"]["path"] == "receipt.png"
 
 
-@pytest.mark.proves("typed.ocr-object")
 @pytest.mark.parametrize(
     ("image", "words"),
     [
@@ -131,7 +127,6 @@ async def test_a_wrong_image_object_is_refused(
     assert words in (result.error_message or "")
 
 
-@pytest.mark.proves("script.json-capture")
 async def test_command_json_takes_capture_by_keyword() -> None:
     repository = await command_json(
         ["echo", '{"name": "harn"}'], capture={"max_inline_bytes": 65536}
@@ -142,7 +137,6 @@ async def test_command_json_takes_capture_by_keyword() -> None:
 # ---- requirement 004: hints, causes, settings
 
 
-@pytest.mark.proves("tools.hints")
 async def test_cost_and_latency_hints_reach_the_model() -> None:
     @tool(name="weather.get_current", side_effect="external", cost="medium", latency="slow")
     def weather(city: str) -> str:
@@ -172,7 +166,6 @@ async def fetch_by_failure(city: str) -> str:
     return ""
 
 
-@pytest.mark.proves("results.cause")
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
@@ -210,7 +203,6 @@ async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
     assert run.results[0].cause == ""
 
 
-@pytest.mark.proves("settings.foreign-names")
 def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:
     settings = read_settings(
         tmp_path,
@@ -237,7 +229,6 @@ tools:
     assert settings["mcp_servers"][0]["name"] == "youtube"
 
 
-@pytest.mark.proves("settings.foreign-names")
 @pytest.mark.parametrize(
     ("text", "lead"),
     [
@@ -254,7 +245,6 @@ def test_a_setting_of_another_system_leads_to_ours(tmp_path: Path, text: str, le
 # ---- rules for tools that a script will register, and checks of a person's own settings
 
 
-@pytest.mark.proves("rules.unregistered")
 def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     rules = RuleSet.parse(deny=["whisper", "read_fil"])
     assert len(rules.lint(["read_file"])) == 2
@@ -262,7 +252,6 @@ def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     assert "read_fil" in finding, "a misspelling is still found"
 
 
-@pytest.mark.proves("validate.own-settings")
 async def test_validate_checks_tool_names_in_a_persons_own_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,6 @@ def world(shared_world: PlantedWorld) -> PlantedWorld:
     return shared_world
 
 
-@pytest.mark.proves("sandbox.planted.environments")
 @pytest.mark.parametrize(
     ("script", "backend", "session"),
     choose_rows((*environments.PLANTED, *repositories.PLANTED)),
@@ -181,7 +180,6 @@ def prepare_repository(world: PlantedWorld, hooks: str) -> Path:
     return mark
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize(
     ("hooks", "script", "backend", "session"), choose_rows(later.PLANTED, ("same", "next"))
 )
@@ -229,7 +227,6 @@ def installed(world: PlantedWorld, monkeypatch: pytest.MonkeyPatch) -> Path:
     return prefix
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 @pytest.mark.parametrize(
     ("script", "backend", "session"), choose_rows(own_code.ATTEMPTS, ("same", "next"))
 )
@@ -258,7 +255,6 @@ def test_what_lies_beside_our_own_code_is_written_and_moved_as_ever(
         assert world.say(begun, f"{script} && cat link/new current/bin/rg") == "x\nas it was\n"
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 def test_ferrule_in_the_environment_of_a_project_searches_with_its_own_program(
     world: PlantedWorld,
 ) -> None:

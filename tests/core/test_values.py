@@ -61,7 +61,6 @@ def test_a_failure_has_the_shape_of_the_requirement() -> None:
     assert (result.call_id, result.tool) == ("c1", "read_file")
 
 
-@pytest.mark.proves("result.error-types")
 def test_the_error_types_are_the_named_ones() -> None:
     assert [str(kind) for kind in ErrorType] == [
         "none", "not_found", "validation_failed", "permission_denied", "io_error", "parse_error",
@@ -81,13 +80,11 @@ def test_the_model_reads_the_result_object_on_failure() -> None:
     assert json.loads(result.to_text()) == result.to_envelope()
 
 
-@pytest.mark.proves("result.envelope-always")
 def test_the_model_reads_the_result_object_always_if_asked_for() -> None:
     result = ToolResult("c", "t", True, "value")
     assert json.loads(result.to_text(envelope=True)) == result.to_envelope()
 
 
-@pytest.mark.proves("result.notes-follow")
 def test_notes_follow_the_value() -> None:
     assert ToolResult("c", "t", True, "value", notes=("[a]", "[b]")).to_text() == "value\n[a]\n[b]"
 
@@ -137,7 +134,6 @@ def test_senseless_limits_are_refused_by_name(wrong: dict[str, Any]) -> None:
         Limits(**wrong)
 
 
-@pytest.mark.proves("identity.never-blank")
 @pytest.mark.parametrize("part", ["tenant", "user", "session", "run"])
 @pytest.mark.parametrize("blank", ["", "  ", "\t\n"])
 def test_an_identity_with_a_blank_part_is_refused_by_name(part: str, blank: str) -> None:
@@ -165,7 +161,6 @@ ERRORS: list[Exception] = [
 ]
 
 
-@pytest.mark.proves("errors.carry-data")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(
     "again", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
@@ -176,7 +171,6 @@ def test_a_copy_of_an_error_carries_everything(error: Exception, again: Any) -> 
     assert (str(twin), twin.args, vars(twin)) == (str(error), error.args, vars(error))
 
 
-@pytest.mark.proves("errors.hint")
 def test_an_error_ends_with_its_hint() -> None:
     assert str(ConfigError("rule `x` cannot be read", hint="write it as `Tool(path)`")) == (
         "rule `x` cannot be read\nhint: write it as `Tool(path)`"
@@ -202,7 +196,6 @@ def test_a_limit_is_an_error_with_its_own_type_that_names_the_limit_and_the_sess
     assert error.exit_code == 5
 
 
-@pytest.mark.proves("errors.control")
 def test_what_steers_the_loop_is_not_swallowed_by_a_tools_except() -> None:
     assert not issubclass(EngineControl, Exception)
 
@@ -214,14 +207,12 @@ accesses = st.builds(
 
 
 @given(accesses, accesses)
-@pytest.mark.proves("access.conflicts")
 def test_conflicts_are_mutual_and_need_a_writer(one: Access, other: Access) -> None:
     assert one.conflicts_with(other) == other.conflicts_with(one)
     if not one.writes and not other.writes:
         assert not one.conflicts_with(other)
 
 
-@pytest.mark.proves("access.conflicts")
 def test_a_folder_with_the_same_beginning_is_another_folder() -> None:
     assert Access(writes=("work",)).conflicts_with(Access(reads=("work/a.txt",)))
     assert not Access(writes=("work",)).conflicts_with(Access(reads=("work2/a.txt",)))

@@ -17,7 +17,6 @@ PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n
 
 
 @pytest.mark.model
-@pytest.mark.proves("compaction.real-model")
 async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -> None:
     model_client = Local(n_ctx=WINDOW)
     options = ModelOptions(temperature=0.0, max_tokens=8)

@@ -105,7 +105,6 @@ def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story],
     return run
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_is_worked_and_its_outcome_written_before_the_engine_is_told(
     play: Callable[[Story], None],
 ) -> None:
@@ -130,7 +129,6 @@ def test_a_job_that_comes_twice_to_one_worker_is_joined(play: Callable[[Story], 
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate) -> None:
         first = asyncio.create_task(worker("run-1"))
@@ -147,7 +145,6 @@ def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
     play: Callable[[Story], None],
 ) -> None:
@@ -164,7 +161,6 @@ def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate) -> None:
         job = asyncio.create_task(worker("run-1"))
@@ -178,7 +174,6 @@ def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) ->
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play: Callable[[Story], None],
 ) -> None:
@@ -197,7 +192,6 @@ def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate) -> None:
         job = asyncio.create_task(worker("run-1"))
@@ -211,7 +205,6 @@ def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 @pytest.mark.parametrize(
     ("error", "code"), [(ConfigError("no", code="model_unknown"), "model_unknown"),
                         (ValueError("no"), "job_failed")]
@@ -228,7 +221,6 @@ def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate) -> None:
         job = Job("go", run="run-1").with_name().as_dict()
@@ -239,7 +231,6 @@ def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.per-tenant")
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
@@ -266,7 +257,6 @@ def test_a_job_that_may_not_begin_comes_again_later_the_more_go_first(
     play(story)
 
 
-@pytest.mark.proves("programs.metadata")
 @pytest.mark.parametrize("writable", [True, False])
 def test_an_engine_that_commands_could_change_is_not_used_and_the_error_says_so(
     writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,7 +68,6 @@ WITHOUT = EXTRAS.keys() - {"click", "yaml"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_command_without_extras_names_the_line_that_installs_them(
     command: str, tmp_path: Path
 ) -> None:
@@ -97,7 +96,6 @@ def test_a_command_without_extras_names_the_line_that_installs_them(
         assert f"ferrule[{extra}]" in said
 
 
-@pytest.mark.proves("errors.missing-extra")
 def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
@@ -105,7 +103,6 @@ def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> Non
 
 
 @pytest.mark.parametrize("module", EXTRAS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_failed_import_of_it_or_of_a_part_is_explained(module: str) -> None:
     for name in (module, f"{module}.part"):
         known = describe_missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
@@ -126,7 +123,6 @@ def test_what_is_installed_is_not_missing() -> None:
         require("not_there", extra="serve")
 
 
-@pytest.mark.proves("errors.missing-extra")
 @pytest.mark.parametrize("library", ["click", "yaml"])
 def test_the_library_alone_says_what_brings_the_terminal(library: str, tmp_path: Path) -> None:
     program = PROGRAM.replace("ferrule.cli.exit_codes import run", "ferrule.cli.entry import main")

@@ -103,7 +103,6 @@ def test_vectors_are_kept_across_stores_and_a_broken_file_costs_only_time(tmp_pa
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.capabilities")
 async def test_the_real_model_says_what_it_can_do(model_client: Local) -> None:
     said = await model_client.capabilities()
     assert (said.tools, said.structured, said.context) == (False, True, 4096)
@@ -112,7 +111,6 @@ async def test_the_real_model_says_what_it_can_do(model_client: Local) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.call-and-answer")
 async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(
     model_client: Local,
 ) -> None:
@@ -134,7 +132,6 @@ async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.grammar")
 async def test_the_real_model_writes_nothing_the_grammar_forbids(model_client: Local) -> None:
     text = await model_client.complete(
         "The colour of the sky is ", grammar='root ::= "mauve" | "beige"', max_tokens=8

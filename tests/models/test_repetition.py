@@ -38,7 +38,6 @@ def test_rules_tables_numbers_logs_and_refrains_are_no_loop(text: str) -> None:
     assert find_loop(text) is None
 
 
-@pytest.mark.proves("local.answers-end")
 async def test_a_looping_answer_is_cancelled_cut_and_said() -> None:
     stopped = asyncio.Event()
     notices: list[tuple[str, str]] = []

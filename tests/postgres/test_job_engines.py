@@ -74,7 +74,6 @@ ONE = Ticket("run-1", "talk", "acme", 0)
 TWO = Ticket("run-2", "talk", "acme", 0)
 
 
-@pytest.mark.proves("scale.stranded-jobs")
 @pytest.mark.parametrize("fails_first", [False, True])
 def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails_first: bool
@@ -102,7 +101,6 @@ def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("scale.stranded-jobs")
 def test_a_job_whose_end_was_not_recorded_does_not_hold_up_its_session(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +147,6 @@ def test_a_job_that_is_sent_away_comes_again(url: str, error: Exception) -> None
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> None:
     engine = engine_of(url, is_pooled=True)
     done = asyncio.Event()
@@ -171,7 +168,6 @@ def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> 
     assert listening == []
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None:
     with pytest.raises(EngineUnreachable, match="cannot be reached"):
         ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none")).prepare()
@@ -204,7 +200,6 @@ class Deaf:
         """Nothing is open."""
 
 
-@pytest.mark.proves("scale.stops-in-time")
 def test_a_worker_stops_though_its_engine_does_not_answer(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,6 @@ def begin(
     return table.begin(run, "w", per_tenant=per_tenant, in_order=in_order).answer
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     table: OutcomeTable, url: str
 ) -> None:
@@ -108,7 +107,6 @@ def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     assert sorted(run[0] for run in begun) == [*"aaabbbccc"]
 
 
-@pytest.mark.proves("scale.priority")
 def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: OutcomeTable) -> None:
     table.submit(jobs(1, "acme"))
     named = [Job("wait", run=f"w-{p}", tenant="acme", priority=p) for p in (9, 1, 5)]
@@ -125,7 +123,6 @@ def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: Outc
     assert table.begin("w-9", "w", per_tenant=1, in_order=False).ahead == 1
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0", per_tenant=1) == "begin"
@@ -136,7 +133,6 @@ def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str
     assert begin(table, "acme-1", per_tenant=1) == "begin"
 
 
-@pytest.mark.proves("scale.session")
 def test_a_job_waits_for_the_earlier_ones_of_its_session_where_the_engine_has_no_order(
     table: OutcomeTable,
 ) -> None:
@@ -148,7 +144,6 @@ def test_a_job_waits_for_the_earlier_ones_of_its_session_where_the_engine_has_no
     assert begin(table, "acme-1", in_order=True) == "begin"
 
 
-@pytest.mark.proves("scale.newer-job")
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(1))
     with psycopg.connect(url, autocommit=True) as db:
@@ -158,7 +153,6 @@ def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, 
     assert found is not None and not found.worker
 
 
-@pytest.mark.proves("scale.same-key")
 def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: OutcomeTable) -> None:
     table.submit(jobs(1))
     job = Job("x")
@@ -175,7 +169,6 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     assert begin(table, "acme-0") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0") == "begin"
@@ -186,7 +179,6 @@ def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: Outco
     assert begin(table, "acme-1") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     for run in ("acme-0", "acme-1"):
@@ -218,7 +210,6 @@ def finish(journal: DrainingRemoteJournal, stop: str = "done") -> bool:
     return journal.forget("acme-0")
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -238,7 +229,6 @@ def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     assert len(rows) == 1
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_an_end_that_is_not_recorded_writes_no_outcome(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -256,7 +246,6 @@ def test_an_end_that_is_not_recorded_writes_no_outcome(
     assert found is not None and found.outcome is None
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_end_of_anothers_run_is_no_outcome(
     table: OutcomeTable, journal: PostgresJournal
 ) -> None:
@@ -273,7 +262,6 @@ def test_the_end_of_anothers_run_is_no_outcome(
 # ---- submitting
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     table: OutcomeTable, url: str
 ) -> None:
@@ -287,8 +275,6 @@ def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
-@pytest.mark.proves("scale.handed-in-later")
 def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     table: OutcomeTable, url: str
 ) -> None:
@@ -312,7 +298,6 @@ def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> None:
     engine = Engine()
     handed = Jobs(url, engine=engine)
@@ -321,7 +306,6 @@ def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> No
     handed.close()
 
 
-@pytest.mark.proves("scale.retention")
 def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     table: OutcomeTable, url: str
 ) -> None:
@@ -342,7 +326,6 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
 # ---- waiting
 
 
-@pytest.mark.proves("scale.awaited")
 @pytest.mark.parametrize("is_pooled", [False, True])
 def test_whoever_waits_hears_of_the_end(
     table: OutcomeTable, url: str, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
@@ -367,7 +350,6 @@ def test_whoever_waits_hears_of_the_end(
     handed.close()
 
 
-@pytest.mark.proves("scale.awaited")
 def test_an_end_that_nobody_waits_for_is_not_announced(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     with psycopg.connect(url, autocommit=True) as db:
@@ -409,7 +391,6 @@ def test_a_connection_whose_other_end_is_gone_is_noticed_within_half_a_minute(ur
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     away = OutcomeTable("postgresql://me:s3cret@127.0.0.1:1/none")
     away._db.seconds = 1  # pyright: ignore[reportPrivateUsage]
@@ -418,7 +399,6 @@ def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     assert refused.value.retryable and "s3cret" not in str(refused.value)
 
 
-@pytest.mark.proves("scale.errors")
 def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str) -> None:
     from ferrule.storage.journal import postgres_schema
 
@@ -439,7 +419,6 @@ def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_that_nobody_brings_is_named_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no engine is called `kafka`") as refused:
         open_engine("kafka:broker:9092", EngineOptions(""))

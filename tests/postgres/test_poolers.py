@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from faulty import Faulty
 
 from ferrule.core.errors import JournalError
@@ -24,7 +23,6 @@ def connect(dsn: str, schema: str) -> PostgresConnection:
     )
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_behind_a_pooler_nothing_is_set_and_nothing_prepared(faulty: Faulty, schema: str) -> None:
     faulty.refuses_options = True
     with PostgresJournal(faulty.dsn, schema=schema) as journal:
@@ -38,7 +36,6 @@ def test_behind_a_pooler_nothing_is_set_and_nothing_prepared(faulty: Faulty, sch
     assert prepared == [(0,)]
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_a_connection_of_our_own_has_the_bounds_from_its_beginning(dsn: str, schema: str) -> None:
     connection = connect(dsn, schema)
     try:
@@ -49,7 +46,6 @@ def test_a_connection_of_our_own_has_the_bounds_from_its_beginning(dsn: str, sch
     assert shown == [("lock_timeout", "10000", "10000"), ("statement_timeout", "10000", "10000")]
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_options_of_the_address_hold_beside_ours(dsn: str, schema: str) -> None:
     connection = connect(f"{dsn} options='-c work_mem=5MB'", schema)
     try:

@@ -171,7 +171,6 @@ def layer(name: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-@pytest.mark.proves("layers.downward")
 def test_every_folder_of_the_package_has_a_place_in_the_order() -> None:
     folders = {
         path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"
@@ -179,7 +178,6 @@ def test_every_folder_of_the_package_has_a_place_in_the_order() -> None:
     assert folders <= RANK.keys() | {"testing"}
 
 
-@pytest.mark.proves("layers.downward", "layers.interfaces-apart")
 def test_no_import_points_up() -> None:
     wrong: list[str] = []
     for module in MODULES:
@@ -200,7 +198,6 @@ def test_no_import_points_up() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("layers.downward")
 def test_nothing_imports_the_distribution_of_local_models() -> None:
     """Its manifest says what it brings."""
     wrong = [
@@ -213,7 +210,6 @@ def test_nothing_imports_the_distribution_of_local_models() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("layers.no-cycles")
 def test_no_modules_import_each_other_in_a_circle() -> None:
     edges = {
         # The names that a package loads on first use are no imports of the package.
@@ -248,7 +244,6 @@ def _circles(edges: dict[str, set[str]]) -> Iterator[list[str]]:
         yield from visit(name, [])
 
 
-@pytest.mark.proves("layers.heavy-libraries")
 def test_heavy_libraries_are_imported_at_their_places_only() -> None:
     wrong: list[str] = []
     for module in MODULES:
@@ -277,7 +272,6 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("layers.core-needs-nothing")
 def test_core_does_no_input_or_output_and_knows_no_clock() -> None:
     banned = {
         "asyncio",
@@ -341,7 +335,6 @@ def test_importing_loads_little_prints_nothing_and_leaves_nothing_behind(
 FRAMEWORKS = ("pydantic_ai", "langchain_core", "langgraph", "agents", "openai", "anthropic", "llm")
 
 
-@pytest.mark.proves("adapters.light")
 @pytest.mark.parametrize(
     ("module", "own"),
     [
@@ -360,7 +353,6 @@ def test_an_adapter_loads_no_framework_but_its_own(module: str, own: tuple[str, 
     assert tuple(ran.stdout.split()) == own
 
 
-@pytest.mark.proves("adapters.light")
 def test_every_module_of_the_adapters_stays_short() -> None:
     lines = {
         module.shown: len(module.text.splitlines())

@@ -300,7 +300,6 @@ def findings(shown: str, text: str) -> list[Finding]:
     return found
 
 
-@pytest.mark.proves("documents.names-exist")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.shown not in MADE], ids=lambda page: page.shown
 )
@@ -309,7 +308,6 @@ def test_what_a_page_names_exists(page: Page) -> None:
     assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.proves("documents.names-exist")
 def test_the_slash_commands_of_the_page_about_the_chat_exist() -> None:
     text = FENCE.sub("", (ROOT / "docs/chat.md").read_text(encoding="utf-8"))
     named = set(SLASH.findall(text))
@@ -333,7 +331,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("documents.names-exist")
 @pytest.mark.parametrize("text", WRONG)
 def test_a_name_that_there_is_not_is_found(text: str) -> None:
     assert [one.name for one in findings("page", f"Before\n\n{text}\n")] == [WRONG[text]]

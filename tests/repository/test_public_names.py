@@ -61,7 +61,6 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
             yield from ((one.name, "") for one in node.names if one.name.startswith("ferrule"))
 
 
-@pytest.mark.proves("public.documented")
 def test_pages_and_examples_import_public_names_only() -> None:
     found = [(where, *each) for where, code in programs() for each in imported(code)]
     assert len(found) > 100
@@ -73,7 +72,6 @@ def test_pages_and_examples_import_public_names_only() -> None:
     assert wrong == []
 
 
-@pytest.mark.proves("public.documented")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there_and_the_module_lists_it(name: str) -> None:
     module: ModuleType = import_module(name)
@@ -84,6 +82,5 @@ def test_every_public_name_is_there_and_the_module_lists_it(name: str) -> None:
         _ = module.no_such_name
 
 
-@pytest.mark.proves("public.documented")
 def test_the_package_itself_offers_about_sixty_names() -> None:
     assert 50 <= len(import_module("ferrule").__all__) <= 80

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from ferrule.storage.settings.table import (
     ALIASES,
     BY_KEY,
@@ -55,7 +53,6 @@ def unknown(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.proves("settings.named")
 def test_each_setting_that_a_text_of_the_program_names_exists() -> None:
     looked_at = 0
     wrong: list[str] = []
@@ -67,7 +64,6 @@ def test_each_setting_that_a_text_of_the_program_names_exists() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("settings.named")
 def test_a_text_that_names_a_setting_that_there_is_not_is_found() -> None:
     assert unknown("`way: constrained` for it in the settings") == ["way"]
     assert unknown("set `commands.shel: true`") == ["commands.shel"]

@@ -41,7 +41,6 @@ def table_after(page: str, mark: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.proves("documents.tables")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None:
     rows = table_after("docs/built-in-tools.md", f"<!-- options: {kind.__name__} -->")
@@ -54,13 +53,11 @@ def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None
             assert shown == str(DEFAULTS[name]), name
 
 
-@pytest.mark.proves("documents.tables")
 def test_the_page_about_errors_has_every_type_of_error() -> None:
     rows = table_after("docs/errors.md", "| type | when |")
     assert list(rows) == [str(one) for one in ferrule.ErrorType if one != "none"]
 
 
-@pytest.mark.proves("documents.tables")
 def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
     rows = table_after("docs/errors.md", "| exception | exit code | when |")
     public = {
@@ -75,7 +72,6 @@ def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
         assert rows[name][0] == str(value.exit_code), name
 
 
-@pytest.mark.proves("documents.tables")
 def test_the_page_about_errors_has_every_exit_code() -> None:
     rows = table_after("docs/errors.md", "| code | meaning |")
     named = set(re.findall(r"\b(\d+) [a-zS]", (exit_codes or "").partition("Exit codes:")[2]))

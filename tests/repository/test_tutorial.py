@@ -261,7 +261,6 @@ def install_wheel(folder: Path) -> Path:
     return environment / "bin"
 
 
-@pytest.mark.proves("tutorial.commands-run")
 def test_the_tutorial_can_be_followed_from_an_empty_folder(
     tmp_path: Path, own_folders: Path
 ) -> None:
@@ -292,7 +291,6 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(
 
 
 @pytest.mark.model
-@pytest.mark.proves("tutorial.commands-run")
 def test_the_local_model_of_the_tutorial_calls_the_tool(tmp_path: Path, own_folders: Path) -> None:
     write_new_files(tmp_path, project_files("shop"))
     TrustStore().trust(tmp_path)

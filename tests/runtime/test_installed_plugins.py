@@ -123,7 +123,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return assemble_with
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_it_is_used_once_installed_and_the_person_is_told_once(
     install: Install, make: Make
 ) -> None:
@@ -134,7 +133,6 @@ async def test_it_is_used_once_installed_and_the_person_is_told_once(
     assert not any("`pond`" in text for text in make()[1])
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_the_settings_of_its_manifest_are_settings(install: Install, make: Make) -> None:
     install()
     for text, options in (
@@ -151,7 +149,6 @@ async def test_the_settings_of_its_manifest_are_settings(install: Install, make:
         make("plugins: {pond: {depth: 12}}")
 
 
-@pytest.mark.proves("plugins.installed", "plugins.lazy")
 @pytest.mark.parametrize(
     ("text", "options", "variable"),
     [
@@ -220,7 +217,6 @@ def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
     assert any(f"commands can write `{source / 'ferrule_pond'}`" in text for text in notices)
 
 
-@pytest.mark.proves("plugins.installed")
 def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
     install: Install, make: Make
 ) -> None:
@@ -236,14 +232,12 @@ def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
         make()
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_one_without_a_manifest_has_its_defaults(install: Install, make: Make) -> None:
     install(manifest="")
     assembly, _ = make()
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
 
 
-@pytest.mark.proves("plugins.conflicts")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -260,7 +254,6 @@ def test_it_cannot_take_the_name_of_one_that_ships(
         make()
 
 
-@pytest.mark.proves("plugins.conflicts")
 @pytest.mark.parametrize("name", ["git_status", "delegate"])
 def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
     install: Install, make: Make, name: str
@@ -270,7 +263,6 @@ def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
         make()
 
 
-@pytest.mark.proves("plugins.init")
 def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None:
     ran = CliRunner().invoke(init, ["--plugin", "pond_notes", str(tmp_path / "new")])
     assert ran.exit_code == 0, ran.output
@@ -299,7 +291,6 @@ def pond():
 """
 
 
-@pytest.mark.proves("plugins.installed")
 def test_a_command_is_listed_without_an_import_and_called_unless_it_is_off(
     install: Install,
     make: Make,
@@ -350,7 +341,6 @@ def test_a_command_from_the_workspace_is_not_called(
     assert "ferrule_pond" not in sys.modules
 
 
-@pytest.mark.proves("plugins.init")
 def test_init_refuses_the_name_of_one_that_ships(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`git` cannot be the name of a plugin"):
         plugin_files("git")

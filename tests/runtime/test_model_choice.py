@@ -44,7 +44,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
 
 
-@pytest.mark.proves("models.none-named")
 async def test_the_embedded_model_is_the_last_resort_and_is_called_what_it_is() -> None:
     chosen = await choose_model(load_settings())
     assert chosen.model == "local:smollm2" and chosen.caution
@@ -52,7 +51,6 @@ async def test_the_embedded_model_is_the_last_resort_and_is_called_what_it_is() 
     assert "135 million parameters" in line and "`ferrule setup`" in line and "\n" not in line
 
 
-@pytest.mark.proves("models.none-named")
 async def test_the_largest_model_that_fits_and_calls_tools_is_taken_from_a_running_ollama(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +65,6 @@ async def test_the_largest_model_that_fits_and_calls_tools_is_taken_from_a_runni
     assert found[-1].caution
 
 
-@pytest.mark.proves("models.none-named")
 async def test_an_ollama_without_a_tool_model_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,7 +73,6 @@ async def test_an_ollama_without_a_tool_model_is_passed_over(
         assert (await choose_model(load_settings())).caution
 
 
-@pytest.mark.proves("models.none-named")
 async def test_a_key_comes_before_a_running_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ollama({"right": 8.0}) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
@@ -91,7 +87,6 @@ async def test_a_key_comes_before_a_running_ollama(monkeypatch: pytest.MonkeyPat
         assert (await choose_model(load_settings())).model == "ollama:right"
 
 
-@pytest.mark.proves("models.none-named")
 @pytest.mark.parametrize(
     ("listed", "model"),
     [
@@ -110,7 +105,6 @@ async def test_a_gateway_is_asked_which_models_it_has(
     assert chosen.model == model
 
 
-@pytest.mark.proves("models.unusable-said")
 @pytest.mark.parametrize(
     ("reply", "problem", "hint"),
     [

@@ -196,7 +196,6 @@ async def test_a_long_value_is_not_scored_and_that_of_the_rules_stands() -> None
     assert model.scored == []
 
 
-@pytest.mark.proves("small.written-arguments")
 @pytest.mark.parametrize(
     ("written", "ruled", "preferences", "given"),
     [
@@ -399,7 +398,6 @@ async def test_a_call_has_what_the_model_is_sure_of_and_else_what_the_rules_foun
     assert model.prompt.endswith("Request: Plan a trip to San Marino for 12 days\nCall: plan_trip")
 
 
-@pytest.mark.proves("small.taught-need")
 @pytest.mark.parametrize(
     ("text", "scores", "calls"),
     [
