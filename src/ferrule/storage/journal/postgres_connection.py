@@ -39,6 +39,13 @@ else:
 
 SECONDS = 10.0
 """The default bound of one call, reconnecting included: as long as SQLite waits for a lock."""
+KEEPALIVES = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""For libpq: a connection whose other end is gone is noticed within half a minute."""
 _PAUSES = (0.0, 0.05, 0.2, 0.5)
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -240,9 +247,7 @@ class PostgresConnection:
         whole = max(2, math.ceil(min(seconds, self.seconds)))
         own = {
             "application_name": "ferrule",
-            "keepalives_idle": 15,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
+            **KEEPALIVES,
             "tcp_user_timeout": whole * 1000,
         }
         fixed: dict[str, Any] = {
