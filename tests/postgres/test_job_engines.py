@@ -17,6 +17,7 @@ import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
+from ferrule.core.errors import FerruleError
 from ferrule.engine.distributed import worker as working
 from ferrule.engine.distributed.engines import (
     Do,
@@ -24,10 +25,13 @@ from ferrule.engine.distributed.engines import (
     EngineUnreachable,
     GoOnElsewhere,
     Ticket,
+    reach,
     run_blocking,
 )
+from ferrule.engine.distributed.jobs import Job, Jobs
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.job_engines.procrastinate import ProcrastinateEngine
+from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
 LOST_AFTER = 1.0
@@ -233,3 +237,80 @@ def test_a_worker_stops_though_its_engine_does_not_answer(
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
+
+
+# ---- a database that is not as it should be
+
+
+@pytest.mark.proves("scale.errors")
+@pytest.mark.parametrize(
+    ("change", "reason", "hint"),
+    [
+        (
+            "ALTER DATABASE {name} SET default_transaction_read_only = on",
+            "read-only",
+            "name the primary",
+        ),
+        ("ALTER DATABASE {name} CONNECTION LIMIT 0", "too many connections", "fewer workers"),
+        ("ALTER DATABASE {name} RENAME TO {name}_away", "does not exist", "create it"),
+    ],
+    ids=["read-only", "full", "away"],
+)
+def test_a_database_that_takes_no_jobs_says_why_and_what_to_do(
+    url: str, cluster: Cluster, change: str, reason: str, hint: str
+) -> None:
+    name = str(sql(url, "SELECT current_database()")[0][0])
+    Jobs(url).close()
+    # Bounds do not hold for superusers.
+    clerk = f"clerk_{name}"
+    cluster.sql(f"CREATE ROLE {clerk} LOGIN")
+    sql(url, f"GRANT ALL ON SCHEMA ferrule, public TO {clerk}")
+    sql(url, f"GRANT ALL ON ALL TABLES IN SCHEMA ferrule, public TO {clerk}")
+    cluster.sql(change.format(name=name))
+    with pytest.raises(FerruleError, match=reason) as refused:
+        Jobs(url.replace("user=ferrule", f"user={clerk}")).submit(Job("x"))
+    assert hint in refused.value.hint
+    assert refused.value.retryable
+
+
+@pytest.mark.proves("scale.errors")
+@pytest.mark.parametrize(
+    ("part", "engine", "error"),
+    [("queue", "procrastinate", "queue_newer"), ("journal", "procrastinate", "journal_newer")],
+)
+def test_tables_of_a_newer_version_are_left_alone(
+    url: str, part: str, engine: str, error: str
+) -> None:
+    Jobs(url, engine=engine).close()
+    with PostgresJournal(url) as journal:
+        journal.find_known([])
+    sql(url, f"INSERT INTO ferrule.versions VALUES ('{part}', 99)")
+    made: Any = None
+    with pytest.raises(FerruleError, match="newer version") as refused:
+        Worker(url, made, engine=engine).run()
+    assert refused.value.code == error
+    assert "use that version" in refused.value.hint
+
+
+@pytest.mark.proves("scale.errors")
+def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(url: str) -> None:
+    jobs = Jobs(url)
+    sql(url, "ALTER FUNCTION procrastinate_defer_jobs_v1 RENAME TO before_it")
+    with pytest.raises(EngineUnreachable, match="procrastinate_defer_jobs_v1") as refused:
+        jobs.submit(Job("x", run="kept"))
+    assert "of another version" in refused.value.hint
+    sql(url, "ALTER FUNCTION before_it RENAME TO procrastinate_defer_jobs_v1")
+    jobs.submit(Job("x", run="kept"))
+    jobs.close()
+    assert len(sql(url, "SELECT 1 FROM procrastinate_jobs")) == 1
+
+
+@pytest.mark.proves("scale.errors")
+def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None:
+    full = psycopg.errors.DiskFull("could not extend file: No space left on device")
+    with (
+        pytest.raises(EngineUnreachable, match="cannot be reached") as refused,
+        reach("the jobs", ConnectorException),
+    ):
+        raise ConnectorException from full
+    assert "free some space" in refused.value.hint

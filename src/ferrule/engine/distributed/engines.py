@@ -25,6 +25,7 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.installed_code import find_entry_points
 from ferrule.permissions.provenance import CommandWritable
+from ferrule.storage.journal.postgres_connection import choose_hint
 
 DEFAULT_ENGINE = "procrastinate"
 LOST_AFTER = 30.0
@@ -57,7 +58,7 @@ def reach(
     except errors as error:
         said = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
         raise EngineUnreachable(
-            f"{whose} cannot be reached: {said[0]}", hint=hint, retryable=True
+            f"{whose} cannot be reached: {said[0]}", hint=choose_hint(error, hint), retryable=True
         ) from error
 
 

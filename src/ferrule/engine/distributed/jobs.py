@@ -25,7 +25,7 @@ from uuid import uuid4
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
-from ferrule.storage.journal.postgres_connection import is_storable
+from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
 from .engines import (
     DEFAULT_ENGINE,
@@ -348,9 +348,10 @@ def check_connection(database: str) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise QueueUnreachable(
             f"the database of the jobs cannot be reached: {first}",
-            hint=(
+            hint=choose_hint(
+                error,
                 "is it up, and may this user connect? A password belongs into ~/.pgpass or "
-                "PGPASSWORD"
+                "PGPASSWORD",
             ),
             retryable=True,
         ) from error

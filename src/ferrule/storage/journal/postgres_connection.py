@@ -304,7 +304,7 @@ class PostgresConnection:
             "unreachable",
             doing,
             f"it cannot be reached ({_first_line(error)})",
-            hint="check that the server runs and accepts connections from here",
+            hint=choose_hint(error, "check that the server runs and accepts connections from here"),
             retryable=True,
         )
 
@@ -352,6 +352,37 @@ _REASONS = {
     "42P01": ("unusable", "its tables are gone", "restore them, or name another schema"),
     "3F": ("unusable", "its tables are gone", "restore them, or name another schema"),
 }
+
+_OTHER_VERSION = "its tables are of another version: bring them up to date"
+_HINTS = {
+    "25006": (
+        "read-only",
+        "it is a standby, or may only be read: name the primary, for instance with "
+        "`target_session_attrs=read-write`",
+    ),
+    "3D000": ("does not exist", "create it, or name another one"),
+    "42501": ("permission denied", "this role lacks a right, which an administrator can give it"),
+    "42703": ("", _OTHER_VERSION),
+    "42883": ("", _OTHER_VERSION),
+    "42P01": ("", _OTHER_VERSION),
+    "53100": ("No space left", "its disk is full: free some space"),
+    "53300": (
+        "too many connections",
+        "it has no connection left: raise `max_connections`, or run fewer workers",
+    ),
+}
+"""What to do, by the state of an error; while connecting there is only its text."""
+
+
+def choose_hint(error: BaseException, otherwise: str) -> str:
+    """Return what can be done about an error of any driver for PostgreSQL."""
+    cause = error.__cause__ or error
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return _HINTS.get(state, ("", otherwise))[1]
+    found = (hint for words, hint in _HINTS.values() if words and words in str(cause))
+    return next(found, otherwise)
+
 
 _UNUSABLE_STATES = ("08", "57P01", "57P02", "57P03", "53300", "25006")
 """States of a connection that can no longer be used.
