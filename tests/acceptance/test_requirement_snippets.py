@@ -6,6 +6,8 @@ Each was found to fail, or to work only in part, by somebody who read the requir
 from __future__ import annotations
 
 import base64
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from ferrule import (
     Agent,
     ConfigError,
     ErrorType,
+    Limits,
     Permissions,
     Scripted,
     Storage,
+    ToolCalling,
     ToolDefinitionError,
     ToolFailed,
     define_tool,
@@ -25,6 +29,7 @@ from ferrule import (
 )
 from ferrule.command import command_json
 from ferrule.core.calls import ToolResult
+from ferrule.engine import unknown_options
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.models.scripted import calls, says
 from ferrule.permissions import RuleSet
@@ -89,6 +94,49 @@ def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
         define_tool("ops::deploy", "Deploy.", namespace="other", handler=lambda: 1)
     with pytest.raises(ToolDefinitionError, match="cannot be the name of a tool"):
         define_tool("ops::", "Deploy.", handler=lambda: 1)
+
+
+@pytest.mark.proves("options.foreign-names")
+@pytest.mark.parametrize(
+    ("name", "lead"),
+    [
+        ("max_iterations", "limits=Limits(max_turns=...)"),
+        ("max_turns", "limits=Limits(max_turns=...)"),
+        ("loop_until_done", "a run ends with the first answer that has no calls"),
+        ("system", "instructions=..."),
+        ("tool_search", "tool_calling=ToolCalling(search=...)"),
+        ("tool_format", "tool_calling="),
+        ("mcp_servers", "connect_mcp"),
+        ("hooks", "plugins=[Parts(hooks=...)]"),
+        ("provider_tools", "model_options=ModelOptions(provider_tools=...)"),
+        ("require_successful_tools", "run(text, require_successful_tools=[...])"),
+        ("approver", "permissions=Permissions(approver=...)"),
+    ],
+)
+def test_an_option_of_another_system_leads_to_ours(name: str, lead: str) -> None:
+    given: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError) as caught:
+        Agent(Scripted([]), [], **given)
+    assert f"unexpected `{name}`: write " in str(caught.value)
+    assert lead in str(caught.value)
+    if lead.startswith("run("):
+        return
+    with pytest.raises(TypeError) as caught:
+        Agent(Scripted([]), []).run_sync("Go.", **given)
+    assert "there are: deps, history, key" in str(caught.value)
+    assert lead in str(caught.value)
+
+
+@pytest.mark.proves("options.foreign-names")
+def test_what_the_names_of_other_systems_lead_to_exists() -> None:
+    """The leads are checked as the pages are: each named class has each named parameter."""
+    known = inspect.signature(Agent.__init__).parameters
+    groups: dict[str, Any] = {"Limits": Limits, "ToolCalling": ToolCalling}
+    for lead in unknown_options._LEADS.values():
+        for argument in re.findall(r"^(\w+)=", lead):
+            assert argument in known, lead
+        for group, parameter in re.findall(r"(Limits|ToolCalling)\((\w+)=", lead):
+            assert parameter in inspect.signature(groups[group]).parameters, lead
 
 
 @pytest.mark.proves("typed.ocr-object")
@@ -197,8 +245,6 @@ async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
 
 
 async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
-    from ferrule import ToolCalling
-
     model = Scripted([calls(("fetch_by_error", {"city": "Ghent"})), says("Sorry.")])
     agent = Agent(
         model,
