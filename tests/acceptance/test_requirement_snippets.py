@@ -220,6 +220,32 @@ async def fetch_by_failure(city: str) -> str:
     return ""
 
 
+def look_up(city: str) -> str:
+    """Look up the weather."""
+    return {"Ghent": {}["now"]}[city] if city else ""
+
+
+def fetch_while_handling(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        return look_up(city)
+    except KeyError:
+        raise ValueError(f"weather: fetch {city!r}")  # noqa: B904  as tools are written
+
+
+def fetch_from_none(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        return look_up(city)
+    except KeyError:
+        raise ValueError(f"weather: fetch {city!r}") from None
+
+
+async def fetch_many(city: str) -> str:
+    """Fetch the weather."""
+    raise ExceptionGroup("stations", [ConnectionError("no route"), ValueError(city)])
+
+
 @pytest.mark.proves("results.cause")
 @pytest.mark.parametrize(
     ("function", "cause"),
@@ -229,6 +255,9 @@ async def fetch_by_failure(city: str) -> str:
             fetch_by_failure,
             "ValueError: weather: fetch 'Ghent'; from ConnectionError: no route to host",
         ),
+        (fetch_while_handling, "while handling KeyError: 'now'"),
+        (fetch_from_none, ""),
+        (fetch_many, "with ConnectionError: no route; with ValueError: Ghent"),
     ],
 )
 async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
@@ -241,7 +270,9 @@ async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
     assert "no route" not in model.histories[1][-1].text, "causes are for programs and people"
     (record,) = audit_calls(agent.journal.records(run.session))
     assert record.cause == cause
-    assert any(f"from {cause}" in line for line in explain(record))
+    shown = [line.strip() for line in explain(record)]
+    linked = cause if cause.startswith(("while ", "with ")) else f"from {cause}"
+    assert (linked in shown) == bool(cause)
 
 
 async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
