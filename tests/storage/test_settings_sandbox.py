@@ -25,8 +25,8 @@ def with_project(root: Path, text: str, **environment: str) -> Settings:
 
 @pytest.mark.parametrize(
     "line",
-    ['mode: "off"', "mode: ask", "readable: [/etc]", "writable: [/]"],
-    ids=["off", "ask", "readable", "writable"],
+    ['mode: "off"', "readable: [/etc]", "writable: [/]"],
+    ids=["off", "readable", "writable"],
 )
 def test_a_repository_cannot_take_the_sandbox_away_or_open_folders(
     tmp_path: Path, own_folders: Path, line: str

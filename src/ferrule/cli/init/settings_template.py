@@ -30,9 +30,7 @@ def render_settings(*, project: bool, chosen: Mapping[str, object] | None = None
             continue
         lines += ["", f"# {setting.short} {setting.long}".rstrip()]
         if setting.choices:
-            refused = setting.refused_for_projects if project else ()
-            possible = [choice for choice in setting.choices if choice not in refused]
-            lines.append(f"#   one of: {', '.join(possible)}")
+            lines.append(f"#   one of: {', '.join(setting.choices)}")
         if chosen is not None and setting.key in chosen:
             lines.append(f"{setting.key}: {_to_yaml(chosen[setting.key])}")
         elif setting.kind in _MAPPINGS:

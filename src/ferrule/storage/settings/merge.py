@@ -126,11 +126,7 @@ class MergedSettings:
         """Set a value as far as it is narrower. Return whether it is."""
         setting = find_setting(key)
         current = self._current(key)
-        choices = NARROWER_CHOICES.get(key)
-        if choices is not None:
-            value = entry.value if entry.value in choices.get(current, ()) else current
-        else:
-            value, _ = _tighten(setting, current, entry.value)
+        value, _ = _tighten(setting, current, entry.value)
         if setting.project == "extend":
             value = tuple(dict.fromkeys((*current, *value)))
         if value == current:
@@ -171,9 +167,9 @@ class MergedSettings:
         self.origins[key] = Origin(layer, where)
 
     def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
-        if setting.project == "never" or key.startswith(("providers.", "folders.")):
+        if setting.project == "never":
             raise _build_refusal(entry.where, f"`{key}` cannot be set by a repository")
-        if entry.value in setting.refused_for_projects:
+        if _opens_default(setting, entry.value):
             raise _build_refusal(
                 entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
             )
@@ -236,12 +232,25 @@ def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:
             return current, "a repository can only turn it off"
         case "on" if not wanted and current is True:
             return current, "a repository can only turn it on"
+        case "narrow" if setting.kind == "choice":
+            narrower = NARROWER_CHOICES[setting.key].get(current, frozenset())
+            if wanted == current or wanted in narrower:
+                return wanted, ""
+            return current, f"`{wanted}` was ignored, a repository can only narrow `{current}`"
         case "narrow" if current is not None:
             return _narrow(current, current if wanted is None else wanted)
         case "widen" if current is not None:
             return tuple(dict.fromkeys((*current, *cast(tuple[str, ...], wanted)))), ""
         case _:
             return wanted, ""
+
+
+def _opens_default(setting: Setting, wanted: Any) -> bool:
+    """Whether a choice allows more than what is in force where nobody sets anything."""
+    if setting.kind != "choice" or setting.project != "narrow":
+        return False
+    narrower = NARROWER_CHOICES[setting.key][setting.default]
+    return wanted != setting.default and wanted not in narrower
 
 
 def _turns_on(current: object, wanted: object) -> bool:

@@ -94,7 +94,6 @@ NOT_RESTRICTING: Mapping[str, str] = {
     "context.share": _PREFERENCE,
     "context.keep": _PREFERENCE,
     "plugins.index.outline": _MODEL,
-    "model": _MODEL,
     "sandbox.git_hooks": "would switch off checks that the person's commits go through",
     "hooks.claude": "would switch off the person's own guards",
     "skills.enabled": _HIDES_OWN,

@@ -2,9 +2,9 @@
 
 `project` says what a trusted repository may do with a setting: set it (`free`), not touch it
 (`never`), only `lower` a number, only turn it `off` or `on`, only `narrow` a list to fewer names or
-`widen` it by more, or `extend` a list that collects the names of all layers. What a repository may
-only tighten can still be set freely by the person in the environment or with a flag. What of it
-holds without trust is in `restrictions`.
+a choice to one that allows nothing more, only `widen` a list, or `extend` one that collects the
+names of all layers. What a repository may only tighten can still be set freely by the person in the
+environment or with a flag. What of it holds without trust is in `restrictions`.
 
 Layers, from weak to strong: default, user file, project file, environment, flags.
 """
@@ -63,8 +63,8 @@ class Setting:
     """One setting.
 
     `default` None means that none is set (no limit, all names, the provider's own).
-    `refused_for_projects` are choices that a project may not make. `flag` is the command line's,
-    `has_variable` whether `FERRULE_<KEY>` sets it (dots become underscores).
+    `flag` is the command line's, `has_variable` whether `FERRULE_<KEY>` sets it (dots become
+    underscores).
     """
 
     _: KW_ONLY
@@ -75,7 +75,6 @@ class Setting:
     long: str = ""
     project: ProjectRight = "free"
     choices: tuple[str, ...] = ()
-    refused_for_projects: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
     flag: str = ""
@@ -96,6 +95,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="model",
         kind="text",
+        project="never",
         flag="--model",
         short="The model, as `provider:model`.",
         long=(
@@ -125,14 +125,13 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="default",
         choices=MODES,
-        refused_for_projects=("sandboxed", "auto", "bypassPermissions"),
+        project="narrow",
         flag="--mode",
         short="When a person is asked for approval.",
         long=(
             "Deny rules and explicit ask rules apply in every mode. `sandboxed` allows edits in "
             "the folder and every command that the sandbox confines; deleting, publishing and the "
-            "network ask. A repository cannot choose `sandboxed`, `auto` or "
-            "`bypassPermissions`."
+            "network ask. A repository can only choose a mode that allows nothing more."
         ),
     ),
     Setting(
@@ -564,7 +563,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="allow",
         choices=("allow", "ask"),
-        refused_for_projects=("allow",),
+        project="narrow",
         short="Whether reading files of the workspace needs approval.",
         long=(
             "This includes commands that only read, if the sandbox enforces all that is required. "
@@ -635,7 +634,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="ask",
         choices=("required", "ask", "off"),
-        refused_for_projects=("ask", "off"),
+        project="narrow",
         short="What happens if this machine cannot provide the required protections.",
         long=(
             "`ask` asks a person once per session and refuses if nobody can be asked, `required` "
@@ -1131,18 +1130,33 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
 
 PROVIDER_SETTINGS: tuple[Setting, ...] = (
     Setting(
-        key="base_url", kind="text", short="The URL of the API, such as `http://localhost:11434`."
+        key="base_url",
+        kind="text",
+        project="never",
+        short="The URL of the API, such as `http://localhost:11434`.",
     ),
-    Setting(key="api_key_env", kind="text", short="The environment variable with the key."),
+    Setting(
+        key="api_key_env",
+        kind="text",
+        project="never",
+        short="The environment variable with the key.",
+    ),
     Setting(
         key="provider_tools",
         kind="objects",
+        project="never",
         short="Like a model's `provider_tools`, for models without their own.",
     ),
-    Setting(key="ca_bundle", kind="path", short="Certificates to trust besides the system's."),
+    Setting(
+        key="ca_bundle",
+        kind="path",
+        project="never",
+        short="Certificates to trust besides the system's.",
+    ),
     Setting(
         key="force_native_tool_search",
         kind="flag",
+        project="never",
         short=(
             "Whether the URL supports the provider's own tool search, if it has one, whatever the "
             "model is called there."
@@ -1286,8 +1300,7 @@ def _table(rows: tuple[Setting, ...], prefix: str) -> str:
         text = " ".join(part for part in (row.short, row.long) if part)
         right = _PROJECT[row.project]
         if restricts(prefix + row.key):
-            is_choice = row.project == "free"
-            right += "; without trust only to narrow it" if is_choice else ", also without trust"
+            right += ", also without trust"
         lines.append(f"| `{row.key}` | {_value(row)} | {_default(row)} | {right} | {text} |")
     return "\n".join(lines) + "\n"
 
