@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -70,9 +70,12 @@ MODULES = (
     "ferrule.toolkits",
     "ferrule.tools",
     "ferrule.connectors",
+    "ferrule.evaluation",
     "ferrule.extensions",
     "ferrule.models",
+    "ferrule.notebook",
     "ferrule.permissions",
+    "ferrule.plugins",
     "ferrule.sandbox",
     "ferrule.servers",
     "ferrule.adapters.anthropic",
@@ -83,6 +86,7 @@ MODULES = (
     "ferrule.adapters.pydantic_ai",
     "ferrule.command",
     "ferrule.testing",
+    "ferrule.web",
 )
 """Public modules beside `ferrule` itself."""
 
@@ -105,20 +109,34 @@ def reference() -> str:
     parts.append("\n".join(f"- `{name}`: {getattr(ferrule, name).kind}" for name in sorted(marks)))
     parts.append("## Other modules")
     for module in MODULES:
-        parts += _module_table(module)
+        parts += _module_entries(module)
     return "\n\n".join(parts) + "\n"
 
 
-def _module_table(module: str) -> list[str]:
-    """Return a heading, the module's summary, and a table of its names with their summaries."""
+def _module_entries(module: str) -> Iterator[str]:
+    """Yield a heading, the module's summary, a table of its names, and an entry for each of them.
+
+    Values have no entry, nor have names that `ferrule` itself has.
+    """
     imported = import_module(module)
     rows = ["| name | |", "|---|---|"]
+    detailed: list[str] = []
     for name in sorted(imported.__all__):
         value = getattr(imported, name)
-        documented = inspect.isclass(value) or inspect.isroutine(value)
-        summary = _summary(inspect.getdoc(value) or "") if documented else _describe_value(value)
-        rows.append(f"| `{name}` | {summary} |")
-    return [f"### `{module}`", _summary(inspect.getdoc(imported) or ""), "\n".join(rows)]
+        if getattr(ferrule, name, None) is value and name in ferrule.__all__:
+            rows.append(f"| `{name}` | [as in `ferrule`](#{name.lower()}) |")
+        elif inspect.isclass(value) or inspect.isroutine(value):
+            rows.append(f"| `{name}` | {_summary(inspect.getdoc(value) or '')} |")
+            detailed.append(name)
+        else:
+            rows.append(f"| `{name}` | {_describe_value(value)} |")
+    yield f"### `{module}`"
+    yield _summary(inspect.getdoc(imported) or "")
+    yield "\n".join(rows)
+    for name in detailed:
+        for part in _entry(name, getattr(imported, name)):
+            # One level deeper than the names of `ferrule`.
+            yield f"#{part}" if part.startswith("#") else part
 
 
 def _summary(text: str) -> str:
@@ -202,11 +220,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 def _head(name: str, value: Any) -> str:
     """`name(parameters) -> result`, broken into lines where it is long."""
     if is_dataclass(value) and isinstance(value, type):
-        pairs = [
-            f"{item.name}: {_spelled(item.type)}"
-            for item in fields(value)
-            if not item.name.startswith("_")
-        ]
+        pairs = [_field(item) for item in fields(value) if not item.name.startswith("_")]
         return _broken(name, pairs, "")
     try:
         signature = inspect.signature(value)
@@ -222,15 +236,23 @@ def _head(name: str, value: Any) -> str:
     return _broken(name, _starred(kept, pairs), "" if isinstance(value, type) else returns)
 
 
+def _field(item: Field[Any]) -> str:
+    """`name: type`, with the default if there is one; `...` for one that is made."""
+    typed = f"{item.name}: {_spelled(item.type)}"
+    if item.default is not MISSING:
+        return f"{typed} = {_shown(item.default)}"
+    return typed if item.default_factory is MISSING else f"{typed} = ..."
+
+
+def _shown(default: object) -> str:
+    text = repr(default)
+    return "..." if " at 0x" in text else text
+
+
 def _parameter(parameter: inspect.Parameter) -> str:
     star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     typed = "" if parameter.annotation is parameter.empty else f": {_spelled(parameter.annotation)}"
-    shown = repr(parameter.default)
-    default = (
-        ""
-        if parameter.default is parameter.empty
-        else f" = {shown if ' at 0x' not in shown else '...'}"
-    )
+    default = "" if parameter.default is parameter.empty else f" = {_shown(parameter.default)}"
     return f"{star}{parameter.name}{typed}{default}"
 
 

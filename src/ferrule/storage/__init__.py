@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .artifacts.store import ArtifactStore, RunArtifacts, Scope
     from .audit.audit import AuditedCall, audit_calls
     from .audit.explanation import explain
+    from .audit.export import export_audit
     from .audit.past_calls import read_past_calls
     from .audit.verification import verify_sessions
     from .export.bundles import import_bundle, read_recording, write_bundle
@@ -48,6 +49,7 @@ __all__ = [
     "audit_calls",
     "create_script",
     "explain",
+    "export_audit",
     "export_jsonl",
     "grant_script",
     "import_bundle",
@@ -76,6 +78,7 @@ __getattr__, __dir__ = lazy_names(
             "audit_calls",
         ),
         ".audit.explanation": ("explain",),
+        ".audit.export": ("export_audit",),
         ".audit.past_calls": ("read_past_calls",),
         ".audit.verification": ("verify_sessions",),
         ".export.bundles": (

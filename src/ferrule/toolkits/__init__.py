@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from .files.tools import TOOLS as FILE_TOOLS
     from .git.git_command import TOOLS as GIT_COMMAND_TOOLS
     from .git.tools import git_toolbox_tools, git_tools
-    from .packs import agent_command_tools, agent_host_tools, agent_read_tools
+    from .packs import (
+        agent_command_tools,
+        agent_edit_tools,
+        agent_host_tools,
+        agent_read_tools,
+    )
     from .pictures import TOOLS as PICTURE_TOOLS
     from .search.search_files import TOOLS as SEARCH_TOOLS
     from .search.search_files import grep_search
@@ -45,6 +50,7 @@ __all__ = [
     "CommandPolicy",
     "Recognizer",
     "agent_command_tools",
+    "agent_edit_tools",
     "agent_host_tools",
     "agent_read_tools",
     "code_tool",
@@ -76,6 +82,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         ".packs": (
             "agent_command_tools",
+            "agent_edit_tools",
             "agent_host_tools",
             "agent_read_tools",
         ),

@@ -1,0 +1,202 @@
+"""The reference has every public name with its parameters, fields and defaults, and pages name only
+functions and modules that a reader can import.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+from source import ROOT, modules
+from test_documents import FENCE
+from test_pages_named import INLINE, THEIRS
+from test_public_names import EXPLAIN, PUBLIC
+
+REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+DOTTED = re.compile(r"(?<![\w./-])ferrule(?:\.[a-z_]\w*)+(?![\w/-])")
+FILES = (".yaml", ".yml", ".db", ".md", ".service", ".toml", ".example")
+OTHERS = {
+    "ferrule.approval": "an event of AG-UI",
+    "ferrule.notice": "an event of AG-UI",
+    "ferrule.progress": "an event of AG-UI",
+    "ferrule.cdx.json": "a file of a release",
+    "ferrule.engines": "a group of entry points",
+    "ferrule.receipt.v1": "a format",
+    "ferrule.testing.artifact_conformance": "tests for a store of one's own, run as a module",
+    "ferrule.testing.journal_conformance": "tests for a journal of one's own, run as a module",
+    "ferrule.testing.model_client_conformance": "tests for a client of one's own",
+    "ferrule.testing.pytest_plugin": "a plugin that pytest loads by this name",
+    "ferrule.toolkits.remote_mcp": "a module that a setting names",
+    "task_cancel": "a function of scripts",
+    **dict.fromkeys(
+        (
+            "ferrule.adapters",
+            "ferrule.core.machine",
+            "ferrule.engine.event_bus.journal_events",
+            "ferrule.evaluation.evidence",
+            "ferrule.models.registry",
+            "ferrule.storage.artifacts.objects",
+            "ferrule.storage.artifacts.postgres",
+            "ferrule.storage.artifacts.store",
+            "ferrule.storage.audit.past_calls",
+            "ferrule.storage.journal.postgres",
+            "ferrule.toolkits.git.tools",
+            "ferrule.toolkits.stdlib.ocr",
+            "ferrule.tools.toolset",
+        ),
+        "a module inside, which a page names beside what it is for; this list gets shorter only",
+    ),
+}
+"""Names that are no public module or function, and what they are."""
+
+
+def section(module: str) -> str:
+    """The part of the reference about a module."""
+    if module == "ferrule":
+        return REFERENCE.partition("## Other modules")[0]
+    begin = REFERENCE.index(f"\n### `{module}`\n")
+    return REFERENCE[begin:].partition("\n### `ferrule.")[0] + _rest(begin, module)
+
+
+def _rest(begin: int, module: str) -> str:
+    text = REFERENCE[begin + 1 :]
+    end = re.search(r"^### `ferrule\.", text[1:], re.MULTILINE)
+    return text if end is None else text[: end.start() + 1]
+
+
+def entry(module: str, name: str) -> str:
+    """The heading of a name and what stands below it, up to the next one."""
+    level = "###" if module == "ferrule" else "####"
+    match = re.search(rf"^{level} `{name}`\n(.*?)(?=^#|\Z)", section(module), re.M | re.S)
+    return "" if match is None else match[1]
+
+
+def find_missing(module: str) -> list[str]:
+    """What the reference does not say of a module."""
+    wrong: list[str] = []
+    library = import_module("ferrule")
+    for name in import_module(module).__all__:
+        value: Any = getattr(import_module(module), name)
+        if name == "__version__":
+            continue
+        if f"`{name}`" not in section(module):
+            wrong.append(f"{name}: not there")
+        if not inspect.isfunction(value) and (not inspect.isclass(value) or is_enum(value)):
+            continue
+        if module != "ferrule" and name in library.__all__ and getattr(library, name) is value:
+            continue
+        wrong += [f"{name}: {one}" for one in find_untold(entry(module, name), value)]
+    return wrong
+
+
+def is_enum(value: type) -> bool:
+    return issubclass(value, Enum)
+
+
+def find_untold(text: str, value: Any) -> list[str]:
+    if not text:
+        return ["has no entry"]
+    if is_dataclass(value):
+        shown = [one for one in fields(value) if not one.name.startswith("_")]
+        plain = {one.name: one.default for one in shown}
+        return [
+            f"{one}{'' if default is MISSING else f' = {default!r}'}"
+            for one, default in plain.items()
+            if not re.search(rf"\b{one}: .*{'' if default is MISSING else ' = '}", text)
+        ]
+    try:
+        parameters = inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return []
+    return [one for one in parameters if one not in ("self", "cls") and one not in text]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_reference_has_each_name_with_its_parameters_fields_and_defaults(module: str) -> None:
+    assert find_missing(module) == []
+
+
+def test_a_default_of_a_value_class_stands_in_the_reference() -> None:
+    assert "max_calls_per_turn: int = 15" in entry("ferrule", "Limits")
+    text = entry("ferrule", "Limits").replace("warn_at: float = 0.8", "warn_at: float")
+    assert find_untold(text, import_module("ferrule").Limits) == ["warn_at = 0.8"]
+    assert find_untold("", import_module("ferrule").Limits) == ["has no entry"]
+
+
+@cache
+def inner_functions() -> frozenset[str]:
+    """Functions of ours that nobody can import, and whose names mean nothing else."""
+    public = {name for module in PUBLIC for name in import_module(module).__all__}
+    functions: set[str] = set()
+    other: set[str] = set()
+    for module in modules():
+        for node in module.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                (other if node.decorator_list else functions).add(node.name)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.arg):
+                other.add(node.arg)
+            elif isinstance(node, ast.Attribute):
+                other.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                other.add(node.value)
+            elif isinstance(node, ast.ClassDef):
+                other |= {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+        if module.path.parent.name == "builtins":
+            other |= {one.name for one in module.tree.body if isinstance(one, ast.FunctionDef)}
+    return frozenset(name for name in functions - public - other if "_" in name.strip("_"))
+
+
+def find_unreachable(text: str) -> list[str]:
+    """Functions and modules that a page names and that cannot be imported."""
+    wrong: list[str] = []
+    for code in INLINE.findall(text):
+        for name in DOTTED.findall(code):
+            if name not in OTHERS and not name.endswith(FILES) and not resolves(name):
+                wrong.append(name)
+        bare = re.fullmatch(r"([a-z]\w*)(?:\(.*\))?", code)
+        if bare and bare[1] in inner_functions() and bare[1] not in OTHERS:
+            wrong.append(bare[1])
+    return wrong
+
+
+def resolves(name: str) -> bool:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        module = ".".join(parts[:cut])
+        if module in PUBLIC:
+            found: Any = import_module(module)
+            if cut < len(parts) and parts[cut] not in found.__all__:
+                return False
+            for part in parts[cut:]:
+                found = getattr(found, part, None)
+            return found is not None
+    return False
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+        if page.name not in EXPLAIN | {"reference.md"}
+    ],
+    ids=lambda page: page.name,
+)
+def test_functions_and_modules_that_a_page_names_can_be_imported(page: Any) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    if page.parent.name == "from":
+        text = THEIRS.sub("|", text)
+    assert find_unreachable(text) == []
+
+
+@pytest.mark.parametrize("name", ["make_session_id", "ferrule.nowhere", "ferrule.core.machine"])
+def test_what_cannot_be_imported_is_found(name: str) -> None:
+    assert find_unreachable(f"Call `{name}`.") == [name]
