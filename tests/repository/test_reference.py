@@ -197,6 +197,6 @@ def test_functions_and_modules_that_a_page_names_can_be_imported(page: Any) -> N
     assert find_unreachable(text) == []
 
 
-@pytest.mark.parametrize("name", ["make_session_id", "ferrule.nowhere", "ferrule.core.machine"])
+@pytest.mark.parametrize("name", ["make_session_id", "ferrule.nowhere", "ferrule.core.limits"])
 def test_what_cannot_be_imported_is_found(name: str) -> None:
     assert find_unreachable(f"Call `{name}`.") == [name]
