@@ -67,7 +67,6 @@ def read_settings(folder: Path, text: str) -> Any:
 # ---- requirement 001: typed tools
 
 
-@pytest.mark.proves("tools.full-name")
 async def test_a_namespace_may_be_part_of_the_name() -> None:
     calc = define_tool(
         "math::calc",
@@ -85,7 +84,6 @@ async def test_a_namespace_may_be_part_of_the_name() -> None:
     assert result.data == 3
 
 
-@pytest.mark.proves("tools.full-name")
 def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
     @tool(name="ops::deploy", namespace="ops")
     def deploy() -> str:
@@ -142,7 +140,6 @@ def test_what_the_names_of_other_systems_lead_to_exists() -> None:
             assert parameter in inspect.signature(groups[group]).parameters, lead
 
 
-@pytest.mark.proves("typed.ocr-object")
 async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
     (ocr,) = stdlib_tools(["vision::ocr"])
     picture = Path(__file__).parents[1] / "toolkits/stdlib/receipt.png"
@@ -160,7 +157,6 @@ async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
         assert result.data["source"]["path"] == "receipt.png"
 
 
-@pytest.mark.proves("typed.ocr-object")
 @pytest.mark.parametrize(
     ("image", "words"),
     [
@@ -182,7 +178,6 @@ async def test_a_wrong_image_object_is_refused(
     assert words in (result.error_message or "")
 
 
-@pytest.mark.proves("script.json-capture")
 async def test_command_json_takes_capture_by_keyword() -> None:
     repository = await command_json(
         ["echo", '{"name": "harn"}'], capture={"max_inline_bytes": 65536}
@@ -195,7 +190,6 @@ async def test_command_json_takes_capture_by_keyword() -> None:
 # ---- requirement 004: hints, causes, settings
 
 
-@pytest.mark.proves("tools.hints")
 async def test_cost_and_latency_hints_reach_the_model() -> None:
     @tool(name="weather.get_current", side_effect="external", cost="medium", latency="slow")
     def weather(city: str) -> str:
@@ -251,7 +245,6 @@ async def fetch_many(city: str) -> str:
     raise ExceptionGroup("stations", [ConnectionError("no route"), ValueError(city)])
 
 
-@pytest.mark.proves("results.cause")
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
@@ -292,7 +285,6 @@ async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
     assert run.results[0].cause == ""
 
 
-@pytest.mark.proves("settings.foreign-names")
 def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:
     settings = read_settings(
         tmp_path,
@@ -319,7 +311,6 @@ tools:
     assert settings["mcp_servers"][0]["name"] == "youtube"
 
 
-@pytest.mark.proves("settings.foreign-names")
 @pytest.mark.parametrize(
     ("text", "lead"),
     [
@@ -336,7 +327,6 @@ def test_a_setting_of_another_system_leads_to_ours(tmp_path: Path, text: str, le
 # ---- rules for tools that a script will register, and checks of a person's own settings
 
 
-@pytest.mark.proves("rules.unregistered")
 def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     rules = RuleSet.parse(deny=["whisper", "read_fil"])
     assert len(rules.lint(["read_file"])) == 2
@@ -344,7 +334,6 @@ def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     assert "read_fil" in finding, "a misspelling is still found"
 
 
-@pytest.mark.proves("validate.own-settings")
 async def test_validate_checks_tool_names_in_a_persons_own_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +353,6 @@ async def test_validate_checks_tool_names_in_a_persons_own_settings(
     assert any("nothing_such" in message for _, _, message in found)
 
 
-@pytest.mark.proves("documents.names-exist")
 async def test_the_hook_in_the_docstring_of_the_hooks_blocks_what_it_says() -> None:
     block = textwrap.dedent(
         (ferrule.hooks.__doc__ or "").partition("\n\n")[2].rpartition("\n\n")[0]

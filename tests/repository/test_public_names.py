@@ -64,7 +64,6 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
             yield from ((one.name, "") for one in node.names if one.name.startswith("ferrule"))
 
 
-@pytest.mark.proves("public.documented")
 def test_pages_and_examples_import_public_names_only() -> None:
     found = [(where, *each) for where, code in programs() for each in imported(code)]
     assert len(found) > 100
@@ -76,7 +75,6 @@ def test_pages_and_examples_import_public_names_only() -> None:
     assert wrong == []
 
 
-@pytest.mark.proves("public.documented")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there_and_the_module_lists_it(name: str) -> None:
     module: ModuleType = import_module(name)
@@ -87,7 +85,6 @@ def test_every_public_name_is_there_and_the_module_lists_it(name: str) -> None:
         _ = module.no_such_name
 
 
-@pytest.mark.proves("public.documented")
 def test_the_package_itself_offers_about_sixty_names() -> None:
     assert 50 <= len(import_module("ferrule").__all__) <= 80
 
@@ -123,7 +120,6 @@ def classes() -> set[str]:
     return found
 
 
-@pytest.mark.proves("public.documented")
 def test_a_class_that_a_page_names_is_public() -> None:
     """A reader who finds a class in a sentence finds it in the reference, with its module."""
     public = {name for module in PUBLIC for name in import_module(module).__all__}

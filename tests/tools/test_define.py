@@ -46,7 +46,6 @@ def test_a_parameter_is_required_unless_it_says_otherwise() -> None:
     assert "path" in tool.arguments.check({"note": "n"}).problems[0]
 
 
-@pytest.mark.proves("define.params-pointed-out")
 @pytest.mark.parametrize(
     ("wrong", "right"), [("params", "parameters"), ("function", "handler"), ("desc", "description")]
 )
@@ -60,7 +59,6 @@ def test_a_key_that_is_nearly_right_is_pointed_out(wrong: str, right: str) -> No
     )
 
 
-@pytest.mark.proves("define.params-pointed-out")
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     with pytest.raises(ToolDefinitionError, match="did you mean `timeout`"):
         made(timeuot=5)
@@ -76,7 +74,6 @@ def test_a_tool_without_a_handler_a_description_or_a_name_is_refused() -> None:
         define_tool("no name", "Does.", handler=act)
 
 
-@pytest.mark.proves("catalog.functions")
 def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
@@ -99,7 +96,6 @@ def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions(
         Agent(Scripted([]), [add, made(), add])
 
 
-@pytest.mark.proves("define.bad-schema-named")
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
@@ -119,7 +115,6 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(
         made(parameters)
 
 
-@pytest.mark.proves("define.bad-schema-named")
 def test_a_type_that_has_no_schema_is_refused_with_its_parameter_and_the_reason() -> None:
     def act(path: str, then: Callable[[], None]) -> None:
         """Act."""
@@ -136,7 +131,6 @@ def test_an_argument_nobody_declared_is_refused_by_name() -> None:
     assert "`pth`" in problem and "`path`" in problem
 
 
-@pytest.mark.proves("define.json-schema")
 def test_a_json_schema_is_kept_as_it_is_and_decides() -> None:
     schema = {
         "type": "object",
@@ -159,7 +153,6 @@ def test_a_default_is_filled_in_and_a_handler_that_changes_it_changes_nothing() 
     assert json.loads(tool.schema_json())["properties"]["tags"]["default"] == ["a"]
 
 
-@pytest.mark.proves("tools.touches")
 def test_touches_are_words_and_unknown_ones_are_refused() -> None:
     tool = made(
         {"path": "Where.", "cmd": "What."},
@@ -201,7 +194,6 @@ async def later(**arguments: Any) -> Any:
     return arguments
 
 
-@pytest.mark.proves("tools.async-and-sync")
 def test_an_async_handler_is_seen_as_such() -> None:
     assert define_tool("later", "Waits.", handler=later).is_async
     assert not made().is_async
@@ -227,7 +219,6 @@ SCHEMAS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("arguments.as-written")
 @given(st.dictionaries(st.text(min_size=1, max_size=3), SCHEMAS, max_size=4), st.data())
 def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
     properties: dict[str, Any], data: st.DataObject
@@ -248,7 +239,6 @@ def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
     assert json.dumps(given) == before
 
 
-@pytest.mark.proves("define.default-fits")
 @pytest.mark.parametrize("default", ["many", None, [1], 1.5])
 def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_written(
     default: Any,
@@ -257,7 +247,6 @@ def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_writ
         made({"n": {"type": "integer", "default": default, "required": False}})
 
 
-@pytest.mark.proves("define.returns")
 def test_an_output_schema_is_shown_and_holds_what_the_handler_returns() -> None:
     returns = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counted = define_tool("count", "Count.", returns=returns, handler=lambda: {"n": 1})
@@ -277,7 +266,6 @@ def increment(a: int) -> int:
     return a + 1
 
 
-@pytest.mark.proves("define.list")
 def test_many_tools_come_from_a_list_of_dictionaries() -> None:
     listed: list[dict[str, Any]] = [
         {
@@ -304,7 +292,6 @@ def test_many_tools_come_from_a_list_of_dictionaries() -> None:
         catalog.add({"name": "ping", "handler": print})
 
 
-@pytest.mark.proves("define.bad-schema-named")
 @pytest.mark.parametrize("kind", ["array", "string", "null"])
 def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(kind: str) -> None:
     with pytest.raises(

@@ -38,6 +38,7 @@ from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, RunStop
+from ferrule.models.registry import default_turns
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import select_mode
 from ferrule.permissions.rules import PermissionRule
@@ -246,7 +247,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         started = RunStarted(
             text,
             defaults.model,
-            defaults.limits.for_model(defaults.model),
+            defaults.limits.fill_turns(default_turns(defaults.model)),
             defaults.join,
             defaults.require,
             None if output is None else output.request,
