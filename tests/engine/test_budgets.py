@@ -100,7 +100,6 @@ async def test_a_run_says_what_it_cost_wherever_the_price_is_known(prices: Path)
     assert (await agent(list(steps), Limits()).run("go")).cost is None
 
 
-@pytest.mark.proves("budgets.shown")
 async def test_a_broken_price_file_is_told_to_whoever_asks_for_the_cost(prices: Path) -> None:
     prices.write_text("scripted:test: {input: many}\n")
     result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
@@ -109,7 +108,6 @@ async def test_a_broken_price_file_is_told_to_whoever_asks_for_the_cost(prices: 
         _ = result.cost
 
 
-@pytest.mark.proves("budgets.shown")
 async def test_prices_are_looked_up_when_they_matter(
     prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +123,6 @@ async def test_prices_are_looked_up_when_they_matter(
     assert (result.cost, asked) == (2.0, ["scripted:test"])
 
 
-@pytest.mark.proves("budgets.shown")
 async def test_what_sub_agents_cost_is_part_of_the_run_without_a_limit(prices: Path) -> None:
     asked = calls(("delegate", {"agent": "adder", "task": "add"}), usage=ONE_DOLLAR)
     steps = [asked, says("done", usage=ONE_DOLLAR), says("ok", usage=ONE_DOLLAR)]
