@@ -16,7 +16,7 @@ from pathlib import Path
 
 from everyday import STARTS_FIRST_SECONDS, TABLE, Limit, name_function, read_table
 
-BOUND = 0.25
+BOUND = 0.15
 HEAD = """\
 # Functions of tests that take long, how many of their rows `make test` runs, and the seconds of a row (tests/everyday.py).
 # Made by `make lab NAME=everyday`: what takes more than {bound} s of processor time runs as many rows as fit.

@@ -137,6 +137,7 @@ def test_what_was_left_out_is_counted_and_the_rest_is_measured(
     assert ended.returncode == 0, ended.stdout
     assert "3 passed" in ended.stdout
     assert "\n8 slow tests left out" in ended.stdout and "FERRULE_TEST_ALL=1" in ended.stdout
+    assert "\nof them in test_it.py 8\n" in ended.stdout
     if not workers:
         ran = [line.split()[0] for line in ended.stdout.splitlines() if " PASSED " in line]
         assert [name_function(one) for one in ran] == [
