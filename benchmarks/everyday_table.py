@@ -2,8 +2,8 @@
 
 A function of tests may take BOUND seconds of processor time a day. One that takes longer runs as
 many rows as fit, none if the first does not; the quickest function of a module always runs a row.
-Functions that were not measured keep what the table says of them: `pytest --everyday --times`, or
-the times of some folders, bring the rest up to date.
+Functions of which not all rows were measured keep what the table says of them: `pytest --everyday
+--times`, or the times of some folders, bring the rest up to date.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def read_functions(folder: Path, table: dict[str, Limit]) -> list[Function]:
         module, _, name = function.partition("::")
         seconds = times.get(function, [])
         known = table.get(function)
-        rows = max(len(seconds), known.of if known else 0)
-        mean = sum(seconds) / len(seconds) if seconds else known.seconds if known else 0.0
-        found.append(Function(module, name, rows, rows * mean))
+        if known is not None and len(seconds) < known.of:
+            # The rows of an everyday run are not the mean of all.
+            found.append(Function(module, name, known.of, known.of * known.seconds))
+        else:
+            found.append(Function(module, name, len(seconds), sum(seconds)))
     return found
 
 
