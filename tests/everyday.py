@@ -29,6 +29,8 @@ import pytest
 TABLE = Path(__file__).parent / "everyday.toml"
 STARTS_FIRST_SECONDS = 2.0
 """A row that takes longer starts first."""
+LONGEST_SECONDS = 10.0
+"""A module whose quickest row takes longer has none in the everyday run."""
 
 
 @dataclass(frozen=True)
