@@ -42,9 +42,9 @@ def kept_by_process() -> Iterator[None]:
 def list_model_server_ports() -> set[str]:
     """Return the ports of llama.cpp's servers in this process.
 
-    One for each model file stays for all its clients (`models.local.client`).
+    One for each model file stays for all its clients (`ferrule_local.client`).
     """
-    client = sys.modules.get("ferrule.models.local.client")
+    client = sys.modules.get("ferrule_local.client")
     servers = [] if client is None else client._RUNNING_SERVERS.values()
     return {server.listening_address.rpartition(":")[2] for server in servers}
 

@@ -9,8 +9,8 @@ from ferrule.core.events import ContextCompacted
 from ferrule.core.messages import UserMessage
 from ferrule.engine.replay.replay import replay
 from ferrule.models.client import ModelOptions
-from ferrule.models.local.client import Local
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule_local.client import Local
 
 WINDOW = 512
 PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 6

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import tool_vectors
 
-from ferrule.models.local.installed_models import installed_path
-from ferrule.models.local.vector_cache import SHIPPED, VectorCache
+from ferrule_local.installed_models import installed_path
+from ferrule_local.vector_cache import SHIPPED, VectorCache
 
 
 @pytest.mark.model

@@ -351,9 +351,9 @@ async def test_without_a_function_of_its_name_the_file_says_what_is_missing(fold
 
 UNFIT = {
     "def weather(city): ...": "`unit` is no parameter of it",
-    "def weather(city, unit, days): ...": "its `days` has no default, and the file does not require it",
+    "def weather(city, unit, days): ...": "its `days` has no default, and is not required",
     "def weather(city, unit, /): ...": "cannot be passed by name",
-    "def weather(city: Gone, unit): ...": "cannot be read: name 'Gone' is not defined",
+    "def weather(city, unit, context: Gone): ...": "its `context` has no default",
 }
 
 

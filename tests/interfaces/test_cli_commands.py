@@ -20,11 +20,11 @@ from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.local.installed_models import installed_path
 from ferrule.models.registry import PROVIDERS
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
+from ferrule_local.installed_models import installed_path
 
 HEAVY = (
     "ferrule.engine",

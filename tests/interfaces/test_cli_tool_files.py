@@ -23,6 +23,7 @@ from ferrule.cli.tools.command_to_tool import (
 from ferrule.cli.validation_report import SCHEMA
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.tool_files.tool_file import parse_tool
+from ferrule.storage import paths
 from ferrule.storage.trust import TrustStore
 
 BAD = (
@@ -394,3 +395,53 @@ def test_only_a_single_command_that_worked_can_become_a_tool(
 def test_a_tool_is_named_after_its_command() -> None:
     assert suggest_name(find_parameters(["/usr/bin/git", "log", "-5"], {})) == "git_log"
     assert suggest_name(["make"]) == "make"
+
+
+# ---- what other systems' files say
+
+
+@pytest.mark.proves("cli.call-shows-prints")
+def test_what_a_tool_and_its_hooks_print_is_shown_by_a_call(ferrule: Any, folder: Path) -> None:
+    script = "script: |\n  def run(args):\n      print('from the tool')\n      return 1\n"
+    put(folder, ".harness/tools/shout.md", f"---\n{script}---\nShout.\n")
+    hook = script.replace("run(args)", "handle(event, payload)").replace(
+        "return 1", "return allow()"
+    )
+    hook = hook.replace("from the tool", "from the hook")
+    put(folder, ".harness/hooks/watch.md", f"---\nevents: [tool.pre]\n{hook}---\nWatch.\n")
+    TrustStore().trust(folder)
+    ran = ferrule("tools", "call", "shout", "--allow", "shout")
+    assert (ran.code, ran.out) == (0, "1\n")
+    assert "from the tool" in ran.err and "from the hook" in ran.err
+
+
+@pytest.mark.proves("file.foreign-keys")
+def test_a_key_of_harness_md_without_effect_is_a_warning(ferrule: Any, folder: Path) -> None:
+    put(
+        folder, "harness.md", "---\nname: demo\ntools_policy: { deny: [x] }\nmodel: y\n---\nText.\n"
+    )
+    checked = ferrule("validate")
+    assert checked.code == 0
+    assert "harness.md:3:1: warning: `tools_policy` of harness.md has no effect" in checked.out
+    assert "`permissions`, `tools.allowed` and `tools.denied`" in checked.out
+    assert "harness.md:4:1: warning: `model` of harness.md has no effect" in checked.out
+    assert "`name`" not in checked.out
+
+
+def test_validate_reads_the_servers_in_a_persons_own_settings(
+    ferrule: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "config", lambda: tmp_path / "own")
+    put(
+        tmp_path / "own",
+        "ferrule.yaml",
+        "mcp_servers:\n  - {name: y, url: 'https://e.com', policy: {retry_on: [often]}}\n"
+        "  - {name: z, colour: red}\n"
+        "a2a_peers:\n  - {name: p, url: 'https://e.com', policy: {max_attempts: 0}}\n",
+    )
+    checked = ferrule("validate")
+    own = tmp_path / "own/ferrule.yaml"
+    assert checked.code == 1
+    assert f"{own}: error: mcp_servers: `y`: `policy`: `retry_on`: found `often`" in checked.out
+    assert f"{own}: warning: mcp_servers: `z`: " in checked.out
+    assert f"{own}: error: a2a_peers: `p`: `policy`" in checked.out

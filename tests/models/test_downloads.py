@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from ferrule.cli.models import models
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local import gguf, installed_models
-from ferrule.models.local.client import Local
-from ferrule.models.local.downloads import pull_url, record_file
+from ferrule_local import gguf, installed_models
+from ferrule_local.client import Local
+from ferrule_local.downloads import pull_url, record_file
 
 
 def gguf_file(**values: str | int | list[str]) -> bytes:

@@ -10,13 +10,13 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from ferrule.small_models.argument_filling import INVENTED
-from ferrule.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, request_prompt
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
 from ferrule.toolkits.files import browse, tools
 from ferrule.toolkits.git import git_command
 from ferrule.toolkits.search import search_files
+from ferrule_local.small_models.argument_filling import INVENTED
+from ferrule_local.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, request_prompt
 
 EVALS = Path(__file__).parents[2] / "evals"
 TOOLS = {

@@ -12,11 +12,11 @@ import pytest
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
-from ferrule.models.local import client
-from ferrule.models.local.client import Local
-from ferrule.models.local.vector_cache import VectorCache
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule_local import client
+from ferrule_local.client import Local
+from ferrule_local.vector_cache import VectorCache
 
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
 TOOLS = [
@@ -84,7 +84,7 @@ def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_importing_the_model_client_does_not_load_llama_cpp() -> None:
-    code = "import sys, ferrule.models.local.client; sys.exit('xllamacpp' in sys.modules)"
+    code = "import sys, ferrule_local.client; sys.exit('xllamacpp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -16,12 +16,12 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
-from ferrule.models.local import gguf
-from ferrule.models.local.client import Local
-from ferrule.models.local.local_exchange import ControlTokens
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule_local import gguf
+from ferrule_local.client import Local
+from ferrule_local.local_exchange import ControlTokens
 
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=12)
 SYSTEM = "You are a careful assistant."

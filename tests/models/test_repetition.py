@@ -8,7 +8,7 @@ import pytest
 
 from ferrule.core.events import ModelAnswered
 from ferrule.models.client import Sink
-from ferrule.models.local.repetition import NOTICE, ask_until_loop, find_loop
+from ferrule_local.repetition import NOTICE, ask_until_loop, find_loop
 
 
 def test_a_block_said_again_and_again_is_a_loop() -> None:

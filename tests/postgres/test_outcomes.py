@@ -22,10 +22,15 @@ from ferrule.core.events import Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import jobs as waiting
 from ferrule.engine.distributed.draining import DrainingRemoteJournal
-from ferrule.engine.distributed.engines import EngineOptions, Ticket, open_engine
+from ferrule.engine.distributed.engines import (
+    EngineOptions,
+    EngineUnreachable,
+    Ticket,
+    open_engine,
+)
+from ferrule.engine.distributed.handing_in import tend
 from ferrule.engine.distributed.jobs import Job, Jobs, build_outcome
 from ferrule.engine.distributed.outcomes import OutcomeTable, QueueError
-from ferrule.engine.distributed.worker import tend
 from ferrule.storage.journal.postgres import PostgresJournal
 
 
@@ -53,19 +58,23 @@ def table(url: str, journal: PostgresJournal) -> Iterator[OutcomeTable]:
 class Engine:
     """Remembers what it was told of."""
 
-    keeps_order = True
-
     def __init__(self) -> None:
         self.tickets: list[tuple[str, float]] = []
+        self.withdrawn: list[str] = []
         self.error: Exception | None = None
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
         if self.error is not None:
             raise self.error
-        self.tickets += [(ticket.run, delay) for ticket in tickets]
+        self.tickets += [(ticket.run, ticket.delay) for ticket in tickets]
+
+    async def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.withdrawn += [ticket.run for ticket in tickets]
 
     async def work(self, *rest: object, **more: object) -> None:
         """Nobody works."""
@@ -79,10 +88,8 @@ def jobs(count: int, tenant: str = "acme", **more: Any) -> list[dict[str, Any]]:
     return [job.with_name().as_dict() for job in named]
 
 
-def begin(
-    table: OutcomeTable, run: str, *, per_tenant: int | None = None, in_order: bool = False
-) -> str:
-    return table.begin(run, "w", per_tenant=per_tenant, in_order=in_order).answer
+def begin(table: OutcomeTable, run: str, *, per_tenant: int | None = None) -> str:
+    return table.begin(run, "w", per_tenant=per_tenant).answer
 
 
 def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
@@ -94,11 +101,7 @@ def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     def work(worker: str) -> list[str]:
         mine = OutcomeTable(url)
         runs = [f"{tenant}-{n}" for tenant in "abc" for n in range(8) if n % 4 == int(worker)]
-        begun = [
-            run
-            for run in runs
-            if mine.begin(run, worker, per_tenant=3, in_order=False).answer == "begin"
-        ]
+        begun = [run for run in runs if mine.begin(run, worker, per_tenant=3).answer == "begin"]
         mine.close()
         return begun
 
@@ -120,7 +123,7 @@ def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: Outc
         "full",
         "begin",
     ]
-    assert table.begin("w-9", "w", per_tenant=1, in_order=False).ahead == 1
+    assert table.begin("w-9", "w", per_tenant=1).ahead == 1
 
 
 def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str) -> None:
@@ -133,15 +136,13 @@ def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str
     assert begin(table, "acme-1", per_tenant=1) == "begin"
 
 
-def test_a_job_waits_for_the_earlier_ones_of_its_session_where_the_engine_has_no_order(
-    table: OutcomeTable,
-) -> None:
+def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) -> None:
     table.submit(jobs(2, session="talk"))
-    assert begin(table, "acme-1", in_order=True) == "early"
-    assert begin(table, "acme-0", in_order=True) == "begin"
-    assert begin(table, "acme-1", in_order=True) == "early"
+    assert begin(table, "acme-1") == "early"
+    assert begin(table, "acme-0") == "begin"
+    assert begin(table, "acme-1") == "early"
     table.end("acme-0", "w", build_outcome(Job("x"), "done"))
-    assert begin(table, "acme-1", in_order=True) == "begin"
+    assert begin(table, "acme-1") == "begin"
 
 
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
@@ -156,8 +157,8 @@ def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, 
 def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: OutcomeTable) -> None:
     table.submit(jobs(1))
     job = Job("x")
-    table.begin("acme-0", "slow", per_tenant=None, in_order=False)
-    table.begin("acme-0", "quick", per_tenant=None, in_order=False)
+    table.begin("acme-0", "slow", per_tenant=None)
+    table.begin("acme-0", "quick", per_tenant=None)
     table.end("acme-0", "slow", build_outcome(job, "failed"))
     found = table.find("acme-0")
     assert found is not None and found.outcome is None
@@ -270,7 +271,7 @@ def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     odd = 'a NUL \0, a lone \ud800 and "quotes"'
     named = handed.submit_all([Job(odd), *(Job(str(n)) for n in range(50))])
     assert [run for run, _ in engine.tickets] == [job.run for job in named]
-    found = table.begin(named[0].run, "w", per_tenant=None, in_order=False)
+    found = table.begin(named[0].run, "w", per_tenant=None)
     assert found.job is not None and Job.of(found.job) == named[0]
     handed.close()
 
@@ -321,6 +322,72 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     assert table.find("acme-0") is not None
     tend(Engine(), table, 30)
     assert table.find("acme-0") is None and table.find("acme-1") is not None
+
+
+def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(
+    table: OutcomeTable, url: str
+) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    handed.submit_all([Job("a", run="a", session="s"), Job("b", run="b", session="s", priority=3)])
+    beginning = table.begin("b", "w", per_tenant=None)
+    assert (beginning.answer, beginning.ahead) == ("early", 1)
+    assert beginning.unhanded is not None
+    assert beginning.unhanded[0] == Ticket("b", "s", "local", 3)
+    tend(engine, table, 30)
+    assert len(engine.tickets) == 2, "its worker may be about to"
+    with psycopg.connect(url, autocommit=True) as db:
+        past = "- interval '1 hour'"
+        db.execute(f"UPDATE ferrule.outcomes SET submitted = submitted {past}, came = came {past}")
+    tend(engine, table, 30)
+    assert engine.tickets[2:] == [("b", 0)]
+    tend(engine, table, 30)
+    assert len(engine.tickets) == 3
+    handed.close()
+
+
+def test_a_job_that_is_set_aside_while_the_engine_is_told_of_it_does_not_count_as_handed_in(
+    table: OutcomeTable, url: str
+) -> None:
+    table.submit(jobs(2, session="talk"))
+    first = table.begin("acme-1", "w", per_tenant=None).unhanded
+    assert first is not None
+    # The engine hands it out before the table has been told that it was handed in.
+    again = table.begin("acme-1", "other", per_tenant=None).unhanded
+    assert again is not None
+    table.mark_handed([first])
+    handed = "SELECT handed FROM ferrule.outcomes WHERE run = 'acme-1'"
+    with psycopg.connect(url, autocommit=True) as db:
+        assert db.execute(handed).fetchone() == (False,)
+        table.mark_handed([again])
+        assert db.execute(handed).fetchone() == (True,)
+
+
+def test_a_job_that_is_given_back_is_handed_in_unless_another_worker_has_it(
+    table: OutcomeTable,
+) -> None:
+    table.submit(jobs(1))
+    assert begin(table, "acme-0") == "begin"
+    assert table.give_back("acme-0", "another") == []
+    [(ticket, _)] = table.give_back("acme-0", "w")
+    assert (ticket.run, ticket.delay) == ("acme-0", 0)
+    assert table.begin("acme-0", "other", per_tenant=None).attempt == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
+    table: OutcomeTable, url: str, *, is_away: bool
+) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    handed.submit_all([Job("x", run="begun"), Job("x", run="waits")], delay=600)
+    assert begin(table, "begun") == "begin"
+    engine.error = EngineUnreachable("away") if is_away else None
+    for run in ("begun", "waits"):
+        handed.cancel(run)
+    assert engine.withdrawn == ([] if is_away else ["waits"])
+    assert handed.outcome("waits")["stop"] == "cancelled"
+    handed.close()
 
 
 # ---- waiting

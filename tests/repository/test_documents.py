@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 import pytest
 from model_double import serve_model
-from source import ROOT, modules
+from source import MODULES, ROOT
 
 from dev_mode import run_python, run_to_end
 
@@ -63,7 +63,7 @@ PAGES = pages()
 
 
 def model_is_pulled() -> bool:
-    from ferrule.models.local import installed_models
+    from ferrule_local import installed_models
 
     folder = Path(os.environ.get("FERRULE_MODELS") or installed_models.models_folder())
     return any(folder.rglob("*.gguf")) if folder.exists() else False
@@ -241,16 +241,16 @@ def test_the_map_has_every_package_and_a_package_names_its_modules() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Map")[2]
     mapped = dict(re.findall(r"^- `([^`]+)`: (.*)$", text, re.M))
     packages = {
-        module.shown.removeprefix("src/").removesuffix("/__init__.py"): module
-        for module in modules()
+        module.name.replace(".", "/"): module
+        for module in MODULES
         if module.shown.endswith("__init__.py")
     }
     assert sorted(mapped) == sorted(packages)
     assert all(len(sentence) > 10 for sentence in mapped.values())
     unnamed: list[str] = []
-    for module in modules():
-        folder, _, name = module.shown.removeprefix("src/").removesuffix(".py").rpartition("/")
-        if name == "__init__" or name.startswith("_") or folder == "ferrule":
+    for module in MODULES:
+        folder, _, name = module.name.replace(".", "/").rpartition("/")
+        if module.is_package or name.startswith("_") or folder == "ferrule":
             continue
         if not re.search(rf"\b{name}\b", ast.get_docstring(packages[folder].tree) or ""):
             unnamed.append(f"{folder}/__init__.py does not name `{name}`")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from source import MODULES, NAMES, PACKAGE, imports
+from source import LOCAL, MODULES, NAMES, PACKAGE, imports
 
 LAYERS = [
     {"core"},
@@ -19,7 +19,7 @@ LAYERS = [
     {"storage"},
     {"models"},
     {"engine"},
-    {"toolkits", "extensions", "connectors", "small_models", "evaluation", "job_engines"},
+    {"toolkits", "extensions", "connectors", "evaluation", "job_engines", "ferrule_local"},
     {"runtime"},
     {"cli", "console", "servers", "adapters"},
 ]
@@ -82,11 +82,19 @@ HEAVY = {
         "models.openai",
         "models.tool_modes",
         "engine.output",
-        "small_models",
+        "ferrule_local.small_models",
     },
     "starlark": {"extensions.starlark"},
     "jiter": {"models", "engine.output", "cli.tool_cards"},
-    "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models", "small_models"},
+    "yaml": {
+        "storage",
+        "extensions",
+        "sandbox",
+        "cli",
+        "console",
+        "models",
+        "ferrule_local.small_models",
+    },
     "tree_sitter": {"toolkits"},
     "tree_sitter_bash": {"toolkits"},
     "click": {"cli", "console", "servers", "runtime.shared_options", "runtime.lazy_group"},
@@ -97,7 +105,7 @@ HEAVY = {
     "pygments": {"cli.chat"},
     "prompt_toolkit": {"cli"},
     "cryptography": {"storage.audit.signing"},
-    "xllamacpp": {"models"},
+    "xllamacpp": {"ferrule_local"},
     "psycopg": {"storage", "engine.distributed", "job_engines.procrastinate"},
     "procrastinate": {"job_engines.procrastinate"},
     "psycopg_pool": {"job_engines.procrastinate"},
@@ -156,8 +164,10 @@ WITH_THE_FIRST_RUN = {
 
 
 def layer(name: str) -> str:
-    """`core`, `tools`, ...; the empty text for the package's own root."""
+    """`core`, `tools`, ...; the empty text for the package's own root, and a package beside it."""
     parts = name.split(".")
+    if parts[0] == LOCAL.name:
+        return LOCAL.name
     return parts[1] if len(parts) > 1 else ""
 
 
@@ -175,7 +185,7 @@ def test_no_import_points_up() -> None:
         if own in ROOT_FILES or own == "testing":
             continue
         for line, target, _ in imports(module):
-            if target.split(".")[0] != "ferrule":
+            if target.split(".")[0] not in ("ferrule", LOCAL.name):
                 continue
             other = layer(target)
             if other in ROOT_FILES:
@@ -188,13 +198,14 @@ def test_no_import_points_up() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_nothing_imports_what_helps_small_models() -> None:
+def test_nothing_imports_the_distribution_of_local_models() -> None:
+    """Its manifest says what it brings."""
     wrong = [
         f"{module.shown}:{line} imports {target}"
         for module in MODULES
-        if layer(module.name) != "small_models"
+        if layer(module.name) != LOCAL.name
         for line, target, _ in imports(module)
-        if layer(target) == "small_models"
+        if layer(target) == LOCAL.name
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -239,7 +250,7 @@ def test_heavy_libraries_are_imported_at_their_places_only() -> None:
         for line, target, eager in imports(module):
             library = target.split(".")[0]
             if (
-                library == "ferrule"
+                library in ("ferrule", LOCAL.name)
                 or library in sys.stdlib_module_names
                 or layer(module.name) == "testing"
             ):

@@ -7,12 +7,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ferrule.storage.settings.table import ALIASES, BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS
+from ferrule.storage.settings.table import (
+    ALIASES,
+    BY_KEY,
+    MODEL_SETTINGS,
+    PROVIDER_SETTINGS,
+    list_installed,
+)
 
 SOURCE = Path(__file__).parents[2] / "src/ferrule"
 GROUPS = {key.partition(".")[0] for key in BY_KEY if "." in key}
 OWN = {setting.key for setting in (*MODEL_SETTINGS, *PROVIDER_SETTINGS)}
-KNOWN = {*BY_KEY, *ALIASES, *OWN, *GROUPS}
+KNOWN = {*BY_KEY, *list_installed(), *ALIASES, *OWN, *GROUPS}
 NAMED = re.compile(r"`([a-z_]+(?:\.[a-z_]+)+)\b|`([a-z_]+): ([a-z]+)`")
 FILES = (".py", ".db")
 """Endings of names that have the form of a setting and are files."""

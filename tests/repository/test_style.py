@@ -6,11 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from source import ROOT, modules
+from source import MODULES, ROOT
 
 FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
-
-MODULES = modules()
 
 
 def names() -> Iterator[tuple[str, str]]:

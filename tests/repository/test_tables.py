@@ -12,8 +12,10 @@ from source import ROOT
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
 from ferrule.core.errors import FerruleError
+from ferrule.toolkits.commands import verdict
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.policy import Behavior, CommandOptions
+from ferrule.toolkits.commands.request import CommandRequest
 from ferrule.toolkits.packs import RunCommandOptions, SearchOptions
 from ferrule.tools.pack_options import PackOptions
 
@@ -51,6 +53,15 @@ def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None
             assert int(shown) == DEFAULTS[name], name
         if shown in ("True", "False") and name in DEFAULTS:
             assert shown == str(DEFAULTS[name]), name
+
+
+def test_the_page_about_packs_has_all_that_a_command_policy_gets_and_may_answer() -> None:
+    text = (ROOT / "docs/built-in-tools.md").read_text(encoding="utf-8")
+    section = text.partition("#### What `command_policy` gets and answers")[2].partition("```")[0]
+    told, _, answers = section.partition("| answer | effect |")
+    fields = {*CommandRequest().to_arguments(), "argv"}
+    assert fields <= set(re.findall(r"`(\w+)`", told))
+    assert set(re.findall(r'"(\w+)": ', answers)) == set(verdict._KEYS)
 
 
 def test_the_page_about_errors_has_every_type_of_error() -> None:

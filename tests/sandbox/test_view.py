@@ -96,6 +96,23 @@ async def test_what_only_root_may_read_in_etc_is_covered(sandbox: Sandbox, root:
     assert ended.exit_code == 0
 
 
+async def test_what_only_root_may_read_in_proc_is_covered(sandbox: Sandbox, root: Path) -> None:
+    script = (
+        "for f in /proc/*; do test -f $f && head -c 1 $f > got 2>/dev/null && test -s got"
+        " && echo ${f#/proc/}; done; echo over"
+    )
+    _, text = await says(sandbox, script, root)
+    seen = set(text.split())
+    owners = {
+        place.name
+        for place in Path("/proc").iterdir()
+        if place.is_file() and not place.stat().st_mode & 0o004
+    }
+    assert owners
+    assert {"cpuinfo", "meminfo", "over"} <= seen
+    assert not seen & {*owners, "keys", "kcore"}
+
+
 @pytest.mark.parametrize(
     "place",
     [

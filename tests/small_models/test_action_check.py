@@ -10,17 +10,17 @@ import yaml
 
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
-from ferrule.small_models.abstention import split_request
-from ferrule.small_models.action_check import (
+from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS
+from ferrule.tools.definition import Tool
+from ferrule_local.small_models.abstention import split_request
+from ferrule_local.small_models.action_check import (
     find_order_for,
     find_problem,
     is_only_asked_about,
     may_change,
 )
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import read_slots
-from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS
-from ferrule.tools.definition import Tool
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import read_slots
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = {tool.name: tool for tool in (*FILE_TOOLS, *COMMAND_TOOLS)}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.dates import (
+from ferrule_local.small_models.argument_filling import ArgumentFiller
+from ferrule_local.small_models.dates import (
     Date,
     find_dates,
     find_relative_dates,
@@ -22,9 +22,9 @@ from ferrule.small_models.dates import (
     requested_format,
     requested_time_format,
 )
-from ferrule.small_models.evidence import find_values_in_description
-from ferrule.small_models.request import Request
-from ferrule.small_models.units import is_unit_for
+from ferrule_local.small_models.evidence import find_values_in_description
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.units import is_unit_for
 
 
 class NoModel:

@@ -10,11 +10,11 @@ import pytest
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.small_models.abstention import unquote
-from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.repeated_calls import find_repeated_requests
-from ferrule.small_models.slots import read_slots
 from ferrule.toolkits.files.tools import TOOLS
+from ferrule_local.small_models.abstention import unquote
+from ferrule_local.small_models.exchange import open_small_model_exchange
+from ferrule_local.small_models.repeated_calls import find_repeated_requests
+from ferrule_local.small_models.slots import read_slots
 
 
 def schema(**properties: str) -> dict[str, Any]:

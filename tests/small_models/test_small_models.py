@@ -20,22 +20,22 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models import tool_ranking
-from ferrule.small_models.abstention import is_called_for
-from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.exchange import WholeSentences, open_small_model_exchange
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import read_slots
-from ferrule.small_models.spans import find_spans, parse_number, split_atoms
-from ferrule.small_models.tool_choice import (
+from ferrule.testing.model_client_conformance import RecordingSink
+from ferrule_local.small_models import tool_ranking
+from ferrule_local.small_models.abstention import is_called_for
+from ferrule_local.small_models.argument_filling import ArgumentFiller
+from ferrule_local.small_models.exchange import WholeSentences, open_small_model_exchange
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import read_slots
+from ferrule_local.small_models.spans import find_spans, parse_number, split_atoms
+from ferrule_local.small_models.tool_choice import (
     ToolChooser,
     ToolOffer,
     count_misfits,
     request_prompt,
     ridge,
 )
-from ferrule.small_models.units import is_unit_for
-from ferrule.testing.model_client_conformance import RecordingSink
+from ferrule_local.small_models.units import is_unit_for
 
 
 class Model:

@@ -11,16 +11,16 @@ import pytest
 
 from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
-from ferrule.models.local.client import Local
 from ferrule.models.scripted import Scripted, says
-from ferrule.small_models.call_format import (
+from ferrule_local.client import Local
+from ferrule_local.small_models.call_format import (
     CallableTool,
     build_text_grammar,
     render_calls,
     render_prompt,
 )
-from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.written_arguments import TaughtCall
+from ferrule_local.small_models.exchange import open_small_model_exchange
+from ferrule_local.small_models.written_arguments import TaughtCall
 
 SEATS = {
     "type": "object",

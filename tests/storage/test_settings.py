@@ -14,7 +14,8 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
 from ferrule.storage import paths
 from ferrule.storage.settings.merge import MergedSettings
-from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
+from ferrule.storage.settings.mistakes import Mistakes
+from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings, read_trusted
 from ferrule.storage.settings.table import (
     ALIASES,
     MODEL_SETTINGS,
@@ -22,9 +23,8 @@ from ferrule.storage.settings.table import (
     SETTINGS,
     format_reference,
 )
-from ferrule.storage.settings.values import read_tree
-from ferrule.storage.settings.yaml_tree import parse_yaml
-from ferrule.storage.trust import TrustStore
+from ferrule.storage.settings.values import read_own_file
+from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 
 
 class Case:
@@ -520,11 +520,11 @@ def test_adding_a_repository_never_raises_a_limit(
 
     def merged(with_project: bool) -> Settings:
         layers = MergedSettings()
-        layers.add_layer("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
+        layers.add_own(read_own_file(text(user, model), Path("user.yaml"), Mistakes()))
         if with_project:
-            layers.add_layer(
-                "project", read_tree(parse_yaml(text(project, project_model), "project.yaml"))
-            )
+            files = {PROJECT_FILE: text(project, project_model)}
+            seen = ConfigurationSnapshot("/work", "trusted", "", files)
+            layers.add_trusted(read_trusted(Path("/work"), seen, Mistakes()))
         return Settings(layers.values, layers.origins)
 
     without, with_it = merged(False), merged(True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
+from ferrule import Agent, Context, Scripted, ToolDefinitionError, define_tool, tool
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.models.scripted import calls, says
 from ferrule.tools.catalog import Catalog
@@ -298,3 +300,91 @@ def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(ki
         made({"type": kind, "items": {"type": "string"}})
     named = made({"type": {"type": "string", "description": "What kind."}})
     assert list(json.loads(named.schema_json())["properties"]) == ["type"]
+
+
+# ---- how a handler takes the arguments
+
+
+class Scale:
+    """An object that is a handler."""
+
+    async def __call__(self, n: int) -> int:
+        return n * 2
+
+
+class Shop:
+    open = True
+
+
+def is_open(context: Context[Shop]) -> bool:
+    return context.deps.open
+
+
+@pytest.mark.proves("define.handler")
+async def test_a_handler_gets_its_context_and_dependencies_as_a_tool_does() -> None:
+    tool = define_tool("is_open", "Say whether the shop is open.", handler=is_open)
+    assert (tool.context_parameter, tool.deps_type) == ("context", Shop)
+    assert json.loads(tool.schema_json())["properties"] == {}
+    agent = Agent(Scripted([calls(("is_open", {})), says("Yes.")]), [tool], deps_type=Shop)
+    assert (await agent.run("Is it open?", deps=Shop())).results[0].data is True
+
+
+@pytest.mark.proves("define.handler")
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda **arguments: arguments["n"] * 2,
+        lambda n, deep=False: n * 2,
+        Scale(),
+        partial(lambda n, by: n * by, by=2),
+    ],
+    ids=["mapping", "default", "async object", "partial"],
+)
+async def test_every_kind_of_handler_gets_its_arguments(handler: Callable[..., Any]) -> None:
+    tool = define_tool("double", "Double.", parameters={"n": {"type": "integer"}}, handler=handler)
+    run = await Agent(Scripted([calls(("double", {"n": 2})), says("4")]), [tool]).run("2 * 2?")
+    assert run.results[0].data == 4
+
+
+@pytest.mark.proves("define.handler")
+@pytest.mark.parametrize(
+    ("handler", "problem"),
+    [
+        (lambda args: args["n"], "`n` is no parameter of it; its `args` has no default"),
+        (lambda n, m: n + m, "its `m` has no default, and is not required"),
+        (lambda m=1: m, "`n` is no parameter of it"),
+        (lambda n, /: n, "parameters that cannot be passed by name"),
+        (lambda *args: args, "`n` is no parameter of it"),
+    ],
+)
+def test_a_handler_that_cannot_take_the_arguments_is_an_error_where_it_is_defined(
+    handler: Callable[..., Any], problem: str
+) -> None:
+    with pytest.raises(ToolDefinitionError, match=re.escape(problem)) as refused:
+        define_tool("act", "Act.", parameters={"n": {"type": "integer"}}, handler=handler)
+    assert "`def handler(n)`, or `def handler(**arguments)`" in refused.value.hint
+
+
+@pytest.mark.proves("define.handler")
+def test_an_argument_that_the_handler_could_not_take_is_refused_by_name() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    closed = define_tool("act", "Act.", parameters=schema, handler=lambda n: n)
+    (problem,) = closed.arguments.check({"n": 1, "m": 2}).problems
+    assert "`m`" in problem
+    assert json.loads(made(schema).schema_json()) == schema, "`**arguments` takes what comes"
+
+
+@pytest.mark.proves("define.handler")
+def test_a_schema_that_combines_others_may_require_what_its_properties_do_not_show() -> None:
+    either = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    define_tool("act", "Act.", parameters=either, handler=lambda a=0, b=0: a + b)
+    define_tool(
+        "act",
+        "Act.",
+        parameters={
+            "type": "object",
+            "$ref": "#/$defs/x",
+            "$defs": {"x": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+        },
+        handler=lambda a: a,
+    )

@@ -22,7 +22,6 @@ from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Occasion, SessionStart
 from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.models.local import pull
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.installed_code import find_entry_points
 from ferrule.permissions.loaded_code import trust_command_line, trust_shell_text
@@ -42,6 +41,7 @@ from ferrule.toolkits.confined_program import find_confined
 from ferrule.toolkits.git.run import find_git
 from ferrule.toolkits.search.ripgrep import find_ripgrep
 from ferrule.tools.context import Context
+from ferrule_local import pull
 
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text())
 OWN_NAMES = [
