@@ -339,7 +339,9 @@ def test_models_are_listed_with_what_is_missing(
         and "set OPENAI_API_KEY" in out
     )
     rows = json.loads(ferrule("models", "list", "--json").out)
-    assert {row["model"].partition(":")[0] for row in rows} == list_providers().keys() - {"scripted"}
+    assert {row["model"].partition(":")[0] for row in rows} == list_providers().keys() - {
+        "scripted"
+    }
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "x")
     out = ferrule("models", "list").out
