@@ -20,7 +20,7 @@ from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.registry import PROVIDERS
+from ferrule.models.registry import list_providers
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
@@ -339,7 +339,9 @@ def test_models_are_listed_with_what_is_missing(
         and "set OPENAI_API_KEY" in out
     )
     rows = json.loads(ferrule("models", "list", "--json").out)
-    assert {row["model"].partition(":")[0] for row in rows} == PROVIDERS.keys() - {"scripted"}
+    assert {row["model"].partition(":")[0] for row in rows} == list_providers().keys() - {
+        "scripted"
+    }
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "x")
     out = ferrule("models", "list").out
