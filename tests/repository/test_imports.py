@@ -104,6 +104,8 @@ HEAVY = {
     "asyncpg": {"job_engines.pgqueuer"},
     "pgqueuer": {"job_engines.pgqueuer"},
     "temporalio": {"job_engines.temporal"},
+    "restate": {"job_engines.restate"},
+    "hypercorn": {"job_engines.restate"},
     "croniter": {"engine.distributed.schedules"},
     "obstore": {"storage"},
     "opentelemetry": {

@@ -182,9 +182,10 @@ class OutcomeTable:
         }
         return _read_tickets(self._run(_SUBMIT, values, "submitting"))
 
-    def mark_handed(self, told: Sequence[Unhanded]) -> None:
+    def mark_handed(self, unhanded: Sequence[Unhanded]) -> None:
         """Take note that the engine knows of these jobs, unless they were set aside since then."""
-        runs, times = [ticket.run for ticket, _ in told], [as_of for _, as_of in told]
+        runs = [ticket.run for ticket, _ in unhanded]
+        times = [as_of for _, as_of in unhanded]
         self._run(_HANDED, (runs, times), "submitting")
 
     def look(self, seconds: float, days: float) -> list[Unhanded]:
