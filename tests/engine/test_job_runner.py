@@ -126,7 +126,6 @@ def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story],
     return run
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_is_worked_and_its_outcome_written_before_the_engine_is_told(
     play: Callable[[Story], None],
 ) -> None:
@@ -150,7 +149,6 @@ def test_a_job_that_comes_twice_to_one_worker_is_joined(play: Callable[[Story], 
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         first = asyncio.create_task(worker("run-1"))
@@ -167,7 +165,6 @@ def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
     play: Callable[[Story], None],
 ) -> None:
@@ -184,7 +181,6 @@ def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
@@ -198,7 +194,6 @@ def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) ->
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play: Callable[[Story], None],
 ) -> None:
@@ -217,7 +212,6 @@ def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
@@ -231,7 +225,6 @@ def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 @pytest.mark.parametrize(
     ("error", "code"), [(ConfigError("no", code="model_unknown"), "model_unknown"),
                         (ValueError("no"), "job_failed")]
@@ -248,7 +241,6 @@ def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], None]) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = Job("go", run="run-1").with_name().as_dict()
@@ -262,7 +254,6 @@ def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], N
 WAITS: Unhanded = (Ticket("run-1", "talk", "acme", 0), "now")
 
 
-@pytest.mark.proves("scale.per-tenant")
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
@@ -303,7 +294,6 @@ def test_a_job_that_may_not_begin_is_handed_in_again_later_the_more_go_first(
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
     play: Callable[[Story], None],
 ) -> None:
@@ -317,7 +307,6 @@ def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
     play(story)
 
 
-@pytest.mark.proves("scale.handed-in-later")
 def test_what_was_set_aside_waits_for_an_engine_that_is_away(
     play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +326,6 @@ def test_what_was_set_aside_waits_for_an_engine_that_is_away(
     play(story)
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_waits_for_its_table_unless_its_worker_leaves(
     play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,7 +350,6 @@ def test_a_job_waits_for_its_table_unless_its_worker_leaves(
     play(story)
 
 
-@pytest.mark.proves("programs.metadata")
 @pytest.mark.parametrize("writable", [True, False])
 def test_an_engine_that_commands_could_change_is_not_used_and_the_error_says_so(
     writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -85,7 +85,6 @@ ONE = Ticket("run-1", "talk", "acme", 0)
 TWO = Ticket("run-2", "talk", "acme", 0)
 
 
-@pytest.mark.proves("scale.stranded-jobs")
 @pytest.mark.parametrize("fails_first", [False, True])
 def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails_first: bool
@@ -113,7 +112,6 @@ def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("scale.stranded-jobs")
 def test_a_job_whose_end_was_not_recorded_holds_up_nothing_and_comes_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +164,6 @@ def test_a_job_that_goes_on_elsewhere_is_handed_out_again(url: str, error: Excep
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> None:
     engine = engine_of(url, is_pooled=True)
     done = asyncio.Event()
@@ -188,7 +185,6 @@ def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> 
     assert listening == []
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None:
     with pytest.raises(EngineUnreachable, match="cannot be reached"):
         away = ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none"))
@@ -220,7 +216,6 @@ class Deaf:
         """Nothing is open."""
 
 
-@pytest.mark.proves("scale.stops-in-time")
 def test_a_worker_stops_though_its_engine_does_not_answer(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +238,6 @@ async def _wait(event: asyncio.Event) -> None:
 # ---- a database that is not as it should be
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize(
     ("change", "reason", "hint"),
     [
@@ -274,7 +268,6 @@ def test_a_database_that_takes_no_jobs_says_why_and_what_to_do(
     assert refused.value.retryable
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize(
     ("part", "engine", "error"),
     [("queue", "procrastinate", "queue_newer"), ("journal", "procrastinate", "journal_newer")],
@@ -293,7 +286,6 @@ def test_tables_of_a_newer_version_are_left_alone(
     assert "use that version" in refused.value.hint
 
 
-@pytest.mark.proves("scale.errors")
 def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(url: str) -> None:
     jobs = Jobs(url)
     sql(url, "ALTER FUNCTION procrastinate_defer_jobs_v1 RENAME TO before_it")
@@ -306,7 +298,6 @@ def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(ur
     assert len(sql(url, "SELECT 1 FROM procrastinate_jobs")) == 1
 
 
-@pytest.mark.proves("scale.errors")
 def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None:
     full = psycopg.errors.DiskFull("could not extend file: No space left on device")
     with (

@@ -92,7 +92,6 @@ def begin(table: OutcomeTable, run: str, *, per_tenant: int | None = None) -> st
     return table.begin(run, "w", per_tenant=per_tenant).answer
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     table: OutcomeTable, url: str
 ) -> None:
@@ -111,7 +110,6 @@ def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     assert sorted(run[0] for run in begun) == [*"aaabbbccc"]
 
 
-@pytest.mark.proves("scale.priority")
 def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: OutcomeTable) -> None:
     table.submit(jobs(1, "acme"))
     named = [Job("wait", run=f"w-{p}", tenant="acme", priority=p) for p in (9, 1, 5)]
@@ -128,7 +126,6 @@ def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: Outc
     assert table.begin("w-9", "w", per_tenant=1).ahead == 1
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0", per_tenant=1) == "begin"
@@ -139,7 +136,6 @@ def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str
     assert begin(table, "acme-1", per_tenant=1) == "begin"
 
 
-@pytest.mark.proves("scale.session")
 def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) -> None:
     table.submit(jobs(2, session="talk"))
     assert begin(table, "acme-1") == "early"
@@ -149,7 +145,6 @@ def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) ->
     assert begin(table, "acme-1") == "begin"
 
 
-@pytest.mark.proves("scale.newer-job")
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(1))
     with psycopg.connect(url, autocommit=True) as db:
@@ -159,7 +154,6 @@ def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, 
     assert found is not None and not found.worker
 
 
-@pytest.mark.proves("scale.same-key")
 def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: OutcomeTable) -> None:
     table.submit(jobs(1))
     job = Job("x")
@@ -176,7 +170,6 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     assert begin(table, "acme-0") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0") == "begin"
@@ -187,7 +180,6 @@ def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: Outco
     assert begin(table, "acme-1") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     for run in ("acme-0", "acme-1"):
@@ -219,7 +211,6 @@ def finish(journal: DrainingRemoteJournal, stop: str = "done") -> bool:
     return journal.forget("acme-0")
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -239,7 +230,6 @@ def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     assert len(rows) == 1
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_an_end_that_is_not_recorded_writes_no_outcome(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -257,7 +247,6 @@ def test_an_end_that_is_not_recorded_writes_no_outcome(
     assert found is not None and found.outcome is None
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_end_of_anothers_run_is_no_outcome(
     table: OutcomeTable, journal: PostgresJournal
 ) -> None:
@@ -274,7 +263,6 @@ def test_the_end_of_anothers_run_is_no_outcome(
 # ---- submitting
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     table: OutcomeTable, url: str
 ) -> None:
@@ -288,8 +276,6 @@ def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
-@pytest.mark.proves("scale.handed-in-later")
 def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     table: OutcomeTable, url: str
 ) -> None:
@@ -313,7 +299,6 @@ def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> None:
     engine = Engine()
     handed = Jobs(url, engine=engine)
@@ -322,7 +307,6 @@ def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> No
     handed.close()
 
 
-@pytest.mark.proves("scale.retention")
 def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     table: OutcomeTable, url: str
 ) -> None:
@@ -340,7 +324,6 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     assert table.find("acme-0") is None and table.find("acme-1") is not None
 
 
-@pytest.mark.proves("scale.handed-in-later")
 def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(
     table: OutcomeTable, url: str
 ) -> None:
@@ -363,7 +346,6 @@ def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(
     handed.close()
 
 
-@pytest.mark.proves("scale.handed-in-later")
 def test_a_job_that_is_set_aside_while_the_engine_is_told_of_it_does_not_count_as_handed_in(
     table: OutcomeTable, url: str
 ) -> None:
@@ -381,7 +363,6 @@ def test_a_job_that_is_set_aside_while_the_engine_is_told_of_it_does_not_count_a
         assert db.execute(handed).fetchone() == (True,)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_job_that_is_given_back_is_handed_in_unless_another_worker_has_it(
     table: OutcomeTable,
 ) -> None:
@@ -393,7 +374,6 @@ def test_a_job_that_is_given_back_is_handed_in_unless_another_worker_has_it(
     assert table.begin("acme-0", "other", per_tenant=None).attempt == 1
 
 
-@pytest.mark.proves("scale.cancel")
 @pytest.mark.parametrize("is_away", [False, True])
 def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
     table: OutcomeTable, url: str, *, is_away: bool
@@ -413,7 +393,6 @@ def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
 # ---- waiting
 
 
-@pytest.mark.proves("scale.awaited")
 @pytest.mark.parametrize("is_pooled", [False, True])
 def test_whoever_waits_hears_of_the_end(
     table: OutcomeTable, url: str, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
@@ -438,7 +417,6 @@ def test_whoever_waits_hears_of_the_end(
     handed.close()
 
 
-@pytest.mark.proves("scale.awaited")
 def test_an_end_that_nobody_waits_for_is_not_announced(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     with psycopg.connect(url, autocommit=True) as db:
@@ -480,7 +458,6 @@ def test_a_connection_whose_other_end_is_gone_is_noticed_within_half_a_minute(ur
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     away = OutcomeTable("postgresql://me:s3cret@127.0.0.1:1/none")
     away._db.seconds = 1  # pyright: ignore[reportPrivateUsage]
@@ -489,7 +466,6 @@ def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     assert refused.value.retryable and "s3cret" not in str(refused.value)
 
 
-@pytest.mark.proves("scale.errors")
 def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str) -> None:
     from ferrule.storage.journal import postgres_schema
 
@@ -510,7 +486,6 @@ def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_that_nobody_brings_is_named_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no engine is called `kafka`") as refused:
         open_engine("kafka:broker:9092", EngineOptions(""))

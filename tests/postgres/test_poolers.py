@@ -37,7 +37,6 @@ def connect(dsn: str, schema: str) -> PostgresConnection:
     )
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_behind_a_pooler_nothing_is_set_and_nothing_prepared(faulty: Faulty, schema: str) -> None:
     faulty.refuses_options = True
     with PostgresJournal(faulty.dsn, schema=schema) as journal:
@@ -51,7 +50,6 @@ def test_behind_a_pooler_nothing_is_set_and_nothing_prepared(faulty: Faulty, sch
     assert prepared == [(0,)]
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_a_connection_of_our_own_has_the_bounds_from_its_beginning(dsn: str, schema: str) -> None:
     connection = connect(dsn, schema)
     try:
@@ -62,7 +60,6 @@ def test_a_connection_of_our_own_has_the_bounds_from_its_beginning(dsn: str, sch
     assert shown == [("lock_timeout", "10000", "10000"), ("statement_timeout", "10000", "10000")]
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_options_of_the_address_hold_beside_ours(dsn: str, schema: str) -> None:
     connection = connect(f"{dsn} options='-c work_mem=5MB'", schema)
     try:
@@ -90,7 +87,6 @@ def make(job: Job, journal: Journal) -> Agent:
     return Agent(Scripted([says("done")]), storage=storage)
 
 
-@pytest.mark.proves("postgres.pooled")
 @pytest.mark.proves("scale.pooled")
 def test_jobs_are_worked_through_pgbouncer_and_its_connection_is_left_as_it_was(
     pooled: str, caplog: pytest.LogCaptureFixture
