@@ -308,7 +308,6 @@ def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None
     assert "free some space" in refused.value.hint
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize(
     ("name", "library", "hint"),
     [

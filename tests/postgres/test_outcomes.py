@@ -145,6 +145,20 @@ def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) ->
     assert begin(table, "acme-1") == "begin"
 
 
+def test_a_delayed_job_holds_up_its_session_from_when_it_is_due(
+    table: OutcomeTable, url: str
+) -> None:
+    table.submit(jobs(1, session="talk"), delay=3600)
+    table.submit(jobs(2, "later", session="talk"))
+    assert begin(table, "later-0") == "begin"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET due = clock_timestamp() WHERE run = 'acme-0'")
+        db.execute("UPDATE ferrule.outcomes SET begun = begun - interval '1 minute'")
+    beginning = table.begin("later-1", "w", per_tenant=None)
+    assert (beginning.answer, beginning.ahead) == ("early", 2)
+    assert 60 <= beginning.blocked < 90
+
+
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(1))
     with psycopg.connect(url, autocommit=True) as db:

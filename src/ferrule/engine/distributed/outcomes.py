@@ -126,6 +126,7 @@ class Beginning:
             comes too `early` in its session, or its tenant's places are `full`.
         unhanded: The job, if it may not begin yet: the engine forgets it.
         ahead: How many jobs go first, of its session or, waiting for a place, of its tenant.
+        blocked: For how many seconds what it waits for has been worked.
         job: The job, if it begins.
         attempt: How many workers have begun it, this one included.
         was_begun: Whether any worker had begun it before.
@@ -136,6 +137,7 @@ class Beginning:
     answer: str
     unhanded: Unhanded | None = None
     ahead: int = 0
+    blocked: float = 0
     job: Mapping[str, Any] | None = None
     attempt: int = 0
     was_begun: bool = False
@@ -216,7 +218,7 @@ class OutcomeTable:
         as_of = found.pop("as_of")
         if found["answer"] == "begin":
             return Beginning(**found)
-        return Beginning(found["answer"], (ticket, as_of), found["ahead"])
+        return Beginning(found["answer"], (ticket, as_of), found["ahead"], found["blocked"])
 
     def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> None:
         """Set the outcome of a job, unless it has one or another worker has it by now."""
