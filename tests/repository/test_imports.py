@@ -120,6 +120,7 @@ HEAVY = {
         "engine.telemetry.telemetry",
         "engine.telemetry.state",
         "engine.telemetry.plugin",
+        "engine.distributed.figures",
     },
     "typing_extensions": {
         "tools.pydantic_schemas",

@@ -88,6 +88,14 @@ _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NUL
 _COLUMNS = "run, job, coalesce(worker, ''), coalesce(stop, ''), outcome"
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
 _RECENT = f"SELECT {_COLUMNS} FROM {{s}}.outcomes ORDER BY no DESC LIMIT %s"
+_MEASURE = """
+SELECT count(*) FILTER (WHERE worker IS NULL AND due <= clock_timestamp()),
+    coalesce(extract(epoch FROM clock_timestamp() - min(due) FILTER (
+        WHERE worker IS NULL AND due <= clock_timestamp())), 0)::double precision,
+    count(worker), count(DISTINCT worker),
+    (SELECT count(*) FROM {s}.sessions WHERE until > clock_timestamp())
+FROM {s}.outcomes WHERE ended IS NULL
+"""
 _REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
 _SCHEDULE = """
 INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
@@ -143,6 +151,25 @@ class Beginning:
     was_begun: bool = False
     schedule: str | None = None
     is_known: bool = True
+
+
+@frozen
+class JobFigures:
+    """How many jobs there are that have not ended.
+
+    Attributes:
+        waiting: Jobs that are due and that no worker has.
+        oldest: For how many seconds the oldest of these has been due.
+        working: Jobs that a worker has, which may be gone by now.
+        workers: How many workers have any.
+        leases: How many sessions some process may write now.
+    """
+
+    waiting: int
+    oldest: float
+    working: int
+    workers: int
+    leases: int
 
 
 class OutcomeTable:
@@ -255,6 +282,9 @@ class OutcomeTable:
     def list_recent(self, limit: int) -> list[StoredJob]:
         """Return jobs, the newest first."""
         return [StoredJob(*row) for row in self._run(_RECENT, (limit,), "listing jobs")]
+
+    def measure(self) -> JobFigures:
+        return JobFigures(*self._run(_MEASURE, (), "counting jobs")[0])
 
     # ---- schedules
 
