@@ -1,7 +1,8 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
 `reference.md` comes from the docstrings of the public names, `settings.md` from the table of
-settings, the tables of `providers.md` from the table of providers, the map in `AGENTS.md` from the
+settings, the tables of `providers.md` and `plugins.md` from those of providers and of the keys of
+manifests, the map in `AGENTS.md` from the
 first sentence of every package, `promises.md` from the lists of promises and the tests that claim
 them. A test compares them with what is checked in.
 """
@@ -22,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made_field_reports
+import made_plugins
 import made_promises
 import made_providers
 
@@ -170,6 +172,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/settings.md": settings,
     "docs/promises.md": made_promises.page,
     "docs/field-reports.md": made_field_reports.page,
+    "docs/plugins.md": made_plugins.page,
     "docs/providers.md": made_providers.page,
     "AGENTS.md": agents,
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -44,6 +45,17 @@ class Plain:
 
 class Other(Plain):
     name: ClassVar[str] = "other"
+
+
+@dataclass
+class Loose:
+    """A plugin whose author forgot `frozen=True`."""
+
+    name: ClassVar[str] = "loose"
+    most: int = 3
+
+    def setup(self, setup: Setup) -> Parts:
+        return Parts()
 
 
 @tool(side_effect="none")
@@ -186,6 +198,7 @@ def test_a_plugin_cannot_present_a_tool_as_less_than_it_is(
             [Plain(Parts(resources=[[1]])), Other(Parts(resources=[[2]]))],
             "are a `list`: of the plugin `plain` and of the plugin `other`",
         ),
+        ([Loose()], "`Loose` can be changed"),
         ([Plain], "`Plain` is not a plugin"),
         ([object()], "`object` is not a plugin"),
     ],
@@ -285,9 +298,35 @@ async def test_a_plugin_that_cannot_start_refuses_the_session_by_name() -> None:
     plugins = [Plain(lasting("a", log)), Other(lasting("b", log, breaks="enter"))]
     agent = Agent(Scripted([says("one")]), plugins=plugins)
     for _ in range(2):
-        with pytest.raises(ConfigError, match="`other` did not start: OSError: no port"):
+        with pytest.raises(ConfigError, match=rf"OSError: no port \(at {__file__}:\d+\)"):
             await agent.run("hi")
     assert log == ["a on", "a off"] * 2
+
+
+class Store:
+    """Something to open that is not a function that returns it."""
+
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.proves("plugins.lifetimes")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lifetime": Store()}, "`Parts(lifetime=...)` must be a function that returns"),
+        ({"tools": greet}, "`Parts(tools=...)` must be a list; found a `Tool`"),
+        ({"hooks": refuse("no")}, "`Parts(hooks=...)` must be a list; found a `EventHook`"),
+        ({"resources": Notes()}, "`Parts(resources=...)` must be a list"),
+        ({"tools": "greet"}, "`Parts(tools=...)` must be a list; found a `str`"),
+        ({"instructions": ["x"]}, "`Parts(instructions=...)` must be a text or a function"),
+    ],
+)
+def test_a_part_of_another_shape_is_an_error_where_it_is_written(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Parts(**given)
 
 
 @pytest.mark.proves("plugins.lifetimes")
@@ -377,7 +416,7 @@ class Unsteady(Plain):
 
 @pytest.mark.proves("plugins.checks")
 def test_one_that_breaks_a_rule_fails_with_the_rule() -> None:
-    with pytest.raises(AssertionError, match="can be changed"):
+    with pytest.raises(AssertionError, match="`Changing` can be changed"):
         check_plugin(Changing())  # pyright: ignore[reportArgumentType]  what is to be found
     with pytest.raises(AssertionError, match="other tools when it is set up again"):
         check_plugin(Unsteady())

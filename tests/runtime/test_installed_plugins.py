@@ -21,6 +21,7 @@ from ferrule.permissions import provenance
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
+from ferrule.testing import check_plugin
 
 CODE = '''
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     def forget() -> None:
         find_installed_manifests.cache_clear()
         list_installed.cache_clear()
-        sys.modules.pop("ferrule_pond", None)
+        for name in ("ferrule_pond", "ferrule_pond.page"):
+            sys.modules.pop(name, None)
 
     def put(
         code: str = CODE, manifest: str = MANIFEST, name: str = "pond", at: Path = site
@@ -212,12 +214,13 @@ def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
 
 @pytest.mark.proves("plugins.installed")
 def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
-    install: Install, make: Make
+    install: Install, make: Make, site: Path
 ) -> None:
     install(code=BROKEN)
     assembly, notices = make()
     assert "pond" not in assembly.agent.plugins.names
-    assert any("OSError: no water; it is left out" in text for text in notices)
+    place = "ferrule_pond/__init__.py:1"
+    assert any(f"OSError: no water (at {site / place}); it is left out" in one for one in notices)
     with pytest.raises(ConfigError, match="OSError: no water") as caught:
         make("plugins: {pond: true}")
     assert "`plugins: {pond: false}`" in caught.value.hint
@@ -231,6 +234,99 @@ async def test_one_without_a_manifest_has_its_defaults(install: Install, make: M
     install(manifest="")
     assembly, _ = make()
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
+
+
+@pytest.mark.proves("plugins.installed")
+def test_without_a_manifest_nobody_says_that_it_restricts_nothing(
+    install: Install, make: Make
+) -> None:
+    install(code=BROKEN, manifest="")
+    with pytest.raises(ConfigError, match="OSError: no water"):
+        make()
+
+
+TYPO = f"need = {{restricts = true}}\n{MANIFEST}"
+
+
+@pytest.mark.proves("plugins.manifest-checked")
+@pytest.mark.parametrize("manifest", [TYPO, "help = 'x", MANIFEST.replace("integer", "string")])
+def test_no_run_goes_on_with_or_without_one_whose_manifest_is_wrong(
+    install: Install,
+    make: Make,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    manifest: str,
+) -> None:
+    install(code=BROKEN, manifest=manifest)
+    for text in ("", "plugins: {pond: true}", "plugins: {pond: {deep: 5}}"):
+        with pytest.raises(
+            ConfigError, match=r"manifest of the plugin `pond` .*ferrule-plugin.toml"
+        ):
+            make(text)
+    make("plugins: {pond: false}")
+    make("plugins: {installed: false}")
+    (tmp_path / "config/ferrule.yaml").write_text("")
+    assert run(["plugins"]) == 0
+    shown = capsys.readouterr()
+    assert "ferrule-plugin.toml: " in shown.err
+    [line] = [line for line in shown.out.splitlines() if line.startswith("pond ")]
+    assert line.split()[1] == "bad"
+
+
+@pytest.mark.proves("plugins.manifest-checked")
+@pytest.mark.parametrize(
+    ("code", "manifest", "said"),
+    [
+        (
+            CODE.replace('"pond"', '"bond"'),
+            MANIFEST,
+            "the entry point names it `pond`, and `Pond.name` is 'bond'",
+        ),
+        (
+            CODE,
+            MANIFEST.replace("settings.deep", "settings.depp"),
+            "`settings.depp` is not a field of `Pond`: did you mean `deep`?",
+        ),
+        (CODE.replace("frozen=True", "frozen=False"), MANIFEST, "`Pond` can be changed"),
+        (CODE.replace("Parts(tools=[measure])", "None"), MANIFEST, "`pond` returned NoneType"),
+        (CODE.replace("Parts(tools=[measure])", "Parts(hooks=[3])"), MANIFEST, "3 is not a hook"),
+        (
+            CODE.replace("Parts(tools=[measure])", "Parts(tools=[3])"),
+            MANIFEST,
+            "3 is not a callable",
+        ),
+    ],
+)
+def test_one_that_does_not_keep_the_protocol_is_left_out_or_ends_the_run_like_one_that_fails(
+    install: Install, make: Make, code: str, manifest: str, said: str
+) -> None:
+    install(code, manifest)
+    assembly, notices = make()
+    assert "pond" not in assembly.agent.plugins.names
+    assert any(said in text and "left out" in text for text in notices), notices
+    install(code, f"needs.restricts = true\n{manifest}")
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert said in caught.value.detail
+
+
+@pytest.mark.proves("plugins.installed")
+def test_an_error_of_the_author_is_named_with_its_line(
+    install: Install, make: Make, site: Path
+) -> None:
+    install(code=CODE.replace("        @tool", "        1 / 0\n\n        @tool"))
+    line = CODE[: CODE.index("        @tool")].count("\n") + 1
+    place = f"{site}/ferrule_pond/__init__.py:{line}"
+    assert any(f"ZeroDivisionError: division by zero (at {place})" in one for one in make()[1])
+
+
+@pytest.mark.proves("cli.plugins")
+def test_the_list_says_which_are_installed_and_their_version(
+    install: Install, make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    assert run(["plugins"]) == 0
+    assert "pond              on   A pond. (ferrule_pond 1.2)" in capsys.readouterr().out
 
 
 @pytest.mark.proves("plugins.conflicts")
@@ -258,6 +354,42 @@ def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
     install(code=CODE.replace("measure", name))
     with pytest.raises(ConfigError, match=f"`pond` brings a tool `{name}`"):
         make()
+
+
+PAGE = """
+[pages.pond]
+object = "ferrule_pond.page:shwo"
+title = "Pond"
+"""
+
+
+@pytest.mark.proves("plugins.checks")
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (TYPO, "unknown key `need`"),
+        (MANIFEST.replace("settings.deep", "settings.depp"), "`settings.depp` is not a field"),
+        (MANIFEST.replace("default = 2", "default = 3"), "default` is 3, and the class has 2"),
+        (MANIFEST.replace("measure", "mesure"), "names the tool `mesure`.*mean `measure`"),
+        (MANIFEST.replace('["measure"]', '["x", "measure"]'), "names the tool `x`"),
+        (MANIFEST.replace('["measure"]', '["x"]'), "brings the tool `measure`"),
+        (MANIFEST + PAGE, "`ferrule_pond.page:shwo` cannot be loaded"),
+        (MANIFEST + PAGE.replace("pages", "commands").replace("title", "help"), "page:shwo"),
+    ],
+)
+def test_the_check_of_plugins_compares_class_and_manifest(
+    install: Install, site: Path, manifest: str, said: str
+) -> None:
+    install(manifest=manifest)
+    (site / "ferrule_pond/page.py").write_text("def show(page): ...\n")
+    plugin = importlib.import_module("ferrule_pond").Pond()
+    with pytest.raises(AssertionError, match=said):
+        check_plugin(plugin)
+    install(name="pool")
+    with pytest.raises(AssertionError, match="entry point names it `pool`"):
+        check_plugin(plugin)
+    install(manifest=MANIFEST + PAGE.replace("shwo", "show"))
+    check_plugin(plugin)
 
 
 @pytest.mark.proves("plugins.init")

@@ -17,6 +17,7 @@ from typing import Any
 from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
+from ferrule.engine.plugins.loading import find_manifest_problems
 from ferrule.engine.plugins.plugin_set import set_up_plugins, setup_for_program
 from ferrule.engine.plugins.protocol import Plugin, Setup
 from ferrule.models.registry import create_model_client
@@ -25,25 +26,36 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 
 
-def check_plugin(plugin: Plugin) -> None:
-    """Check that a plugin keeps the rules of all plugins.
+def check_plugin(plugin: Plugin, *others: Plugin) -> None:
+    """Check that a plugin keeps the rules of all plugins, and its manifest if there is one.
 
     It is frozen; it can be set up twice, with the same tools; two sessions of one agent run at
-    once; and what it opens is closed within its time.
+    once; and what it opens is closed within its time. The manifest beside its package is valid, and
+    says of name, fields, defaults and tools what the class says; its commands and pages are there.
+
+    Args:
+        plugin: The plugin.
+        others: The same with other fields, where it brings other tools with them.
 
     Raises:
         AssertionError: It breaks a rule; the message names it.
     """
     try:
-        plugin.name = "changed"  # pyright: ignore[reportAttributeAccessIssue]  must fail
+        plugin.name = plugin.name  # pyright: ignore[reportAttributeAccessIssue]  must fail
     except (AttributeError, FrozenInstanceError):
         pass
     else:
-        raise AssertionError(f"`{plugin.name}` can be changed: use `@dataclass(frozen=True)`")
-    with TemporaryDirectory() as folder:
-        first, second = (_list_tools(plugin, Path(folder)) for _ in range(2))
-        assert first == second, f"`{plugin.name}` brings other tools when it is set up again"
-        asyncio.run(_run_twice(plugin, Path(folder)))
+        shown = type(plugin).__name__
+        raise AssertionError(f"`{shown}` can be changed: use `@dataclass(frozen=True)`")
+    tools: set[str] = set()
+    for one in (plugin, *others):
+        with TemporaryDirectory() as folder:
+            first, second = (_list_tools(one, Path(folder)) for _ in range(2))
+            assert first == second, f"`{plugin.name}` brings other tools when it is set up again"
+            asyncio.run(_run_twice(one, Path(folder)))
+            tools.update(name for name, _ in first)
+    problems = [*find_manifest_problems(plugin, tools)]
+    assert not problems, f"`{plugin.name}`: {'; '.join(problems)}"
 
 
 def call_plugin(plugin: Plugin, tool: str, /, *, state: Path, **arguments: Any) -> ToolResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -28,6 +28,7 @@ from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
+from .failures import explain_failure
 from .lifetimes import LifetimeMaker, PluginLifetimes
 from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup
 
@@ -128,12 +129,15 @@ class PluginOptions:
     Attributes:
         environment: The variables that it may read; None for all.
         origins: Where its fields were set.
-        is_optional: Whether it is left out, with a notice, if `setup` fails.
+        is_optional: Whether it is left out, with a notice, if it fails.
+        distribution: Where it was installed from; "" for a plugin that the program made itself,
+            whose own errors reach the program.
     """
 
     environment: Sequence[str] | None = None
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_optional: bool = False
+    distribution: str = ""
 
 
 def set_up_plugins(
@@ -170,7 +174,7 @@ def set_up_plugins(
         name = _check_plugin(plugin, given)
         chosen = (options or {}).get(name, PluginOptions())
         own = _make_own_setup(setup, name, chosen, is_named)
-        parts = _set_up(plugin, own, is_optional=chosen.is_optional)
+        parts = _set_up(plugin, own, chosen)
         if parts is not None:
             given[name] = parts
             named_by_agents.update(*(agent.tools or () for agent in parts.agents))
@@ -178,7 +182,6 @@ def set_up_plugins(
         return PluginSet(tools=tuple(tools))
     collected = _collect_tools(given, tools)
     _check_resources(given)
-    _check_hooks(given)
     return PluginSet(
         tuple(given),
         tuple(tool for _, tool in sorted(collected.tools.items())),
@@ -252,16 +255,19 @@ def _make_own_setup(
     return replace(own, environment=declared)
 
 
-def _set_up(plugin: Plugin, setup: Setup, *, is_optional: bool) -> Parts | None:
-    """Return the plugin's parts; None if it fails and is left out."""
+def _set_up(plugin: Plugin, setup: Setup, options: PluginOptions) -> Parts | None:
+    """Return the plugin's parts; None if it fails, or what it returns is invalid, and may be."""
     try:
-        parts = plugin.setup(setup)
+        _check_frozen(plugin)
+        return _check_parts(plugin.name, plugin.setup(setup))
     except Exception as error:
-        if not is_optional:
+        if not options.distribution:
             raise
-        setup.notice(f"the plugin `{plugin.name}` is left out: {type(error).__name__}: {error}")
+        problem = explain_failure(plugin.name, options.distribution, error, type(plugin).__module__)
+        if not options.is_optional:
+            raise problem from error
+        setup.notice(f"{problem.detail}; it is left out")
         return None
-    return _check_parts(plugin.name, parts)
 
 
 def _make_state_folder(find: Callable[[], Path], plugin: str) -> Path:
@@ -359,6 +365,15 @@ def _check_plugin(plugin: Plugin, given: Mapping[str, Parts]) -> str:
     return name
 
 
+def _check_frozen(plugin: Plugin) -> None:
+    if is_dataclass(plugin) and type(plugin).__setattr__ is object.__setattr__:
+        raise ConfigError(
+            f"the plugin `{type(plugin).__name__}` can be changed, and may serve many agents",
+            code="plugin_invalid",
+            hint="write `@dataclass(frozen=True)`",
+        )
+
+
 def _check_parts(plugin: str, parts: object) -> Parts:
     if not isinstance(parts, Parts):
         raise ConfigError(
@@ -366,10 +381,12 @@ def _check_parts(plugin: str, parts: object) -> Parts:
             code="plugin_invalid",
             hint="return `Parts(...)`, and define `setup` without `async`",
         )
+    for hook in parts.hooks:
+        _check_hook(plugin, hook)
     # Each is read more than once.
     return replace(
         parts,
-        tools=tuple(parts.tools),
+        tools=tuple(_make_tool(plugin, one) for one in parts.tools),
         agents=tuple(parts.agents),
         resources=tuple(parts.resources),
     )
@@ -380,7 +397,7 @@ def _make_tool(plugin: str, item: ToolLike) -> Tool:
         return as_tool(item)
     except ToolDefinitionError as error:
         raise ConfigError(
-            f"the plugin `{plugin}`: {error.detail}", code="plugin_invalid", hint=error.hint
+            f"{_name_source(plugin)}: {error.detail}", code="plugin_invalid", hint=error.hint
         ) from error
 
 
@@ -393,17 +410,15 @@ def _find_changed_field(before: Tool | None, tool: Tool) -> str:
     return next((name for name in fixed if getattr(before, name) != getattr(tool, name)), "")
 
 
-def _check_hooks(given: Mapping[str, Parts]) -> None:
-    """Check that hooks can be asked: a call that one that cannot would be asked of is refused."""
-    for name, parts in given.items():
-        for hook in parts.hooks:
-            if isinstance(hook, event_hooks.EventHook | event_hooks.Hooks):
-                continue
-            if not all(callable(getattr(hook, method, None)) for method in ("before", "after")):
-                raise ConfigError(
-                    f"{_name_source(name)}: {hook!r} is not a hook",
-                    hint="give an object with the methods `before` and `after`, or an `EventHook`",
-                )
+def _check_hook(plugin: str, hook: object) -> None:
+    """Check that a hook can be asked: a call that one that cannot would be asked of is refused."""
+    if isinstance(hook, event_hooks.EventHook | event_hooks.Hooks):
+        return
+    if not all(callable(getattr(hook, method, None)) for method in ("before", "after")):
+        raise ConfigError(
+            f"{_name_source(plugin)}: {hook!r} is not a hook",
+            hint="give an object with the methods `before` and `after`, or an `EventHook`",
+        )
 
 
 def _check_resources(given: Mapping[str, Parts]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 from ferrule import sandbox, storage
+from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
@@ -138,8 +139,9 @@ class Parts:
             get another namespace and loading. For tools that people wrote to replace one.
         present: Returns the tools as models see them: with another description, other arguments,
             examples or loading, or without some. All else must stay as it is.
-        lifetime: What is entered before the first session starts and left when the agent is
-            closed, both in one task.
+        lifetime: A function without parameters that returns an async context manager, as one with
+            `@asynccontextmanager` does. That is entered before the first session starts and left
+            when the agent is closed, both in one task; several times, if the event loop ends.
         extensions: Each is called with the driver of a session, and returns what takes part in its
             steps. Sessions of sub-agents get none.
         registration: Lets sessions gain so many tools, hooks and agents while they run.
@@ -163,6 +165,27 @@ class Parts:
     registration: registration.RegistrationLimits | None = None
     watched: Sequence[Path] = ()
     left_out: Sequence[LeftOutFile] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError here, at the author's own line, for a value of another shape."""
+        for name in ("tools", "hooks", "agents", "resources", "observers"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise _build_shape_error(name, value, "a list")
+        if not isinstance(self.instructions, str) and not callable(self.instructions):
+            raise _build_shape_error("instructions", self.instructions, "a text or a function")
+        if self.lifetime is not None and not callable(self.lifetime):
+            raise _build_shape_error(
+                "lifetime", self.lifetime, "a function that returns an async context manager"
+            )
+
+
+def _build_shape_error(name: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(
+        f"`Parts({name}=...)` must be {expected}; found a `{type(value).__name__}`",
+        code="plugin_invalid",
+        hint="docs/plugins.md has an example of each part",
+    )
 
 
 class Plugin(Protocol):

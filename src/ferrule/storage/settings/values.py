@@ -30,6 +30,7 @@ from .table import (
     Setting,
     find_row,
     list_installed,
+    may_have_fields,
 )
 from .yaml_tree import Node, parse_yaml
 
@@ -128,6 +129,8 @@ def _build_set_twice_error(key: Node, path: str, entries: Entries) -> ConfigErro
 def _is_group(path: str) -> bool:
     keys = (*BY_KEY, *ALIASES)
     if path.startswith("plugins."):
+        if may_have_fields(path):
+            return True
         keys = (*keys, *list_installed())
     return any(key.startswith(path + ".") for key in keys)
 
