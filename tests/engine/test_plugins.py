@@ -27,9 +27,9 @@ from ferrule import (
 )
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.plugins import lifetimes
-from ferrule.hooks import EventHook, Occasion, block
+from ferrule.hooks import Action, EventHook, Occasion, block, hook
 from ferrule.plugins import Parts, Setup
-from ferrule.testing import call_plugin, calls, check_plugin, says
+from ferrule.testing import call_plugin, calls, check_plugin, make_plugin_agent, says
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,40 @@ async def test_hooks_of_a_plugin_refuse_calls() -> None:
     agent = Agent(model, plugins=[Plain(Parts(tools=[greet], hooks=[refuse("not today")]))])
     run = await agent.run("hi")
     assert "not today" in (run.results[0].error_message or "")
+
+
+@pytest.mark.proves("plugins.parts")
+@pytest.mark.parametrize("event", ["tool.pre", "tool.post"])
+async def test_a_hook_for_some_tools_is_asked_about_their_calls_alone(event: str) -> None:
+    for tools in ([greet], ["greet"]):
+
+        @hook(event, tools=tools, when='side_effect == "none"' if event == "tool.pre" else None)
+        def refuse_it(call: object) -> Action:
+            return block("not this one")
+
+        parts = Parts(tools=[greet, keep], resources=[Notes()], hooks=[refuse_it])
+        model = Scripted([calls(("greet", {}), ("keep", {})), says("done")])
+        agent = Agent(model, plugins=[Plain(parts)], permissions=Permissions(allow=["keep"]))
+        results = {one.tool: one for one in (await agent.run("hi")).results}
+        assert "not this one" in (results["greet"].error_message or "")
+        assert results["keep"].data == "kept"
+
+
+def test_a_hook_for_tools_is_on_calls() -> None:
+    with pytest.raises(ConfigError, match=r"has `tools`, and is on turn\.start"):
+        hook("turn.start", tools=[greet])(print)
+    with pytest.raises(ConfigError, match="`tools` is a text"):
+        hook("tool.pre", tools="greet")(print)
+
+
+def test_a_plugin_is_named_in_a_program() -> None:
+    agent = Agent(Scripted([]), plugins=["clock"])
+    assert "get_current_time" in agent.catalog and agent.plugins.names == ("clock",)
+    with pytest.raises(ConfigError, match="no plugin `clokc`") as caught:
+        Agent(Scripted([]), plugins=["clokc"])
+    assert "`clock`" in caught.value.hint
+    with pytest.raises(ConfigError, match="`plugins` is a text"):
+        Agent(Scripted([]), plugins="clock")
 
 
 @pytest.mark.proves("plugins.parts")
@@ -393,6 +427,38 @@ def test_a_plugin_that_keeps_the_rules_passes(tmp_path: Path) -> None:
     check_plugin(Plain(Parts(tools=[greet])))
     called = call_plugin(Plain(Parts(tools=[greet])), "greet", state=tmp_path)
     assert called.data == "hello"
+
+
+class Recording(Plain):
+    """A plugin that writes into its own folder."""
+
+    def setup(self, setup: Setup) -> Parts:
+        folder = setup.state()
+
+        @tool(side_effect="external")
+        def record() -> str:
+            """Record a line."""
+            (folder / "lines.txt").write_text("line")
+            return "recorded"
+
+        return Parts(tools=[record])
+
+
+@pytest.mark.proves("plugins.checks")
+def test_tests_of_plugins_write_into_their_own_folder_and_can_have_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "real"))
+    own = tmp_path / "own"
+    own.mkdir()
+    asked = call_plugin(Recording(), "record", state=own, permissions=Permissions())
+    assert asked.error_type == "permission_denied" and not [*own.iterdir()]
+    for mode in (None, Permissions(allow=["record"])):
+        model = Scripted([calls(("record", {})), says("done")])
+        agent = make_plugin_agent(Recording(), model, state=own, permissions=mode)
+        assert agent.run_sync("hi").results[0].data == "recorded"
+        (own / "lines.txt").unlink()
+    assert not (tmp_path / "real").exists()
 
 
 class Changing:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ferrule import Agent, Scripted
 from ferrule.cli.exit_codes import run
 from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
@@ -124,6 +125,19 @@ async def test_it_is_used_once_installed_and_the_person_is_told_once(
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
     assert any("`pond` of `ferrule_pond` 1.2 is used" in text for text in notices)
     assert not any("`pond`" in text for text in make()[1])
+
+
+@pytest.mark.proves("plugins.installed")
+def test_a_program_names_it_and_is_told_what_is_wrong_with_it(install: Install, site: Path) -> None:
+    install()
+    assert "measure" in Agent(Scripted([]), plugins=["pond"]).catalog
+    install(code=BROKEN)
+    with pytest.raises(ConfigError, match=f"`pond` cannot be loaded: OSError: .*{site}.*:1") as one:
+        Agent(Scripted([]), plugins=["pond"])
+    assert "`ferrule_pond:Pond`" in one.value.hint
+    install(manifest=TYPO)
+    with pytest.raises(ConfigError, match="unknown key `need`"):
+        Agent(Scripted([]), plugins=["pond"])
 
 
 @pytest.mark.proves("plugins.installed")
@@ -370,9 +384,8 @@ title = "Pond"
         (TYPO, "unknown key `need`"),
         (MANIFEST.replace("settings.deep", "settings.depp"), "`settings.depp` is not a field"),
         (MANIFEST.replace("default = 2", "default = 3"), "default` is 3, and the class has 2"),
-        (MANIFEST.replace("measure", "mesure"), "names the tool `mesure`.*mean `measure`"),
-        (MANIFEST.replace('["measure"]', '["x", "measure"]'), "names the tool `x`"),
-        (MANIFEST.replace('["measure"]', '["x"]'), "brings the tool `measure`"),
+        (MANIFEST.replace("measure", "mesure"), "name the tool `measure`, did you mean `mesure`?"),
+        (MANIFEST.replace('["measure"]', '["x"]'), "does not name the tool `measure`"),
         (MANIFEST + PAGE, "`ferrule_pond.page:shwo` cannot be loaded"),
         (MANIFEST + PAGE.replace("pages", "commands").replace("title", "help"), "page:shwo"),
     ],

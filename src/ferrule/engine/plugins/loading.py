@@ -37,6 +37,24 @@ def load_class(manifest: Manifest) -> PluginClass:
     return plugin_class
 
 
+def make_plugin(name: str) -> Plugin:
+    """Return the plugin with this name, shipped or installed, with the defaults of its fields.
+
+    Raises:
+        ConfigError: There is none, it cannot be loaded, or it has fields without a default.
+    """
+    manifest = find_manifest(name)
+    try:
+        return load_class(manifest)()
+    except Exception as error:
+        module = manifest.object.partition(":")[0]
+        raise ConfigError(
+            f"the plugin `{name}` cannot be loaded: {describe_failure(error, module)}",
+            code="plugin_failed",
+            hint=f"import its class, `{manifest.object}`, to give it fields",
+        ) from error
+
+
 def load_object(target: str) -> object:
     """Return the object of `module:name`. Raises whatever importing it raises."""
     module, _, name = target.partition(":")
@@ -106,13 +124,13 @@ def _find_default_problems(manifest: Manifest, plugin_class: PluginClass) -> Ite
 
 
 def _find_tool_problems(manifest: Manifest, tools: Collection[str]) -> Iterator[str]:
+    """Yield the tools that are not named. One that is named may come with other fields."""
     if not manifest.tools:
         return
-    for name in sorted({*manifest.tools} - {*tools}):
-        suggestion = suggest_names(name, tools, "with other fields? Give `check_plugin` those too")
-        yield f"`optional` names the tool `{name}`, which it does not bring: {suggestion}"
+    others = {*manifest.tools} - {*tools}
     for name in sorted({*tools} - {*manifest.tools}):
-        yield f"it brings the tool `{name}`, which `optional` does not name"
+        suggestion = suggest_names(name, others)
+        yield f"`optional` does not name the tool `{name}`{', ' + suggestion if suggestion else ''}"
 
 
 def _to_plain(value: object) -> object:

@@ -30,6 +30,7 @@ from ferrule.tools.definition import Tool
 
 from .failures import explain_failure
 from .lifetimes import LifetimeMaker, PluginLifetimes
+from .loading import make_plugin
 from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup
 
 T = TypeVar("T")
@@ -206,15 +207,18 @@ def set_up_plugins(
 
 
 def add_plugins(
-    plugins: Sequence[Plugin | Parts] | PluginSet, setup: Setup, catalog: Catalog
+    plugins: Sequence[Plugin | Parts | str] | PluginSet, setup: Setup, catalog: Catalog
 ) -> tuple[PluginSet, Catalog]:
     """Return the plugins of an agent and its tools. A set that is given is in the catalog already.
 
-    Raises ConfigError, as `set_up_plugins`.
+    Raises ConfigError, as `set_up_plugins`; also for a name that no plugin has.
     """
     if isinstance(plugins, PluginSet):
         return plugins, catalog
-    added = set_up_plugins(plugins, setup, tools=catalog)
+    if isinstance(plugins, str):
+        raise ConfigError("`plugins` is a text", hint=f'write `plugins=["{plugins}"]`')
+    made = [make_plugin(one) if isinstance(one, str) else one for one in plugins]
+    added = set_up_plugins(made, setup, tools=catalog)
     is_same = not added.names or added.tools == tuple(catalog)
     return added, catalog if is_same else Catalog(added.tools)
 
