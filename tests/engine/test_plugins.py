@@ -28,7 +28,7 @@ from ferrule import (
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.plugins import lifetimes
 from ferrule.hooks import Action, EventHook, Occasion, block, hook
-from ferrule.plugins import Parts, Setup
+from ferrule.plugins import CatalogChanges, Parts, Setup
 from ferrule.testing import call_plugin, calls, check_plugin, make_plugin_agent, says
 
 
@@ -164,7 +164,9 @@ def test_tools_are_made_of_the_tools_of_all_plugins() -> None:
         return [replace(greet, name="count", description=names)]
 
     agent = Agent(
-        Scripted([]), [keep], plugins=[Plain(Parts(tools_from=count)), Other(Parts([greet]))]
+        Scripted([]),
+        [keep],
+        plugins=[Plain(Parts(catalog=CatalogChanges(add=count))), Other(Parts([greet]))],
     )
     made = agent.catalog.get("count")
     assert made is not None and made.description == "greet,keep"
@@ -190,7 +192,11 @@ def describe_again(tools: Sequence[Tool]) -> Sequence[Tool]:
 
 @pytest.mark.proves("plugins.present")
 def test_a_plugin_presents_tools_and_leaves_some_out() -> None:
-    agent = Agent(Scripted([]), [greet, keep], plugins=[Plain(Parts(present=describe_again))])
+    agent = Agent(
+        Scripted([]),
+        [greet, keep],
+        plugins=[Plain(Parts(catalog=CatalogChanges(present=describe_again)))],
+    )
     assert [one.description for one in agent.catalog] == ["Say hello, shortly."]
 
 
@@ -215,7 +221,7 @@ def test_a_plugin_cannot_present_a_tool_as_less_than_it_is(
     present: Callable[[Sequence[Tool]], Sequence[Tool]], named: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"`plain` presents .* another `{named}`"):
-        Agent(Scripted([]), [keep], plugins=[Plain(Parts(present=present))])
+        Agent(Scripted([]), [keep], plugins=[Plain(Parts(catalog=CatalogChanges(present=present)))])
 
 
 @pytest.mark.proves("plugins.conflicts")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -155,6 +156,27 @@ async def test_the_settings_of_its_manifest_are_settings(install: Install, make:
         make("plugins: {pond: {deep: 12}}")
     with pytest.raises(ConfigError, match=r"unknown setting `plugins.pond.depth`"):
         make("plugins: {pond: {depth: 12}}")
+
+
+@pytest.mark.proves("plugins.installed")
+def test_a_path_starts_where_it_is_written(
+    install: Install, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = MANIFEST.replace('"integer"', '"path"').replace("default = 2", "")
+    manifest = re.sub(r"m..imum = \d\n", "", manifest)
+    install(CODE.replace("deep: int = 2", "deep: str = ''").replace("-> int", "-> str"), manifest)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    def find(text: str = "", **options: Any) -> object:
+        return make(text, **options)[0].settings["plugins.pond.deep"]
+
+    assert find("plugins: {pond: {deep: a/b}}") == str(tmp_path / "config/a/b")
+    assert find("plugins: {pond: {deep: /a/b}}") == "/a/b"
+    assert find("plugins: {pond: {deep: ~/b}}") == str(Path.home() / "b")
+    assert find(plugins=("pond.deep=b",)) == str(tmp_path / "elsewhere/b")
+    monkeypatch.setenv("FERRULE_PLUGINS", "pond.deep=c")
+    assert find() == str(tmp_path / "elsewhere/c")
 
 
 @pytest.mark.proves("plugins.installed", "plugins.lazy")
@@ -416,9 +438,10 @@ def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert "4 passed" in tested.stdout, tested.stdout + tested.stderr
     manifest = tomllib.loads((tmp_path / "new/ferrule_pond_notes/ferrule-plugin.toml").read_text())
-    assert manifest["optional"] == ["pond_notes_keep", "pond_notes_list"]
+    assert manifest["optional"] == ["pond_notes_greet"]
+    assert (tmp_path / "new/.gitignore").exists()
 
 
 COMMAND = """

@@ -31,14 +31,14 @@ from ferrule.tools.definition import Tool
 from .failures import explain_failure
 from .lifetimes import LifetimeMaker, PluginLifetimes
 from .loading import make_plugin
-from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup
+from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup, SetupInternals
 
 T = TypeVar("T")
 
 PROGRAM = "the program"
 """Where tools and resources are from that no plugin brought, in messages."""
 PRESENTABLE = ("description", "arguments", "examples", "loading")
-"""The fields of a tool that `Parts.present` may change."""
+"""The fields of a tool that `CatalogChanges.present` may change."""
 
 
 @frozen
@@ -164,7 +164,7 @@ def set_up_plugins(
     named_by_agents: set[str] = set()
 
     def is_named(name: str) -> bool:
-        return name in named_by_agents or setup.is_named(name)
+        return name in named_by_agents or setup.internals.is_named(name)
 
     for plugin in plugins:
         if isinstance(plugin, Parts):
@@ -197,12 +197,12 @@ def set_up_plugins(
         next((parts.delegation for parts in given.values() if parts.delegation), None),
         tuple(item for parts in given.values() for item in parts.resources),
         tuple(observer for parts in given.values() for observer in parts.observers),
-        tuple(one for parts in given.values() for one in parts.listeners),
+        tuple(one for parts in given.values() for one in parts.internals.listeners),
         PluginLifetimes(_list_lifetimes(given), setup.notice),
-        tuple(make for parts in given.values() for make in parts.extensions),
-        next((parts.registration for parts in given.values() if parts.registration), None),
-        tuple(path for parts in given.values() for path in parts.watched),
-        tuple(file for parts in given.values() for file in parts.left_out),
+        tuple(make for parts in given.values() for make in parts.internals.extensions),
+        _find_registration(given),
+        tuple(path for parts in given.values() for path in parts.internals.watched),
+        tuple(file for parts in given.values() for file in parts.internals.left_out),
     )
 
 
@@ -238,11 +238,13 @@ def setup_for_program(
         environment=os.environ,
         confine=None,
         connect=connect,
-        find_address=_find_address,
-        rules=rules,
-        remark=logging.getLogger("ferrule.plugins").info,
-        is_named=lambda name: False,
-        names=workspace.names if workspace else DEFAULT_NAMES,
+        internals=SetupInternals(
+            find_address=_find_address,
+            rules=rules,
+            remark=logging.getLogger("ferrule.plugins").info,
+            is_named=lambda name: False,
+            names=workspace.names if workspace else DEFAULT_NAMES,
+        ),
     )
 
 
@@ -251,7 +253,8 @@ def _make_own_setup(
 ) -> Setup:
     """Return what one plugin may use: its own folder, and the variables it declares or all."""
     state = partial(_make_state_folder, setup.state, plugin)
-    own = replace(setup, state=state, origins=options.origins, is_named=is_named)
+    internals = replace(setup.internals, origins=options.origins, is_named=is_named)
+    own = replace(setup, state=state, internals=internals)
     if options.environment is None:
         return own
     given = setup.environment
@@ -284,13 +287,14 @@ def _collect_tools(given: Mapping[str, Parts], tools: Iterable[Tool]) -> _Collec
     for name, parts in given.items():
         collected.add(name, parts.tools)
     for name, parts in given.items():
-        if parts.tools_from is not None:
-            collected.add(name, parts.tools_from(Catalog(collected.tools.values())))
-        if parts.shadow is not None:
-            collected.shadow(name, parts.shadow(Catalog(collected.tools.values())))
+        changes = parts.catalog
+        if changes.add is not None:
+            collected.add(name, changes.add(Catalog(collected.tools.values())))
+        if changes.replace is not None:
+            collected.replace(name, changes.replace(Catalog(collected.tools.values())))
     for name, parts in given.items():
-        if parts.present is not None:
-            collected.present(name, parts.present)
+        if parts.catalog.present is not None:
+            collected.present(name, parts.catalog.present)
     return collected
 
 
@@ -316,7 +320,7 @@ class _CollectedTools:
             self.tools[name] = tool
             self.sources[name] = plugin
 
-    def shadow(self, plugin: str, arranged: Iterable[Tool]) -> None:
+    def replace(self, plugin: str, arranged: Iterable[Tool]) -> None:
         """Take the tools of a plugin that puts its own in the place of others."""
         sources = {
             (id(tool.handler), tool.name): self.sources.get(name)
@@ -451,6 +455,11 @@ def _name_source(plugin: str) -> str:
     if not plugin or plugin.startswith(PROGRAM):
         return PROGRAM
     return f"the plugin `{plugin}`"
+
+
+def _find_registration(given: Mapping[str, Parts]) -> registration.RegistrationLimits | None:
+    limits = (parts.internals.registration for parts in given.values())
+    return next((one for one in limits if one is not None), None)
 
 
 def _list_lifetimes(given: Mapping[str, Parts]) -> tuple[tuple[str, LifetimeMaker], ...]:

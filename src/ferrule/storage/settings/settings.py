@@ -27,7 +27,7 @@ from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStor
 
 from .merge import LAYER_ORDER, MergedSettings, Origin, find_setting
 from .mistakes import Mistakes
-from .table import ALIASES, BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, SETTINGS
+from .table import ALIASES, BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, SETTINGS, find_row
 from .values import (
     Entries,
     Entry,
@@ -294,14 +294,13 @@ def load_settings(
     if user_file is None:
         _refuse_repository_folder(own_file.parent, root)
     merged.notices += notices
-    merged.add_layer(
-        "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
-    )
+    user = _resolve_plugin_paths(_resolve_python_files(user, own_file.parent), own_file.parent)
+    merged.add_layer("user", user, root=str(own_file.parent))
     repository = (trust or TrustStore()).read(root)
     merged.open_folder(root, keeps_mode=repository.state in ("trusted", "absent"))
     merged.add_layer("project", _read_project(root, repository, merged))
-    merged.add_layer("environment", from_environment)
-    merged.add_layer("flags", from_flags)
+    merged.add_layer("environment", _resolve_plugin_paths(from_environment, Path.cwd()))
+    merged.add_layer("flags", _resolve_plugin_paths(from_flags, Path.cwd()))
     mistakes.raise_all()
     for key in ("journal.path", "artifacts.store"):
         location = merged.values[key]
@@ -378,6 +377,24 @@ def _resolve_python_files(entries: Entries, folder: Path) -> Entries:
         for name in entry.value
     )
     return {**entries, "tools.python": replace(entry, value=names)}
+
+
+def _resolve_plugin_paths(entries: Entries, folder: Path) -> Entries:
+    """Make the paths among the fields of plugins absolute, from the folder where they are written.
+
+    Other settings resolve their paths where they are used. A repository sets none of these.
+    """
+    found = {
+        key: replace(entry, value=str(folder.absolute() / Path(entry.value).expanduser()))
+        for key, entry in entries.items()
+        if key.startswith("plugins.") and entry.value is not None and _is_path(key)
+    }
+    return {**entries, **found} if found else entries
+
+
+def _is_path(key: str) -> bool:
+    row = find_row(key)
+    return row is not None and row.kind == "path"
 
 
 def check_python_names(entry: Entry | None) -> None:
