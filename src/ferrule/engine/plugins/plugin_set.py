@@ -30,7 +30,6 @@ from ferrule.tools.definition import Tool
 
 from .failures import explain_failure
 from .lifetimes import LifetimeMaker, PluginLifetimes
-from .loading import make_plugin
 from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup, SetupInternals
 
 T = TypeVar("T")
@@ -217,10 +216,19 @@ def add_plugins(
         return plugins, catalog
     if isinstance(plugins, str):
         raise ConfigError("`plugins` is a text", hint=f'write `plugins=["{plugins}"]`')
-    made = [make_plugin(one) if isinstance(one, str) else one for one in plugins]
-    added = set_up_plugins(made, setup, tools=catalog)
+    added = set_up_plugins(map(_make_plugin, plugins), setup, tools=catalog)
     is_same = not added.names or added.tools == tuple(catalog)
     return added, catalog if is_same else Catalog(added.tools)
+
+
+def _make_plugin(plugin: Plugin | Parts | str) -> Plugin | Parts:
+    """Return a plugin, which may be named."""
+    if not isinstance(plugin, str):
+        return plugin
+    # Only a name needs the readers of manifests.
+    from .loading import make_plugin
+
+    return make_plugin(plugin)
 
 
 def setup_for_program(

@@ -19,7 +19,6 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .manifest_keys import check_manifest
 from .manifests import Manifest, read_manifest, read_shipped_manifests
 from .metadata_index import HEADER, find_metadata
 
@@ -91,6 +90,9 @@ def read_package_manifest(name: str, package: str) -> Manifest:
 
 def _read_manifest(name: str, target: str, distribution: str, folder: str) -> Manifest:
     """Return what the manifest says; the defaults of all fields if there is none."""
+    # Most commands meet no installed plugin.
+    from .manifest_keys import check_manifest
+
     code = _find_code(target.partition(":")[0].split(".")[0])
     file, table, problems = _read_file(code)
     valid, more = check_manifest(table)
