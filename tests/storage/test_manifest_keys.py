@@ -52,6 +52,8 @@ ROWS = [
     ("[commands.Pond]\nobject = 'a:b'\nhelp = 'x'", "`commands.Pond` is not a name"),
     ("[pages.pond]\nobject = 'a:b'", "`pages.pond.title` is missing"),
     ("[pages.pond]\nobject = 'a:b'\ntitel = 'x'", "did you mean `title`?"),
+    ("[providers]\npond = 'a:b'", "`providers.pond` must be a table"),
+    ("[provider.pond]\nclient = 'a:b'", "unknown key `provider`: did you mean `providers`?"),
     ("[page.pond]\nobject = 'a:b'\ntitle = 'x'", "unknown key `page`: did you mean `pages`?"),
 ]
 
@@ -80,7 +82,6 @@ def test_a_field_needs_no_default(kind: str) -> None:
     assert check_manifest(tomllib.loads(f"{FIELD}kind = '{kind}'"))[1] == ()
 
 
-@pytest.mark.proves("plugins.manifests")
 def test_the_manifests_that_ship_have_no_mistake() -> None:
     text = Path(manifests.__file__).with_name("shipped.toml").read_text()
     for name, table in tomllib.loads(text).items():

@@ -79,21 +79,18 @@ def test_bm25_knows_words_as_they_are_written_and_drops_what_has_none() -> None:
     assert names(index, "", "bm25") == []
 
 
-@pytest.mark.proves("search.regex")
 def test_an_expression_ranks_by_matches_then_by_name_whatever_the_case() -> None:
     assert names(COMMANDS, "READ|output", "regex") == ["read_command_output"]
     assert names(COMMANDS, "command", "regex") == ["read_command_output", "run_command"]
     assert [hit.score for hit in COMMANDS.search("o", "regex")] == [4.0, 2.0]
 
 
-@pytest.mark.proves("search.regex")
 @pytest.mark.parametrize("query", ["(a", "(?=a)a", r"(a)\1", "a" * 201, "a{1000}{1000}{1000}"])
 def test_an_expression_that_cannot_be_used_is_refused_with_its_reason(query: str) -> None:
     with pytest.raises(ValueError, match=r"expression"):
         COMMANDS.search(query, "regex")
 
 
-@pytest.mark.proves("search.regex")
 def test_no_expression_can_make_a_search_hang() -> None:
     long = ToolIndex([made("t", "a" * 20_000)])
     assert names(long, "(a|aa)*(a|aa)*z", "regex") == []
@@ -132,7 +129,6 @@ def test_words_of_asking_count_less_than_what_is_asked_for() -> None:
     assert names(index, "Please help me, I would like some coffee")[0] == "brew_coffee"
 
 
-@pytest.mark.proves("search.own-strategy")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -165,7 +161,6 @@ def test_a_strategy_there_is_not_is_named_with_those_there_are() -> None:
 
 
 @given(st.text(max_size=60), st.sampled_from(["default", "bm25", "hybrid"]))
-@pytest.mark.proves("search.stable")
 def test_a_search_gives_the_same_whatever_the_order_of_the_tools(query: str, strategy: str) -> None:
     turned = ToolIndex([*reversed(MANY.tools)])
     assert turned.search(query, strategy) == MANY.search(query, strategy)

@@ -35,9 +35,10 @@ from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
-from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, RunStop
+from ferrule.models.registry import default_turns
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import select_mode
 from ferrule.permissions.rules import PermissionRule
@@ -58,6 +59,7 @@ from .message_history import MessageHistory
 from .run_inputs import UNSET, RunInstructions
 from .stopping import require_asyncio
 from .type_variables import OutputT
+from .unknown_options import explain_run_options
 
 if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
@@ -161,23 +163,13 @@ def parse_run_options(
     known = list(RunOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(explain_unknown_options(unknown, ["deps", "history", "key", *known]))
+        raise TypeError(explain_run_options(unknown, ["deps", "history", "key", *known]))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
     if "join" in options:
         join = parse_join(options["join"])
     return join, require
-
-
-def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
-    """Return what is wrong with options that do not exist, and the nearest that do."""
-    near = dict.fromkeys(
-        match for name in unknown for match in find_similar_names(name, options, count=2)
-    )
-    named = ", ".join(f"`{name}`" for name in unknown)
-    meant = f"{ask_about(near)} " if near else ""
-    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 class Session(ClosedByWith, Generic[OutputT]):
@@ -255,7 +247,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         started = RunStarted(
             text,
             defaults.model,
-            defaults.limits.for_model(defaults.model),
+            defaults.limits.fill_turns(default_turns(defaults.model)),
             defaults.join,
             defaults.require,
             None if output is None else output.request,

@@ -57,9 +57,12 @@ def choose_plugins(
     chosen: list[ChosenPlugin] = []
     for manifest in list_manifests(settings):
         given = fields.get(manifest.name, {})
-        if not is_on(manifest, settings, is_wanted=manifest.name in fields):
+        is_wanted = manifest.name in fields
+        if not is_on(manifest, settings, is_wanted=is_wanted):
             continue
         manifest.check()
+        if not manifest.is_set_up:
+            continue
         if manifest.distribution:
             _announce(manifest, notice)
         try:
@@ -157,9 +160,14 @@ def require_command(name: str, settings: Settings) -> None:
         if name in one.commands:
             one.check()
             return
+    raise build_off_error(f"the command `{name}`", settings)
+
+
+def build_off_error(brought: str, settings: Settings) -> ConfigError:
+    """Return the error for something that a plugin brings which is not used here."""
     withheld = " ".join(list_withheld(settings))
-    raise ConfigError(
-        f"the plugin that brings the command `{name}` is not used here",
+    return ConfigError(
+        f"the plugin that brings {brought} is not used here",
         code="plugin_off",
         hint=withheld or "`ferrule plugins` shows which are on, and `plugins` in the settings why",
     )

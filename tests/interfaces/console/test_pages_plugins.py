@@ -70,7 +70,6 @@ def reeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
 
 
-@pytest.mark.proves("plugins.installed")
 @pytest.mark.usefixtures("reeds")
 async def test_a_page_is_in_the_menu_and_shown_to_the_owner_alone(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
@@ -87,7 +86,6 @@ async def test_a_page_is_in_the_menu_and_shown_to_the_owner_alone(served: Any) -
             assert (await browser.get("/x/reeds")).status_code == 403
 
 
-@pytest.mark.proves("plugins.checks")
 def test_a_page_is_rendered_in_a_test_without_a_server(tmp_path: Path) -> None:
     async def show(page: ConsolePage) -> str:
         found = page.find_resource(Path)

@@ -44,6 +44,13 @@ def make_plugin(name: str) -> Plugin:
         ConfigError: There is none, it cannot be loaded, or it has fields without a default.
     """
     manifest = find_manifest(name)
+    if not manifest.is_set_up:
+        manifest.check()
+        raise ConfigError(
+            f"the plugin `{name}` has no class: it adds nothing to an agent",
+            code="plugin_unknown",
+            hint="leave it out; its models and commands need no plugin of the agent",
+        )
     try:
         return load_class(manifest)()
     except Exception as error:

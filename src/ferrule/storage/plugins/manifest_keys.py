@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
-KeyType = Literal["text", "flag", "names", "texts", "number", "object", "kind", "value"]
+KeyType = Literal["text", "flag", "names", "texts", "number", "object", "kind", "value", "table"]
 
 
 @frozen
@@ -70,6 +70,12 @@ MANIFEST_KEYS: tuple[ManifestKey, ...] = (
         "pages.*.object", "object", "The function of a page, as `module:name`.", is_required=True
     ),
     ManifestKey("pages.*.title", "text", "Its title, and its name in the menu.", is_required=True),
+    ManifestKey(
+        "providers.*",
+        "table",
+        "A provider of models: the fields of `ferrule.models.registry.Provider`, which are checked "
+        "when providers are looked up.",
+    ),
     ManifestKey("object", "object", "The class, as `module:name`.", is_required=True, ships=True),
     ManifestKey("default", "flag", "Whether it is on by itself.", ships=True),
     ManifestKey("project", "text", "What a repository may do with it.", ships=True),
@@ -276,6 +282,10 @@ def _check_kind(value: Any) -> str:
     return f"one of {listed}; found `{value}`{', ' + suggestion if suggestion else ''}"
 
 
+def _check_table(value: Any) -> str:
+    return "" if isinstance(value, Mapping) else "a table"
+
+
 def _check_nothing(value: Any) -> str:
     return ""
 
@@ -289,6 +299,7 @@ _TYPE_CHECKS: Mapping[KeyType, Callable[[Any], str]] = {
     "object": _check_object,
     "kind": _check_kind,
     "value": _check_nothing,
+    "table": _check_table,
 }
 
 _SHOWN_TYPES: Mapping[KeyType, str] = {
@@ -300,4 +311,5 @@ _SHOWN_TYPES: Mapping[KeyType, str] = {
     "object": "`module:name`",
     "kind": "a kind",
     "value": "a value of the kind",
+    "table": "a table",
 }
