@@ -27,7 +27,7 @@ from ferrule.runtime.model_clients import create_client
 from ferrule.storage.plugins import added_providers
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
-from ferrule.testing import check_plugin
+from ferrule.testing import calls, check_plugin, says
 
 CODE = '''
 from dataclasses import dataclass
@@ -135,6 +135,17 @@ async def test_it_is_used_once_installed_and_the_person_is_told_once(
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
     assert any("`pond` of `ferrule_pond` 1.2 is used" in text for text in notices)
     assert not any("`pond`" in text for text in make()[1])
+
+
+@pytest.mark.parametrize(("needs", "depth"), [("", 0), ("needs.environment = ['DEPTH']", 7)])
+def test_one_that_a_program_names_reads_the_variables_of_its_manifest_alone(
+    install: Install, monkeypatch: pytest.MonkeyPatch, needs: str, depth: int
+) -> None:
+    monkeypatch.setenv("DEPTH", "7")
+    code = CODE.replace("return self.deep", 'return int(setup.environment.get("DEPTH", 0))')
+    install(code, f"{needs}\n{MANIFEST}")
+    agent = Agent(Scripted([calls(("measure", {})), says("done")]), plugins=["pond"])
+    assert agent.run_sync("How deep?").results[0].data == depth
 
 
 def test_a_program_names_it_and_is_told_what_is_wrong_with_it(install: Install, site: Path) -> None:

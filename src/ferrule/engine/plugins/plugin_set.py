@@ -216,19 +216,23 @@ def add_plugins(
         return plugins, catalog
     if isinstance(plugins, str):
         raise ConfigError("`plugins` is a text", hint=f'write `plugins=["{plugins}"]`')
-    added = set_up_plugins(map(_make_plugin, plugins), setup, tools=catalog)
+    names = [one for one in plugins if isinstance(one, str)]
+    named = _make_named_plugins(names) if names else {}
+    made = [named[one][0] if isinstance(one, str) else one for one in plugins]
+    options = {name: chosen for name, (_, chosen) in named.items()}
+    added = set_up_plugins(made, setup, tools=catalog, options=options)
     is_same = not added.names or added.tools == tuple(catalog)
     return added, catalog if is_same else Catalog(added.tools)
 
 
-def _make_plugin(plugin: Plugin | Parts | str) -> Plugin | Parts:
-    """Return a plugin, which may be named."""
-    if not isinstance(plugin, str):
-        return plugin
+def _make_named_plugins(names: Iterable[str]) -> dict[str, tuple[Plugin, PluginOptions]]:
+    """Return the plugins with these names; each may read the variables that its manifest names."""
     # Only a name needs the readers of manifests.
-    from .loading import make_plugin
+    from .loading import find_manifest, make_plugin
 
-    return make_plugin(plugin)
+    return {
+        name: (make_plugin(name), PluginOptions(find_manifest(name).environment)) for name in names
+    }
 
 
 def setup_for_program(
