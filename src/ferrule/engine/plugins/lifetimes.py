@@ -17,8 +17,6 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.tools.forking import make_lock
 
-from .failures import describe_failure
-
 LifetimeMaker = Callable[[], AbstractAsyncContextManager[object]]
 
 _warn = logging.getLogger(__name__).warning
@@ -160,4 +158,6 @@ class StartPlugins(DriverExtension):
 def _describe(error: Exception, make: LifetimeMaker, seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"it took more than {seconds:g} s"
+    from .failures import describe_failure  # loaded only where something failed
+
     return describe_failure(error, getattr(make, "__module__", ""))

@@ -28,7 +28,6 @@ from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
-from .failures import explain_failure
 from .lifetimes import LifetimeMaker, PluginLifetimes
 from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup, SetupInternals
 
@@ -282,6 +281,8 @@ def _set_up(plugin: Plugin, setup: Setup, options: PluginOptions) -> Parts | Non
     except Exception as error:
         if not options.distribution:
             raise
+        from .failures import explain_failure  # loaded only where something failed
+
         problem = explain_failure(plugin.name, options.distribution, error, type(plugin).__module__)
         if not options.is_optional:
             raise problem from error
