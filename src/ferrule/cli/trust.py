@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
 
     Until a folder is trusted they do nothing. Any change revokes the trust and is shown as a diff.
     """
-    root = Path(folder).resolve()
+    root = Path(os.path.realpath(folder))
     store = TrustStore()
     if revoke:
         outcome = "is no longer trusted" if store.revoke(root) else "was not trusted"
