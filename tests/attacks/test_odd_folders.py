@@ -121,7 +121,6 @@ def check_commands(world: PlantedWorld, backend: str) -> None:
         assert world.say(begun, ORDINARY) == "works\ndone\n"
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(("script", "backend"), choose(ODD))
 def test_what_a_command_leaves_behind_harms_no_other(
     script: str, backend: str, world: PlantedWorld
@@ -130,7 +129,6 @@ def test_what_a_command_leaves_behind_harms_no_other(
     check_commands(world, backend)
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(("script", "backend"), choose(MOUNTS))
 def test_what_is_mounted_while_a_session_runs_harms_no_command(
     script: str, backend: str, world: PlantedWorld
@@ -154,7 +152,6 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(
     "script", [pytest.param(script, id=name) for name, script in (*ODD, *MOUNTS)]
 )
@@ -189,7 +186,6 @@ WORKSPACES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", WORKSPACES)
 def test_a_workspace_with_an_odd_name_is_one(kind: str, backend: str, world: PlantedWorld) -> None:

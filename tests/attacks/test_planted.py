@@ -78,7 +78,6 @@ def world(shared_world: PlantedWorld) -> PlantedWorld:
     return shared_world
 
 
-@pytest.mark.proves("sandbox.planted.environments")
 @pytest.mark.parametrize(
     ("script", "backend", "session"),
     choose_rows((*environments.PLANTED, *repositories.PLANTED)),
@@ -120,7 +119,6 @@ def choose_believed(table: Sequence[tuple[str, ...]]) -> list[object]:
     return [pytest.param(*row[:2], id=row[0]) for row in rows[:: 1 if EVERY else 6]]
 
 
-@pytest.mark.proves("sandbox.planted.environments")
 @pytest.mark.parametrize(("name", "script"), choose_believed(environments.PLANTED))
 def test_each_wall_around_planted_environments_holds_alone_and_none_is_idle(
     name: str, script: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
@@ -140,7 +138,6 @@ def test_each_wall_around_planted_environments_holds_alone_and_none_is_idle(
         assert world.reaches(script)
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize(("name", "script"), choose_believed(repositories.PLANTED))
 def test_a_planted_repository_would_open_the_persons_if_it_were_believed(
     name: str, script: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
@@ -239,7 +236,6 @@ def prepare_repository(world: PlantedWorld, hooks: str) -> Path:
     return mark
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize(
     ("hooks", "script", "backend", "session"), choose_rows(later.PLANTED, ("same", "next"))
 )
@@ -287,7 +283,6 @@ def installed(world: PlantedWorld, monkeypatch: pytest.MonkeyPatch) -> Path:
     return prefix
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 @pytest.mark.parametrize(
     ("script", "backend", "session"), choose_rows(own_code.ATTEMPTS, ("same", "next"))
 )
@@ -316,7 +311,6 @@ def test_what_lies_beside_our_own_code_is_written_and_moved_as_ever(
         assert world.say(begun, f"{script} && cat link/new current/bin/rg") == "x\nas it was\n"
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 def test_ferrule_in_the_environment_of_a_project_searches_with_its_own_program(
     world: PlantedWorld,
 ) -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from source import LOCAL
+from source import MODULES as FILES
 from source import PACKAGE as SOURCE
 
 from ferrule.sandbox.deputies import DEPUTIES, format_table
@@ -89,20 +91,16 @@ def imported(tree: ast.AST) -> Iterator[str]:
                     yield f"{node.module}.{alias.name}"
 
 
-def find_starts(text: str) -> set[str]:
-    tree = ast.parse(text)
+def find_starts(tree: ast.AST) -> set[str]:
     return {*named(tree), *imported(tree)}
-
-
-FILES = sorted(SOURCE.rglob("*.py"))
 
 
 @pytest.mark.proves("programs.one-finder")
 def test_no_file_finds_or_starts_programs_by_itself():
     found = {
-        str(file.relative_to(SOURCE)): starts
+        str(file.path.relative_to(SOURCE if SOURCE in file.path.parents else LOCAL.parent)): starts
         for file in FILES
-        if (starts := find_starts(file.read_text("utf-8")))
+        if (starts := find_starts(file.tree))
     }
     found["permissions/installed_code.py"].discard("importlib.metadata.distributions")
     assert found == {file: names for file, (names, _) in EXCEPTIONS.items()}
@@ -132,7 +130,7 @@ def test_no_file_finds_or_starts_programs_by_itself():
     ],
 )
 def test_each_way_to_start_one_is_found(text: str):
-    assert find_starts(text)
+    assert find_starts(ast.parse(text))
 
 
 FINDERS = {"find_program", "find_installed", "find_confined"}
@@ -150,7 +148,7 @@ def looked_for(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.proves("programs.one-finder")
 def test_each_name_that_is_looked_for_is_in_the_table_of_deputies():
     known = {name for deputy in DEPUTIES for name in deputy.programs}
-    found = {name for file in FILES for name in looked_for(ast.parse(file.read_text("utf-8")))}
+    found = {name for file in FILES for name in looked_for(file.tree)}
     assert {"git", "rg", "tesseract"} <= found
     # `node` is not started: where it lies says where npm's settings of the machine are.
     others = {"sh", "darwin", "node"}

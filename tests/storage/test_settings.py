@@ -59,7 +59,6 @@ def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
 
 
-@pytest.mark.proves("settings.own-folder")
 @pytest.mark.parametrize("place", [".ferrule", "conf", ".", "../elsewhere/.ferrule"])
 def test_a_folder_of_a_repository_is_nobodys_own_settings(
     case: Case, place: str, monkeypatch: pytest.MonkeyPatch
@@ -98,7 +97,6 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
     assert list(own_folders.iterdir()) == []
 
 
-@pytest.mark.proves("settings.layers")
 def test_the_stronger_layer_wins_and_says_where_it_stands(case: Case) -> None:
     case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_turns: 9\n")
     case.project("model: openai:b\nresults: value\ntool_mode: native\n")
@@ -234,7 +232,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("settings.errors-name-the-place")
 @pytest.mark.parametrize(("text", "message", "hint"), WRONG.values(), ids=list(WRONG))
 def test_a_wrong_setting_is_an_error_with_file_line_and_column(
     case: Case, text: str, message: str, hint: str
@@ -302,7 +299,6 @@ def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
     )
 
 
-@pytest.mark.proves("settings.harvey-names")
 def test_the_settings_of_requirement_000_work_as_written_there(case: Case) -> None:
     case.user("""
 tools:

@@ -394,12 +394,18 @@ def _list_own_code() -> Iterator[str]:
 
 
 def _list_packages() -> Iterator[str]:
-    """Yield the folders of packages and programs, and the package `ferrule`."""
+    """Yield the folders of packages and programs, the package `ferrule`, and those beside it.
+
+    In a tree of our sources, `packages` has our other distributions.
+    """
     yield from _list_installed()
     package = Path(__file__).parent.parent
     yield str(package)
     if package.parent.name in ("site-packages", "dist-packages"):
         yield str(package.parent)
+    beside = package.parents[1] / "packages" / "ferrule-local" / "src"
+    if beside.is_dir():
+        yield str(beside)
 
 
 @cache

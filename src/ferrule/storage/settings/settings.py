@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.limits import Limits, default_turns
+from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
+from ferrule.storage.plugins.added_providers import default_turns
 from ferrule.storage.store_urls import is_url, refuse_password
 from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore, is_python_file
 
@@ -186,7 +187,7 @@ class Settings:
         An entry without a provider is for this model of every provider. Between an entry of the
         model and the setting for all models, the stronger layer wins; in the same layer the entry
         does. What a repository sets for all models can only tighten an entry. Where only it sets
-        `max_turns`, that is no more than the kind of model has without (`core.limits`).
+        `max_turns`, that is no more than the kind of model has without.
         """
         limits: dict[str, Any] = {}
         for key in _LIMITS:

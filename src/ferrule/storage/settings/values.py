@@ -514,7 +514,7 @@ def _read_flag(key: str, value: Any, entries: Entries) -> None:
         if value is not None:
             _read_plugins([value] if isinstance(value, str) else value, "--plugin", entries)
         return
-    setting = BY_KEY.get(ALIASES.get(key, key))
+    setting = find_row(ALIASES.get(key, key))
     if setting is None or setting.kind in _MAPS:
         raise unknown_setting_error("flags", key)
     where = setting.flag or f"`{setting.key}`"
