@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
 
     Until a folder is trusted they do nothing. Any change revokes the trust and is shown as a diff.
     """
-    root = Path(folder).resolve()
+    root = Path(os.path.realpath(folder))
     store = TrustStore()
     if revoke:
         outcome = "is no longer trusted" if store.revoke(root) else "was not trusted"

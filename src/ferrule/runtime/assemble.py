@@ -347,7 +347,7 @@ def _describe_surroundings(
     settings: Settings, gate: PermissionGate, approver: Approver | None
 ) -> Surroundings:
     return Surroundings(
-        Path(settings.workspace).resolve(),
+        Path(os.path.realpath(settings.workspace)),
         mode=gate.mode,
         reads=gate.reads == "allow",
         attended=approver is not None and not isinstance(approver, DenyingApprover),

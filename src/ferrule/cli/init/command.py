@@ -59,7 +59,7 @@ def init(folder: str, force: bool, settings_only: bool, user: bool, plugin: str 
         _list_files(root, files, replaced)
         click.echo("hint: edit it, then `ferrule trust` lets it take effect", err=True)
         return 0
-    files = project_files(root.resolve().name)
+    files = project_files(Path(os.path.realpath(root)).name)
     hint = "--force replaces them; --settings-only writes only the settings"
     replaced = write_new_files(root, files, replace=force, hint=hint)
     _list_files(root, files, replaced)

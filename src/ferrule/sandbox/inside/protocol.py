@@ -85,12 +85,12 @@ class Launch:
         landlock: tuple[tuple[PathRule, ...], bool] | None = None,
         name_quota: int = 0,
     ) -> None:
-        # Plain text: a record takes no subclass of it, such as a `TrustedProgram`.
+        # Plain text: a record takes no subclass of it, such as a `TrustedPath`.
         self.argv = [str(word) for word in argv]
         self.program = str(program)
         self.environment = environment
         self.grace = grace
-        self.steps = steps or []
+        self.steps = [(kind, str(place), str(source)) for kind, place, source in steps or ()]
         self.folder = folder
         self.inode = inode
         self.own_files = own_files or []
