@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pytest
 from sandbox_world import World
 
+from containers import use_container_engine
 from ferrule.permissions.child_environment import filter_environment
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import SandboxBackend, available_backends
@@ -121,9 +122,10 @@ def confined_by(world: World, backend: str) -> Iterator[Confined]:
         writable=(str(world.shared),),
         limits=ResourceLimits(memory=1 << 30, processes=128, file_size=1 << 28),
     )
+    refused = use_container_engine() if backend == "container" else ""
     found = next((one for one in available_backends(policy, probe()) if one.name == backend), None)
     if found is None:
-        pytest.skip(f"this machine cannot start `{backend}`: {dict(probe().why)}")
+        pytest.skip(f"this machine cannot start `{backend}`: {refused or dict(probe().why)}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(world.home))
         patch.setenv("DEPLOY_TOKEN", world.canary().strip())

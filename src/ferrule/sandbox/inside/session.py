@@ -39,7 +39,9 @@ class SandboxRecord:
     * `locked`: commands are in another user namespace than the one that the masks were mounted in.
       Where they cannot be, no command may reach another one by a socket's name: a folder that it
       was handed would outlive the masks over its names.
-    * `backend`: `namespaces`, `bubblewrap` or `landlock`.
+    * `backend`: `namespaces`, `bubblewrap`, `landlock` or `container`.
+    * `engine_environment`: the variables of the engine that starts containers, for the server
+      outside of them; empty for all others.
     * `held_folder`: what steps call the folder of what is laid over names, and where it is, for a
       backend that mounts nothing; `writable_folders` are what commands may write there besides the
       roots, the last one in place of /dev/shm.
@@ -57,6 +59,7 @@ class SandboxRecord:
         "writable_folders",
         "command_steps",
         "configured_places",
+        "engine_environment",
         "roots",
         "judged_roots",
         "steps",
@@ -94,7 +97,9 @@ class SandboxRecord:
         configured_places: tuple[str, ...] = (),
         steps_file: str = "",
         judged_roots: tuple[str, ...] = (),
+        engine_environment: dict[str, str] | None = None,
     ) -> None:
+        self.engine_environment = engine_environment or {}
         self.fixed = fixed
         self.writable_folders = writable_folders
         self.configured_places = configured_places
@@ -114,6 +119,10 @@ class SandboxRecord:
         self.filtered = filtered
         self.restrict_late = restrict_late
         self.locked = locked
+
+    def as_values(self) -> dict[str, object]:
+        """Return the fields as they are given to a container's server."""
+        return {name: getattr(self, name) for name in self._fields if name != "engine_environment"}
 
     def encode(self) -> bytes:
         """Encode the session as a record."""
