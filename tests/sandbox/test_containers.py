@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -233,7 +235,7 @@ async def test_a_container_of_a_session_that_is_over_is_removed_by_the_next(
     assert scratch is not None
     label = label_of(str(scratch[0].parent))
     arguments = ["--detach", "--name", "ferrule-session-gone-01", "--label", label]
-    options = [engine.user, "--network=none", *engine.arguments]
+    options = [engine.user, "--network=none", "--stop-signal=SIGKILL", *engine.arguments]
     subprocess.run(
         [engine.program, "run", *arguments, *options, engine.image, "sleep", "1000"],
         check=True,
@@ -246,3 +248,46 @@ async def test_a_container_of_a_session_that_is_over_is_removed_by_the_next(
         await asyncio.sleep(0.1)
     assert not list_containers("ferrule-session-gone")
     assert list_containers(name_of(first)), "that of a session that goes on"
+
+
+AS_ON_A_MAC = Path(__file__).with_name("as_on_a_mac.py")
+
+
+def run_as_on_a_mac(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(AS_ON_A_MAC), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "FERRULE_PORTABLE": "1"},
+    )
+
+
+def test_what_runs_outside_of_a_container_loads_without_what_only_linux_has() -> None:
+    ran = run_as_on_a_mac(
+        "import",
+        "ferrule.sandbox.backends.container",
+        "ferrule.sandbox.backends.container_image",
+        "ferrule.sandbox.inside.container.relay",
+        "ferrule.sandbox.sandbox",
+        "ferrule.cli.doctor.attack",
+        "ferrule.cli.doctor.container",
+        "ferrule.toolkits.commands.runner",
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_commands_run_where_our_side_has_nothing_that_only_linux_has(root: Path) -> None:
+    refused = use_container_engine()
+    if refused:
+        pytest.skip(refused)
+    (root / ".env").write_text("SECRET")
+    scripts = ("cat .env", "mkdir .harness", "echo own > id_rsa && pwd", "cat id_rsa")
+    ran = run_as_on_a_mac("run", str(root), *scripts)
+    assert ran.returncode == 0, ran.stderr
+    results = [tuple(one) for one in json.loads(ran.stdout)]
+    assert [code != 0 for code, _ in results] == [True, True, False, True]
+    assert "SECRET" not in ran.stdout and results[2][1] == f"{root}\n"
+    # Files have other identities inside: one with a secret's name counts as the person's.
+    assert "own" not in results[3][1] and not (root / ".harness").exists()

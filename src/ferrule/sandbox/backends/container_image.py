@@ -63,7 +63,6 @@ def build_image(
             program,
             writable,
             "build",
-            "--pull=false",
             f"--iidfile={digest_file}",
             f"--label={RECIPE_LABEL}={digest_recipe()}",
             *arguments,

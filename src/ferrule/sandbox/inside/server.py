@@ -83,13 +83,15 @@ def _watch_owner(owner_pid: int) -> list[int]:
 def _read_session(number: int) -> SandboxRecord | None:
     if number < 0:
         return None
-    # Loaded here, once, for all that will be forked; not needed without a session.
-    from .namespace_supervisor import SandboxRecord
+    from .session import SandboxRecord
 
     session = SandboxRecord.read(number)
     os.close(number)
     if session.engine_environment:
         return session  # another server, in the container, makes itself ready
+    # Loaded here, once, for all that will be forked.
+    from . import namespace_supervisor as namespace_supervisor
+
     session.prepare()
     if session.backend != "namespaces":
         from . import mediated_command

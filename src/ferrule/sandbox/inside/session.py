@@ -9,7 +9,6 @@ import socket
 from . import view_template as template
 from .kernel import cgroup_limits as groups
 from .kernel import seccomp
-from .mediator import mediator
 from .mediator.name_rules import NameRules
 from .protocol import read_all
 
@@ -157,6 +156,9 @@ class SandboxRecord:
                 os.write(self.record, self.encode())
                 return
             if self.filtered:
+                # Not loaded to write a record: a Mac has none of the calls that this is made of.
+                from .mediator import mediator
+
                 seccomp.prepare_filter(False, True, by_name=self.locked)
                 mediator.creating_calls()
             self.template = template.build_template(
