@@ -202,6 +202,35 @@ async def test_a_program_is_the_one_of_the_image(opens: Opens, root: Path) -> No
     assert kept.text() == "/usr/bin/python3\n"
 
 
+async def test_a_thousand_connections_to_the_proxy_keep_no_other_command_waiting(
+    opens: Opens, root: Path
+) -> None:
+    sandbox = opens()
+    script = (
+        "import os, socket, time, urllib.parse as u\n"
+        "p = u.urlparse(os.environ['http_proxy'])\n"
+        "made = []\n"
+        "for n in range(900):\n"
+        "    s = socket.socket(); s.settimeout(1)\n"
+        "    try: s.connect((p.hostname, p.port))\n"
+        "    except OSError: break\n"
+        "    made.append(s)\n"
+        "print(len(made) > 100, flush=True); time.sleep(1000)\n"
+    )
+    (root / "many.py").write_text(script)
+    directory = os.open(root, os.O_RDONLY)
+    kept = Capture(1000, 0)
+    running = await sandbox.start(make_command("python3 many.py", directory, kept))
+    os.close(directory)
+    deadline = time.monotonic() + 30
+    while kept.text() != "True\n":
+        assert time.monotonic() < deadline, kept.text()
+        await asyncio.sleep(0.1)
+    ended, said = await run_script(sandbox, "echo here", timeout=20)
+    assert (ended.exit_code, said) == (0, "here\n")
+    await running.end()
+
+
 async def test_nothing_is_left_when_the_session_is_closed(opens: Opens) -> None:
     sandbox = opens()
     await run_script(sandbox, "true")

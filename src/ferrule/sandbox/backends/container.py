@@ -8,7 +8,9 @@ server of the other backends: commands start there without another container.
 What is to be masked can change between two commands. A container's mounts cannot, so that another
 one is started where they differ.
 
-Not protected, besides what `selection` says: commands of one session see and can end each other.
+Not protected, besides what `selection` says: commands of one session see and can end each other. An
+engine looks its mount points up by name, as bubblewrap does: what another command of the session
+swaps at that moment is masked in the wrong place, or an empty file is made where one has gone.
 Different from the other backends: programs are the image's, not the machine's; no preview; no
 terminals; unix sockets come in pairs only, since a folder that another container handed on would
 outlive its masks.

@@ -265,7 +265,11 @@ def _container(probes: Probes) -> Facts:
         A.UNIX_SOCKETS: (YES, f"{how}: own network namespace; sockets with a path are masked"),
         A.SIGNALS: (YES, f"{how}: own process namespace, one for a session's commands"),
         A.MEMORY: (PARTLY, "RLIMIT_DATA, for each process"),
-        A.PROCESSES: (PARTLY, "none outlives the container; RLIMIT_NPROC counts the user's"),
+        A.PROCESSES: (
+            PARTLY,
+            "none outlives the container; "
+            + ("no limit that holds for root" if probes.root else "RLIMIT_NPROC counts the user's"),
+        ),
     }
     if engine.limits:
         facts[A.MEMORY] = (YES, f"{how}: for all commands of a session together")

@@ -21,7 +21,7 @@ from ..kernel import namespaces, proxy_ports
 from ..protocol import LAUNCH_BYTE, Launch
 from ..session import SandboxRecord
 from .channels import Channels
-from .relay import CONTROL, ERRORS, INPUT, OUTPUT, SESSION
+from .relay import CONTROL, ERRORS, FIRST_INNER, INPUT, OUTPUT, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ else:
 
 
 _MAX_PORTS = 1000
-_FIRST_OF_OURS = 1 << 31
-"""The first channel that is opened from in here."""
+_MAX_STREAMS = 512
+"""Streams from which on no connection to the proxy is accepted: each needs a descriptor."""
 _END_SECONDS = 16.0
 """Seconds in which the server ends everything."""
 
@@ -65,7 +65,7 @@ class _FirstProcess:
         self.server_pid = 0
         self.listeners: dict[int, tuple[socket.socket, int]] = {}
         """Sockets that listen for a command's connections to the proxy, and its number."""
-        self._next_channel = _FIRST_OF_OURS
+        self._next_channel = FIRST_INNER
 
     def serve(self) -> None:
         while not self.channels.is_over:
@@ -82,8 +82,9 @@ class _FirstProcess:
     def _wait(self, seconds: float | None) -> None:
         poll = select.poll()
         poll.register(self.wake.reader, select.POLLIN)
-        for descriptor in self.listeners:
-            poll.register(descriptor, select.POLLIN)
+        if len(self.channels.streams) < _MAX_STREAMS:
+            for descriptor in self.listeners:
+                poll.register(descriptor, select.POLLIN)
         sources = self.channels.readers()
         sinks = self.channels.writers()
         for descriptor in {*sources, *sinks}:

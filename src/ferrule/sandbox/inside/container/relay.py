@@ -37,6 +37,8 @@ An engine can serve several people and machines; containers of others are none o
 """
 CONTROL, INPUT, OUTPUT, ERRORS = range(4)
 """Channels of a command, counted from its number."""
+FIRST_INNER = 1 << 31
+"""The first channel that is opened from inside the container."""
 SESSION = 0
 """The channel on which the session's record comes, before any command."""
 
@@ -170,19 +172,23 @@ class _Container:
         return self.channels.is_over or self.channels.writer < 0
 
     def run(self, launch: Launch, descriptors: list[int]) -> None:
-        """Have a command run. The descriptors are closed when they are not needed any more."""
+        """Have a command run. The descriptors are closed when they are not needed any more.
+
+        Raises OSError if it cannot be; then they are not closed.
+        """
         record, control_number, directory, *standard = descriptors
-        os.close(record)
-        os.close(directory)
         number = self._next_number
         self._next_number += 4
         control = socket.socket(fileno=os.dup(control_number))
-        command = self.commands[number] = _Command(self, number, control)
+        command = _Command(self, number, control)
+        if launch.proxy_environment:
+            self._listen(command)
+        os.close(record)
+        os.close(directory)
+        self.commands[number] = command
         stream = self.channels.attach(number, control_number, control_number)
         stream.receive = command.receive
         stream.on_over = control.close
-        if launch.proxy_environment:
-            self._listen(command)
         has_input = not _is_null(standard[0])
         is_merged = _is_same(standard[1], standard[2])
         self.channels.open(
@@ -217,8 +223,12 @@ class _Container:
 
     def _open_proxy(self, channel: int, value: dict[str, object]) -> None:
         """Connect to the proxy what a command opened in the container."""
+        if channel < FIRST_INNER or channel in self.channels.streams:
+            return
         command = self.commands.get(int(str(value["command"])))
         connection = socket.socket(socket.AF_UNIX)
+        # More than wait in the kernel's queue are refused: nobody else is to wait for them.
+        connection.setblocking(False)
         number = connection.detach()
         self.channels.attach(channel, number, number)
         try:
@@ -302,13 +312,11 @@ class _Relay:
         report.send("taken")
         launch = Launch.read(descriptors[0])
         try:
-            container = self._find(launch.wrapper)
+            self._find(launch.wrapper).run(launch, descriptors)
         except OSError as error:
-            report.send(f"broken {launch.wrapper[0]}: {error.strerror}")
+            report.send(f"broken {launch.wrapper[0]}: {error}")
             for descriptor in descriptors:
                 os.close(descriptor)
-            return
-        container.run(launch, descriptors)
 
     def _remove_abandoned(self) -> None:
         """Remove containers of sessions whose process is gone, in a process of its own."""
