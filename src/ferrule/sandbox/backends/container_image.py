@@ -7,15 +7,15 @@ the same ones inside as outside (they are not where a virtual machine lies in be
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError
 from ferrule.permissions.provenance import CommandWritable, TrustedProgram, trust_search_path
 from ferrule.sandbox.trusted_process import run_program
@@ -150,10 +150,16 @@ def _try_container(
         "-S",
         "-c",
     ]
-    shown = json.loads(_run(engine.program, writable, *common, _TRIAL))
     probe = _PROBE_PROGRAM.read_text()
-    found = json.loads(_run(engine.program, writable, *common, probe, "seccomp", "callers"))
-    return {**cast("dict[str, Any]", found), **cast("dict[str, Any]", shown)}
+    shown: dict[str, Any] = {}
+    for program in ([probe, "seccomp", "callers"], [_TRIAL]):
+        printed = _run(engine.program, writable, *common, *program)
+        try:
+            shown |= parse_json(printed.decode("utf-8", "replace"))
+        except (ValueError, TypeError) as error:
+            detail = f"`{engine.program} run` printed something else: {printed[:200]!r}"
+            raise ContainerUnusable(detail) from error
+    return shown
 
 
 def _run(
