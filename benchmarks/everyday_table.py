@@ -2,6 +2,8 @@
 
 A function of tests may take BOUND seconds of processor time a day. One that takes longer runs as
 many rows as fit, none if the first does not; the quickest function of a module always runs a row.
+Functions that were not measured keep what the table says of them: `pytest --everyday --times`, or
+the times of some folders, bring the rest up to date.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from everyday import TABLE, name_function
+from everyday import STARTS_FIRST_SECONDS, TABLE, Limit, name_function, read_table
 
 BOUND = 0.25
 HEAD = """\
-# Functions of tests that take long, and how many of their rows `make test` runs (tests/everyday.py).
+# Functions of tests that take long, how many of their rows `make test` runs, and the seconds of a row (tests/everyday.py).
 # Made by `make lab NAME=everyday`: what takes more than {bound} s of processor time runs as many rows as fit.
 """
 
@@ -39,16 +41,20 @@ class Function:
         return self.rows if self.seconds <= bound else int(bound / self.mean)
 
 
-def read_functions(folder: Path) -> list[Function]:
-    """Return the measured functions, sorted by their names."""
+def read_functions(folder: Path, table: dict[str, Limit]) -> list[Function]:
+    """Return the functions that were measured or stand in the table, sorted by their names."""
     times: defaultdict[str, list[float]] = defaultdict(list)
     for file in folder.glob("*.json"):
         for node_id, seconds in json.loads(file.read_text("utf-8")).items():
             times[name_function(node_id)].append(seconds)
     found: list[Function] = []
-    for function, seconds in sorted(times.items()):
+    for function in sorted({*times, *table}):
         module, _, name = function.partition("::")
-        found.append(Function(module, name, len(seconds), sum(seconds)))
+        seconds = times.get(function, [])
+        known = table.get(function)
+        rows = max(len(seconds), known.of if known else 0)
+        mean = sum(seconds) / len(seconds) if seconds else known.seconds if known else 0.0
+        found.append(Function(module, name, rows, rows * mean))
     return found
 
 
@@ -62,7 +68,11 @@ def choose_rows(functions: list[Function], bound: float) -> dict[str, dict[str, 
         rows = {one.name: one.count_rows(bound) for one in members}
         if not any(rows.values()):
             rows[min(members, key=lambda one: one.mean).name] = 1
-        limited = {one.name: rows[one.name] for one in members if rows[one.name] < one.rows}
+        limited = {
+            one.name: rows[one.name]
+            for one in members
+            if rows[one.name] < one.rows or one.mean >= STARTS_FIRST_SECONDS
+        }
         if limited:
             chosen[module] = limited
     return chosen
@@ -77,7 +87,7 @@ def render(functions: list[Function], chosen: dict[str, dict[str, int]], bound: 
         for name, rows in names.items():
             one = by_id[module, name]
             key = name if "::" not in name else f'"{name}"'
-            lines.append(f"{key} = {rows}  # of {one.rows}, {one.mean:.2g} s each")
+            lines.append(f"{key} = {{rows = {rows}, of = {one.rows}, seconds = {one.mean:.2g}}}")
         lines.append("")
     return "\n".join(lines)
 
@@ -88,7 +98,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what `pytest --times` wrote")
     parser.add_argument("--bound", type=float, default=BOUND, help="seconds of a function")
     asked = parser.parse_args()
-    functions = read_functions(asked.folder)
+    functions = read_functions(asked.folder, read_table() if TABLE.exists() else {})
     chosen = choose_rows(functions, asked.bound)
     TABLE.write_text(render(functions, chosen, asked.bound), "utf-8")
     runs = [(one, chosen.get(one.module, {}).get(one.name, one.rows)) for one in functions]

@@ -2,8 +2,8 @@
 writes it.
 
 `tests/promise_sources/*.yaml` are the places that promise behaviour, `tests/promises.yaml` the
-promises, and a test claims one by `@pytest.mark.proves("its.id")`. Tests are read as text: nothing
-is imported.
+promises, and a test claims one by `@pytest.mark.proves("its.id")`. A place may name tests, too.
+Tests are read as text: nothing is imported.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def page() -> str:
         ),
         "# What is promised, and what proves it",
         "Each row is a place that promises behaviour, in our words, and a test for each "
-        "promise that keeps it. "
+        "promise that keeps it, or the tests that show it. "
         "`later` says what is not there yet, and why.",
     ]
     for name, title in TITLES.items():
@@ -114,6 +114,7 @@ def _table(places: list[dict[str, Any]], proofs: dict[str, list[Claim]]) -> Iter
     yield "|---|---|"
     for place in places:
         kept = [_proof(name, proofs.get(name, [])) for name in place.get("promises") or ()]
+        kept += place.get("tests") or ()
         if place.get("later"):
             kept.append(f"later: {place['reason']}")
         yield f"| {_cell(place['place'])} | {'<br>'.join(map(_cell, kept))} |"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ferrule.models.client import ModelOptions
 from ferrule.models.openai.differences import ChatDifferences
-from ferrule.models.registry import PROVIDERS, UNIVERSAL_OPTIONS, Provider
+from ferrule.models.registry import PROVIDERS, UNIVERSAL_OPTIONS, Provider, list_providers
 
 PAGE = Path(__file__).parent / "providers.md"
 _SWITCHES = {
@@ -71,9 +71,10 @@ def _options() -> Iterator[str]:
     yield "| option | is known to |"
     yield "|---|---|"
     names = [item.name for item in fields(ModelOptions) if item.name not in UNIVERSAL_OPTIONS]
+    providers = {**PROVIDERS, "local": list_providers()["local"]}
     for option in names:
-        able = [name for name, row in PROVIDERS.items() if option in row.options]
-        missing = [name for name in PROVIDERS if name not in able]
+        able = [name for name, row in providers.items() if option in row.options]
+        missing = [name for name in providers if name not in able]
         if not missing:
             told = "all"
         elif len(missing) < len(able):

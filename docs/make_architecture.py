@@ -19,7 +19,7 @@ from textwrap import wrap
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "repository"))
 
-from source import MODULES, ROOT, Module, imports
+from source import ROOT, Module, imports, modules
 
 PICTURE = ROOT / "docs" / "architecture.svg"
 
@@ -190,7 +190,7 @@ def _draw_arrow(start: Box, end: Box) -> str:
 
 def draw_packages() -> str:
     """Return the drawing of today."""
-    return draw(read_imports(MODULES), list_parts(MODULES))
+    return draw(read_imports(modules()), list_parts(modules()))
 
 
 def main() -> int:

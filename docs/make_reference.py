@@ -139,7 +139,7 @@ def settings() -> str:
         "Every key of `ferrule.yaml`, with its default and with what a repository's own file may "
         "set. `ferrule validate` names the file and the line of a value that cannot be used."
     )
-    return f"{NOTE}\n\n# Settings\n\n{purpose}\n\n{settings_reference().strip()}\n"
+    return f"{NOTE}\n\n# Settings\n\n{purpose}\n\n{settings_reference('local').strip()}\n"
 
 
 def agents() -> str:
@@ -151,10 +151,10 @@ def agents() -> str:
 
 
 def _map() -> str:
-    package = ROOT / "src" / "ferrule"
     lines: list[str] = []
-    for path in sorted(package.rglob("__init__.py")):
-        folder = path.parent.relative_to(package.parent)
+    sources = (ROOT / "src", ROOT / "packages/ferrule-local/src")
+    for path in (file for source in sources for file in sorted(source.rglob("__init__.py"))):
+        folder = path.parent.relative_to(next(one for one in sources if one in path.parents))
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"- `{folder}`: {_sentence(text)}")
     return "\n".join(lines) + "\n"

@@ -46,14 +46,14 @@ from bfcl_report import (
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Exchange, ModelOptions, ToolSpec
-from ferrule.models.local.client import Local
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models import argument_filling, lists, numbers, tool_choice, value_ranking
-from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.storage import paths
 from ferrule.tools.names import make_api_names
+from ferrule_local.client import Local
+from ferrule_local.small_models import argument_filling, lists, numbers, tool_choice, value_ranking
+from ferrule_local.small_models.exchange import open_small_model_exchange
 
 PACKAGE = "bfcl-eval==2026.3.23"
 CATEGORIES = {

@@ -1,4 +1,4 @@
-"""Fits the weights of `ferrule.small_models.abstention`, and prints what each threshold does.
+"""Fits the weights of `ferrule_local.small_models.abstention`, and prints what each threshold does.
 
     python evals/fit_abstention.py            # 450 questions of each category; no model
     python evals/fit_abstention.py --taught   # beside it, how much SmolLM2 wants to call: half an hour
@@ -25,16 +25,16 @@ import click
 import fit_values
 
 from ferrule.models.client import ToolSpec
-from ferrule.models.local.client import Local
 from ferrule.models.tool_modes.text import parameter_schema
-from ferrule.small_models import value_ranking
-from ferrule.small_models.abstention import describe_fit
-from ferrule.small_models.action_check import may_change
-from ferrule.small_models.call_format import CallableTool
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import read_slots
-from ferrule.small_models.tool_choice import ToolChooser, ToolOffer
-from ferrule.small_models.written_arguments import TaughtCall
+from ferrule_local.client import Local
+from ferrule_local.small_models import value_ranking
+from ferrule_local.small_models.abstention import describe_fit
+from ferrule_local.small_models.action_check import may_change
+from ferrule_local.small_models.call_format import CallableTool
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import read_slots
+from ferrule_local.small_models.tool_choice import ToolChooser, ToolOffer
+from ferrule_local.small_models.written_arguments import TaughtCall
 
 CATEGORIES = (
     "simple",

@@ -2,7 +2,7 @@
 
     python evals/fit_margin.py [CATEGORY ...]
 
-`ferrule.small_models.written_arguments` takes a value of the model in place of one of the rules if
+`ferrule_local.small_models.written_arguments` takes a value of the model in place of one of the rules if
 it prefers it by `MARGIN`. Development halves only; the right function is given, so what is judged is
 the arguments. The rules have weights that were fitted without the function (`fit_values.PARTS`), and
 the adapter has seen none of them: see `training.examples`. Real model, greedy; twenty minutes.
@@ -22,11 +22,11 @@ import bfcl
 import click
 import fit_values
 
-from ferrule.models.local.client import Local
-from ferrule.small_models import value_ranking
-from ferrule.small_models.argument_filling import ArgumentFiller, WithoutModel
-from ferrule.small_models.call_format import CallableTool
-from ferrule.small_models.written_arguments import MARGIN, TaughtCall
+from ferrule_local.client import Local
+from ferrule_local.small_models import value_ranking
+from ferrule_local.small_models.argument_filling import ArgumentFiller, WithoutModel
+from ferrule_local.small_models.call_format import CallableTool
+from ferrule_local.small_models.written_arguments import MARGIN, TaughtCall
 
 CATEGORIES = ("simple", "multiple", "live_simple")
 MARGINS = (-math.inf, 0.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0, math.inf)

@@ -1,4 +1,4 @@
-"""Fits the weights of `ferrule.small_models.value_ranking`, and says how good they are.
+"""Fits the weights of `ferrule_local.small_models.value_ranking`, and says how good they are.
 
     python evals/fit_values.py            # writes the weights; no model
     python evals/fit_values.py --cross    # writes nothing: fitted without a fifth of the functions, tried on them
@@ -34,11 +34,11 @@ from one_step import specs as built_in_specs
 
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
-from ferrule.small_models import value_ranking
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import Slot, read_slots
-from ferrule.small_models.value_ranking import Candidate, RequestView, find_candidates
 from ferrule.tools.word_stems import content_stems
+from ferrule_local.small_models import value_ranking
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import Slot, read_slots
+from ferrule_local.small_models.value_ranking import Candidate, RequestView, find_candidates
 
 CATEGORIES = (
     "simple",

@@ -20,9 +20,9 @@ import click
 
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
-from ferrule.models.local.known_models import find_model, read_template
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule_local.known_models import find_model, read_template
 
 SYSTEM = "You are a careful assistant. If several things are asked, write one block for each call."
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=120, timeout=600.0)

@@ -12,7 +12,7 @@ tools: one-step tasks (`one_step`: evals/tasks.yaml is development, evals/heldou
 `two_steps`, small talk (`talk`) and requests that ask for no change (`no_change`), all in
 evals/small_requests.yaml. Entries at even places are for development, the others are reported.
 
-Ways: `helped` (`ferrule.small_models`); `led`, the help for models that were not taught to write
+Ways: `helped` (`ferrule_local.small_models`); `led`, the help for models that were not taught to write
 arguments; `alone` (the reply forced by a JSON Schema, nothing else); and `no model`: the code of
 `led` with a constant in place of every vector and the first text that a grammar allows. Nothing is
 executed: a call is counted when it is asked for, as with every permission open. Greedy, one thread,
@@ -44,12 +44,12 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import Exchange, ModelOptions, ToolSpec
-from ferrule.models.local.client import Local
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models.argument_filling import first_allowed_text
-from ferrule.small_models.exchange import open_small_model_exchange
+from ferrule_local.client import Local
+from ferrule_local.small_models.argument_filling import first_allowed_text
+from ferrule_local.small_models.exchange import open_small_model_exchange
 
 HERE = Path(__file__).parent
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=256, timeout=600.0)

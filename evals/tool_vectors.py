@@ -16,12 +16,12 @@ from pathlib import Path
 
 from ferrule import Agent, toolkits
 from ferrule.models.client import ToolSpec
-from ferrule.models.local.client import Local
-from ferrule.models.local.installed_models import installed_path
-from ferrule.models.local.vector_cache import SHIPPED, VectorCache
 from ferrule.runtime.assemble import assemble
-from ferrule.small_models.tool_ranking import ToolRanking
 from ferrule.tools.definition import Tool
+from ferrule_local.client import Local
+from ferrule_local.installed_models import installed_path
+from ferrule_local.small_models.tool_ranking import ToolRanking
+from ferrule_local.vector_cache import SHIPPED, VectorCache
 
 MODEL = "smollm2"
 

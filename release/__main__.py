@@ -31,13 +31,17 @@ from pathlib import Path
 
 from smoke_tests import SMOKE_TESTS
 
-from ferrule.models.local.installed_models import models_folder
+from ferrule_local.installed_models import models_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/release"
 TOOLS = ROOT / "build/release-tools"
 PINS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
-MOST_BYTES = {"wheel": 12_000_000, "sdist": 16_000_000}
+MOST_BYTES = {
+    "ferrule": {"wheel": 3_000_000, "sdist": 16_000_000},
+    "ferrule_local": {"wheel": 8_000_000, "sdist": 8_500_000},
+}
+"""By distribution."""
 ALLOWED_LICENSES = (
     "MIT", "MIT-0", "MIT-CMU", "BSD", "BSD-2-Clause", "BSD-3-Clause", "Apache", "Apache-2.0", "ISC",
     "PSF-2.0", "Python-2.0", "MPL-2.0", "Mozilla Public License 2.0", "Unlicense", "CC0-1.0",
@@ -144,7 +148,7 @@ def check() -> None:
         if f"-{version}" not in file.name:
             raise ReleaseFailed(f"{file.name} has another version than {version}")
         kind = "wheel" if file.suffix == ".whl" else "sdist"
-        if file.stat().st_size > MOST_BYTES[kind]:
+        if file.stat().st_size > MOST_BYTES[file.name.partition("-")[0]][kind]:
             raise ReleaseFailed(f"{file.name}: {file.stat().st_size} bytes; raise MOST_BYTES?")
         names = read_names(file)
         found = [name for name in names if FORBIDDEN_FILES.search(name) and kind == "wheel"]
@@ -169,6 +173,7 @@ def pin() -> None:
     run(
         "uv", "pip", "compile", "--quiet", "--extra", "all", "--universal", "--generate-hashes",
         "--no-emit-index-url", "--no-header", "--python-version", "3.11",
+        "--find-links", str(OUT / "dist"),
         "--output-file", str(OUT / "constraints.txt"), str(ROOT / "pyproject.toml"),
     )  # fmt: skip
     lines = (OUT / "constraints.txt").read_text(encoding="utf-8").splitlines()

@@ -27,8 +27,15 @@ assert done.returncode == 0, done.stderr
 
 SMOKE_TESTS: dict[str, str] = {
     "": _RUN,
+    "terminal": _PROGRAM.format(words='"tools", "list"'),
     "cli": _PROGRAM.format(words='"tools", "list"'),
-    "local": _RUN + "import xllamacpp",
+    "local": (
+        _RUN
+        + "import xllamacpp\n"
+        + "from ferrule.models.registry import create_model_client\n"
+        + "assert create_model_client('local:smollm2').model == 'local:smollm2'\n"
+        + "import ferrule_local.small_models.action_check\n"
+    ),
     "files": (
         "import asyncio\n"
         "from ferrule.extensions.starlark.pool import WorkerPool\n"

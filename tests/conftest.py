@@ -15,16 +15,16 @@ from typing import Literal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ferrule.models.local.installed_models import find_model, model_path
 from ferrule.models.registry import PROVIDERS
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule_local.installed_models import find_model, model_path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from everyday import EverydayRun, ProcessorTimes
+from everyday import EverydayRun, LongestFirst, ProcessorTimes
 from left_open import kept_by_process, nothing_left_open
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(EverydayRun())
     if config.option.times is not None:
         config.pluginmanager.register(ProcessorTimes(config.option.times))
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        config.pluginmanager.register(LongestFirst(worker["workercount"]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -192,7 +195,7 @@ def smollm2_path() -> Path:
     """
     if named := os.environ.get("FERRULE_TEST_MODEL"):
         return Path(named)
-    from ferrule.models.local import installed_models
+    from ferrule_local import installed_models
 
     found = installed_models.model_path("smollm2")
     if not found.is_file():

@@ -1,8 +1,12 @@
 """The everyday run: the part of the tests that `make test` runs, by `pytest --everyday`.
 
-`everyday.toml` names the functions of tests that take long, and how many of their rows run every
-day; 0 leaves the function out. Rows are taken evenly from the first to the last. What the table
-does not name runs whole: so does a new test, and everything without `--everyday`.
+`everyday.toml` names the functions of tests that take long: how many of their rows run every day,
+of how many, and the seconds of a row. 0 leaves the function out. Rows are taken evenly from the
+first to the last. What the table does not name runs whole: so does a new test, and everything
+without `--everyday`.
+
+Where workers share the tests, those that take longest start first: none is left for the end, when
+the other workers have nothing more to do.
 
 The table is made from measured times: `make lab NAME=everyday`.
 """
@@ -16,20 +20,33 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 TABLE = Path(__file__).parent / "everyday.toml"
+STARTS_FIRST_SECONDS = 2.0
+"""A row that takes longer starts first."""
 
 
-def read_table(path: Path = TABLE) -> dict[str, int]:
-    """Return how many rows of a function run, by its node id without a row."""
+@dataclass(frozen=True)
+class Limit:
+    """A row of the table: how many rows of a function run every day, and what one takes."""
+
+    rows: int
+    of: int
+    seconds: float
+
+
+def read_table(path: Path = TABLE) -> dict[str, Limit]:
+    """Return the slow functions of tests, by their node ids without a row."""
     table = tomllib.loads(path.read_text("utf-8"))
     return {
-        f"{module}::{name}": rows
+        f"{module}::{name}": Limit(**entry)
         for module, functions in table.items()
-        for name, rows in functions.items()
+        for name, entry in functions.items()
     }
 
 
@@ -47,16 +64,53 @@ def take_evenly(count: int, most: int) -> set[int]:
     return {number * (count - 1) // (most - 1) for number in range(most)}
 
 
-def choose(node_ids: Iterable[str], table: dict[str, int]) -> set[str]:
+def choose(node_ids: Iterable[str], table: dict[str, Limit]) -> set[str]:
     """Return the node ids that run every day."""
     rows: defaultdict[str, list[str]] = defaultdict(list)
     for node_id in node_ids:
         rows[name_function(node_id)].append(node_id)
-    return {
-        ids[number]
-        for function, ids in rows.items()
-        for number in take_evenly(len(ids), table.get(function, len(ids)))
-    }
+    chosen: set[str] = set()
+    for function, ids in rows.items():
+        most = table[function].rows if function in table else len(ids)
+        chosen.update(ids[number] for number in take_evenly(len(ids), most))
+    return chosen
+
+
+def put_longest_first(node_ids: list[str], seconds: dict[str, float], workers: int) -> list[str]:
+    """Return the node ids in the order in which workers are to have them.
+
+    `--dist worksteal` gives each worker a part of the list, one after the other. Each part begins
+    with its share of the tests in `seconds`, the longest first.
+    """
+    long = sorted(
+        (one for one in node_ids if one in seconds), key=lambda one: seconds[one], reverse=True
+    )
+    rest = iter([one for one in node_ids if one not in seconds])
+    ordered: list[str] = []
+    for worker in range(workers):
+        size = (len(node_ids) - len(ordered)) // (workers - worker)
+        first = long[worker::workers]
+        ordered += [*first, *islice(rest, max(0, size - len(first)))]
+    return [*ordered, *rest]
+
+
+class LongestFirst:
+    """Lets workers start with the tests that take longest."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the tests in order; all workers do it alike."""
+        table = read_table()
+        seconds: dict[str, float] = {}
+        for item in items:
+            limit = table.get(name_function(item.nodeid))
+            if limit is not None and limit.seconds >= STARTS_FIRST_SECONDS:
+                seconds[item.nodeid] = limit.seconds
+        by_id = {item.nodeid: item for item in items}
+        items[:] = [by_id[one] for one in put_longest_first([*by_id], seconds, self._workers)]
 
 
 class EverydayRun:

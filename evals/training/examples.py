@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import bfcl
 
-from ferrule.small_models.call_format import CallableTool, render_calls, render_prompt
+from ferrule_local.small_models.call_format import CallableTool, render_calls, render_prompt
 
 HERE = Path(__file__).parent
 PHRASE_WORDS = 8

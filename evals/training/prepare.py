@@ -23,9 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ferrule.models.local.client import Local
-from ferrule.models.local.local_exchange import JSON_HEADERS
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
+from ferrule_local.client import Local
+from ferrule_local.local_exchange import JSON_HEADERS
 from training.examples import Row, Variation, keep_apart, read_rows
 
 END = 2

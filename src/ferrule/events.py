@@ -36,6 +36,8 @@ from .core.events import (
     Usage,
 )
 from .engine.event_bus.event_selection import Operator, OwnSession, OwnSessions
+from .engine.event_bus.events import CursorError
+from .engine.event_bus.subscription import Subscription
 
 __all__ = [
     "CallEvaluated",
@@ -46,6 +48,7 @@ __all__ = [
     "ContextAdded",
     "ContextCompacted",
     "ContextRestored",
+    "CursorError",
     "DelegationFinished",
     "DelegationStarted",
     "DirectCall",
@@ -65,6 +68,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "SessionOpened",
+    "Subscription",
     "ToolAnswered",
     "Unknown",
     "Usage",

@@ -9,8 +9,8 @@ from .engine.distributed.engines import (
     EngineOptions,
     EngineUnreachable,
     GoOnElsewhere,
-    NotNow,
     Ticket,
+    WithdrawingEngine,
 )
 from .engine.distributed.jobs import (
     DistributedExtraMissing,
@@ -31,9 +31,9 @@ __all__ = [
     "GoOnElsewhere",
     "Job",
     "Jobs",
-    "NotNow",
     "QueueUnreachable",
     "Ticket",
     "UnknownJob",
     "WaitingJob",
+    "WithdrawingEngine",
 ]

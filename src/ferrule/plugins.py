@@ -18,6 +18,8 @@ from .core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .console.plugin_pages import ConsolePage
+    from .core.media import MediaOptions
+    from .engine.driver import DriverExtension
     from .engine.plugins.protocol import Parts, Plugin, Setup
     from .engine.registration.plugin import Registering
     from .engine.telemetry.plugin import OpenTelemetry
@@ -45,10 +47,12 @@ __all__ = [
     "Commands",
     "ConsolePage",
     "Diagnostics",
+    "DriverExtension",
     "FamilyTools",
     "Files",
     "Git",
     "InstructionFiles",
+    "MediaOptions",
     "Memory",
     "Ocr",
     "OpenTelemetry",
@@ -67,6 +71,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "ferrule.core.media": ("MediaOptions",),
+        "ferrule.engine.driver": ("DriverExtension",),
         "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
         "ferrule.engine.registration.plugin": ("Registering",),

@@ -29,14 +29,12 @@ def why_no_server() -> str:
     return first_hour.why_not(server)
 
 
-@pytest.mark.proves("first-hour.questions")
 def test_one_question_is_asked_before_the_first_edit(hour: first_hour.Hour) -> None:
     assert hour.questions_before_edit == 1
     reading = hour.screens["a file explained"]
     assert "read_file tides.py" in reading and "allow?" not in reading
 
 
-@pytest.mark.proves("first-hour.plays")
 def test_everything_that_was_wanted_came(hour: first_hour.Hour) -> None:
     screens = hour.screens
     assert "the key in OPENAI_API_KEY is accepted" in screens["setup"]
@@ -50,14 +48,12 @@ def test_everything_that_was_wanted_came(hour: first_hour.Hour) -> None:
     assert first_hour.NEXT_DAY in screens["the next day"]
 
 
-@pytest.mark.proves("first-hour.plays")
 def test_a_real_mcp_server_is_used(hour: first_hour.Hour) -> None:
     if "an MCP server used" not in hour.screens:
         pytest.skip(hour.mcp)
     assert "Echo: ahoy" in hour.mcp and "The server says ahoy." in hour.mcp
 
 
-@pytest.mark.proves("first-hour.plays")
 def test_the_same_session_is_in_the_browser(hour: first_hour.Hour) -> None:
     if first_hour.CHROMIUM is None:
         pytest.skip("no chromium on this machine")
@@ -70,7 +66,6 @@ def test_the_same_session_is_in_the_browser(hour: first_hour.Hour) -> None:
         assert text in hour.page, text
 
 
-@pytest.mark.proves("first-hour.quiet")
 def test_little_is_said_that_is_not_about_the_task(hour: first_hour.Hour) -> None:
     assert hour.count_words() < 400
     assert "Traceback" not in "".join(hour.screens.values())

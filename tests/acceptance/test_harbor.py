@@ -87,7 +87,6 @@ def agent_of(
 # ---- one contract, whatever stands behind it
 
 
-@pytest.mark.proves("harbor.typed-tool")
 async def test_a_typed_function_is_registered_offered_called_and_answered_as_its_types_say() -> (
     None
 ):
@@ -105,7 +104,6 @@ async def test_a_typed_function_is_registered_offered_called_and_answered_as_its
     assert bad.error_type is ErrorType.VALIDATION_FAILED and "`town`" in str(bad.error_message)
 
 
-@pytest.mark.proves("harbor.loud-failures")
 def test_a_name_that_is_taken_and_a_type_without_a_schema_fail_when_they_are_registered() -> None:
     with pytest.raises(ToolDefinitionError, match="weather_now"):
         Catalog([weather, weather])
@@ -117,7 +115,6 @@ def test_a_name_that_is_taken_and_a_type_without_a_schema_fail_when_they_are_reg
             return str(lock)
 
 
-@pytest.mark.proves("harbor.loud-failures")
 async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_with_their_type() -> (
     None
 ):
@@ -212,7 +209,6 @@ def at() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.proves("harbor.one-contract")
 async def test_a_function_a_service_a_server_and_an_agent_are_tools_of_one_kind(
     tmp_path: Path, at: str
 ) -> None:
@@ -282,7 +278,6 @@ class Gathering:
             await self.everybody.wait()
 
 
-@pytest.mark.proves("harbor.concurrent-reuse")
 async def test_a_hundred_calls_of_one_tool_at_one_time_each_get_their_own_answer() -> None:
     gathering = Gathering(100)
 
@@ -307,7 +302,6 @@ async def test_a_hundred_calls_of_one_tool_at_one_time_each_get_their_own_answer
     assert found == [[f"City-{number}", f"user-{number}"] for number in range(100)]
 
 
-@pytest.mark.proves("harbor.concurrent-reuse")
 async def test_calls_of_one_answer_run_side_by_side_and_answer_in_their_order() -> None:
     gathering = Gathering(12)
 
@@ -324,7 +318,6 @@ async def test_calls_of_one_answer_run_side_by_side_and_answer_in_their_order() 
     assert [result.data for result in ran.results] == cities
 
 
-@pytest.mark.proves("harbor.serial-dispatch")
 async def test_a_setting_for_all_tools_makes_every_call_of_an_answer_wait_for_the_one_before() -> (
     None
 ):
@@ -551,7 +544,6 @@ SERVERS = """
 """
 
 
-@pytest.mark.proves("harbor.server-policies")
 def test_the_policies_of_the_requirement_s_server_mean_what_they_say_field_by_field() -> None:
     (entry,) = yaml.safe_load(SERVERS)
     server = read_server("youtube", entry, "settings")
@@ -572,7 +564,6 @@ def test_the_policies_of_the_requirement_s_server_mean_what_they_say_field_by_fi
         read_server("youtube", entry, "settings")
 
 
-@pytest.mark.proves("harbor.server-policies", "mcp.policy.fields")
 async def test_resources_of_a_server_are_tried_as_its_policy_says_whatever_is_said_for_its_tools(
     tmp_path: Path,
 ) -> None:

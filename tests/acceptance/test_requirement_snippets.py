@@ -6,6 +6,8 @@ Each was found to fail, or to work only in part, by somebody who read the requir
 from __future__ import annotations
 
 import base64
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from ferrule import (
     Agent,
     ConfigError,
     ErrorType,
+    Limits,
     Permissions,
     Scripted,
     Storage,
+    ToolCalling,
     ToolDefinitionError,
     ToolFailed,
     define_tool,
@@ -25,6 +29,7 @@ from ferrule import (
 )
 from ferrule.command import command_json
 from ferrule.core.calls import ToolResult
+from ferrule.engine import unknown_options
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.models.scripted import calls, says
 from ferrule.permissions import RuleSet
@@ -59,7 +64,6 @@ def read_settings(folder: Path, text: str) -> Any:
 # ---- requirement 001: typed tools
 
 
-@pytest.mark.proves("tools.full-name")
 async def test_a_namespace_may_be_part_of_the_name() -> None:
     calc = define_tool(
         "math::calc",
@@ -77,7 +81,6 @@ async def test_a_namespace_may_be_part_of_the_name() -> None:
     assert result.data == 3
 
 
-@pytest.mark.proves("tools.full-name")
 def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
     @tool(name="ops::deploy", namespace="ops")
     def deploy() -> str:
@@ -91,7 +94,49 @@ def test_a_namespace_that_is_given_twice_must_be_the_same() -> None:
         define_tool("ops::", "Deploy.", handler=lambda: 1)
 
 
-@pytest.mark.proves("typed.ocr-object")
+@pytest.mark.proves("options.foreign-names")
+@pytest.mark.parametrize(
+    ("name", "lead"),
+    [
+        ("max_iterations", "limits=Limits(max_turns=...)"),
+        ("max_turns", "limits=Limits(max_turns=...)"),
+        ("loop_until_done", "a run ends with the first answer that has no calls"),
+        ("system", "instructions=..."),
+        ("tool_search", "tool_calling=ToolCalling(search=...)"),
+        ("tool_format", "tool_calling="),
+        ("mcp_servers", "connect_mcp"),
+        ("hooks", "plugins=[Parts(hooks=...)]"),
+        ("provider_tools", "model_options=ModelOptions(provider_tools=...)"),
+        ("require_successful_tools", "run(text, require_successful_tools=[...])"),
+        ("approver", "permissions=Permissions(approver=...)"),
+    ],
+)
+def test_an_option_of_another_system_leads_to_ours(name: str, lead: str) -> None:
+    given: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError) as caught:
+        Agent(Scripted([]), [], **given)
+    assert f"unexpected `{name}`: write " in str(caught.value)
+    assert lead in str(caught.value)
+    if lead.startswith("run("):
+        return
+    with pytest.raises(TypeError) as caught:
+        Agent(Scripted([]), []).run_sync("Go.", **given)
+    assert "there are: deps, history, key" in str(caught.value)
+    assert lead in str(caught.value)
+
+
+@pytest.mark.proves("options.foreign-names")
+def test_what_the_names_of_other_systems_lead_to_exists() -> None:
+    """The leads are checked as the pages are: each named class has each named parameter."""
+    known = inspect.signature(Agent.__init__).parameters
+    groups: dict[str, Any] = {"Limits": Limits, "ToolCalling": ToolCalling}
+    for lead in unknown_options._LEADS.values():
+        for argument in re.findall(r"^(\w+)=", lead):
+            assert argument in known, lead
+        for group, parameter in re.findall(r"(Limits|ToolCalling)\((\w+)=", lead):
+            assert parameter in inspect.signature(groups[group]).parameters, lead
+
+
 async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
     (ocr,) = stdlib_tools(["vision::ocr"])
     picture = Path(__file__).parents[1] / "toolkits/stdlib/receipt.png"
@@ -109,7 +154,6 @@ async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
         assert result.data["source"]["path"] == "receipt.png"
 
 
-@pytest.mark.proves("typed.ocr-object")
 @pytest.mark.parametrize(
     ("image", "words"),
     [
@@ -131,7 +175,6 @@ async def test_a_wrong_image_object_is_refused(
     assert words in (result.error_message or "")
 
 
-@pytest.mark.proves("script.json-capture")
 async def test_command_json_takes_capture_by_keyword() -> None:
     repository = await command_json(
         ["echo", '{"name": "harn"}'], capture={"max_inline_bytes": 65536}
@@ -142,7 +185,6 @@ async def test_command_json_takes_capture_by_keyword() -> None:
 # ---- requirement 004: hints, causes, settings
 
 
-@pytest.mark.proves("tools.hints")
 async def test_cost_and_latency_hints_reach_the_model() -> None:
     @tool(name="weather.get_current", side_effect="external", cost="medium", latency="slow")
     def weather(city: str) -> str:
@@ -172,7 +214,32 @@ async def fetch_by_failure(city: str) -> str:
     return ""
 
 
-@pytest.mark.proves("results.cause")
+def look_up(city: str) -> str:
+    """Look up the weather."""
+    return {"Ghent": {}["now"]}[city] if city else ""
+
+
+def fetch_while_handling(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        return look_up(city)
+    except KeyError:
+        raise ValueError(f"weather: fetch {city!r}")  # noqa: B904  as tools are written
+
+
+def fetch_from_none(city: str) -> str:
+    """Fetch the weather."""
+    try:
+        return look_up(city)
+    except KeyError:
+        raise ValueError(f"weather: fetch {city!r}") from None
+
+
+async def fetch_many(city: str) -> str:
+    """Fetch the weather."""
+    raise ExceptionGroup("stations", [ConnectionError("no route"), ValueError(city)])
+
+
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
@@ -181,6 +248,9 @@ async def fetch_by_failure(city: str) -> str:
             fetch_by_failure,
             "ValueError: weather: fetch 'Ghent'; from ConnectionError: no route to host",
         ),
+        (fetch_while_handling, "while handling KeyError: 'now'"),
+        (fetch_from_none, ""),
+        (fetch_many, "with ConnectionError: no route; with ValueError: Ghent"),
     ],
 )
 async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
@@ -193,12 +263,12 @@ async def test_the_cause_of_an_error_is_in_the_result_the_journal_and_the_audit(
     assert "no route" not in model.histories[1][-1].text, "causes are for programs and people"
     (record,) = audit_calls(agent.journal.records(run.session))
     assert record.cause == cause
-    assert any(f"from {cause}" in line for line in explain(record))
+    shown = [line.strip() for line in explain(record)]
+    linked = cause if cause.startswith(("while ", "with ")) else f"from {cause}"
+    assert (linked in shown) == bool(cause)
 
 
 async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
-    from ferrule import ToolCalling
-
     model = Scripted([calls(("fetch_by_error", {"city": "Ghent"})), says("Sorry.")])
     agent = Agent(
         model,
@@ -210,7 +280,6 @@ async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
     assert run.results[0].cause == ""
 
 
-@pytest.mark.proves("settings.foreign-names")
 def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:
     settings = read_settings(
         tmp_path,
@@ -237,7 +306,6 @@ tools:
     assert settings["mcp_servers"][0]["name"] == "youtube"
 
 
-@pytest.mark.proves("settings.foreign-names")
 @pytest.mark.parametrize(
     ("text", "lead"),
     [
@@ -254,7 +322,6 @@ def test_a_setting_of_another_system_leads_to_ours(tmp_path: Path, text: str, le
 # ---- rules for tools that a script will register, and checks of a person's own settings
 
 
-@pytest.mark.proves("rules.unregistered")
 def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     rules = RuleSet.parse(deny=["whisper", "read_fil"])
     assert len(rules.lint(["read_file"])) == 2
@@ -262,7 +329,6 @@ def test_a_rule_may_name_a_tool_that_a_script_will_register() -> None:
     assert "read_fil" in finding, "a misspelling is still found"
 
 
-@pytest.mark.proves("validate.own-settings")
 async def test_validate_checks_tool_names_in_a_persons_own_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,6 @@ def said(state: Any) -> dict[str, ToolMessage]:
     return {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
 
 
-@pytest.mark.proves("adapters.one-way", "adapters.approvals")
 async def test_a_run_reads_writes_with_approval_is_refused_and_times_out(place: Place) -> None:
     model = scripted(*[[call] for call in THE_RUN])
     async with guard(place.agent(), session="s") as guarded:
@@ -133,7 +132,6 @@ async def test_the_stream_of_a_run_has_its_calls_and_its_interrupt(place: Place)
     assert any("__interrupt__" in one for one in updates)
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_edited_arguments_are_asked_about_again(place: Place) -> None:
     edit = {"type": "edit", "edited_action": {"name": OTHER[0], "args": OTHER[1]}}
     async with guard(place.agent(), session="s") as guarded:
@@ -158,7 +156,6 @@ async def test_anything_but_a_yes_is_a_no(place: Place, no: Any) -> None:
     assert [call.outcome for call in place.calls("s")] == ["permission_denied"] * 2
 
 
-@pytest.mark.proves("adapters.resume")
 async def test_another_process_that_opens_the_session_takes_the_answer(place: Place) -> None:
     saver, model = InMemorySaver(), scripted([WRITE])
     async with guard(place.agent(), session="s") as guarded:
@@ -169,7 +166,6 @@ async def test_another_process_that_opens_the_session_takes_the_answer(place: Pl
     assert place.written() == "all of it"
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_an_answer_that_this_session_did_not_ask_for_is_asked_for(place: Place) -> None:
     saver, model = InMemorySaver(), scripted([WRITE])
     async with guard(place.agent(), session="one") as guarded:
@@ -192,7 +188,6 @@ async def approve_all(graph: Any, state: Any) -> Any:
     raise AssertionError("it is asked again and again")
 
 
-@pytest.mark.proves("adapters.once")
 async def test_a_call_that_still_runs_when_its_node_runs_again_is_not_made_again(
     place: Place,
 ) -> None:
@@ -221,7 +216,6 @@ async def test_a_call_that_still_runs_when_its_node_runs_again_is_not_made_again
     assert begun == ["hold"]
 
 
-@pytest.mark.proves("adapters.once")
 async def test_a_node_that_runs_again_does_not_make_its_finished_calls_again(place: Place) -> None:
     made: list[str] = []
 
@@ -240,7 +234,6 @@ async def test_a_node_that_runs_again_does_not_make_its_finished_calls_again(pla
     assert [one.status for one in said(state).values()] == ["success"] * 3
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_where_several_wait_in_one_task_an_answer_must_name_its_own(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
         graph = make_graph(scripted([WRITE, OTHER]), guarded.tools, InMemorySaver(), together=True)

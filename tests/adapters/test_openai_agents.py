@@ -50,7 +50,6 @@ def outputs(result: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("adapters.one-way", "adapters.approvals")
 async def test_a_run_reads_writes_with_approval_is_refused_and_times_out(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
         model = scripted(*[[call] for call in THE_RUN])
@@ -89,7 +88,6 @@ async def test_the_stream_of_a_run_has_its_calls_and_their_outputs(place: Place)
     assert streamed.final_output == "done"
 
 
-@pytest.mark.proves("adapters.resume")
 async def test_another_process_that_opens_the_session_takes_the_answer(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
         helper = Agent("helper", model=scripted([WRITE, READ]), tools=guarded.tools)
@@ -106,7 +104,6 @@ async def test_another_process_that_opens_the_session_takes_the_answer(place: Pl
     assert len(reads) == 1
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_an_approval_for_always_approves_no_other_arguments(place: Place) -> None:
     other = ("write_file", {"path": "other.txt", "content": "more"})
     async with guard(place.agent(), session="s") as guarded:
@@ -188,7 +185,6 @@ def guarded_helper(guarded: GuardedAgentTools, says: str, **options: Any) -> Age
     )
 
 
-@pytest.mark.proves("adapters.guardrails")
 @pytest.mark.parametrize(
     "given",
     [
@@ -210,7 +206,6 @@ async def test_a_message_that_a_hook_refuses_trips_before_the_model_is_asked(
     assert passed.final_output == "done"
 
 
-@pytest.mark.proves("adapters.guardrails")
 async def test_an_answer_that_a_hook_refuses_trips(place: Place) -> None:
     async with guard(place.agent(hooks=[no_promises]), session="s") as guarded:
         with pytest.raises(OutputGuardrailTripwireTriggered) as tripped:
@@ -224,7 +219,6 @@ class Account(BaseModel):
     balance: int
 
 
-@pytest.mark.proves("adapters.guardrails")
 async def test_a_typed_answer_that_a_hook_refuses_trips(place: Place) -> None:
     async with guard(place.agent(hooks=[no_debts]), session="s") as guarded:
         for balance, is_refused in ((-1, True), (1, False)):
@@ -238,7 +232,6 @@ async def test_a_typed_answer_that_a_hook_refuses_trips(place: Place) -> None:
                 assert result.final_output == Account(balance=1)
 
 
-@pytest.mark.proves("adapters.guardrails")
 async def test_a_change_that_cannot_be_made_and_a_hook_that_fails_trip_too(place: Place) -> None:
     @hook("turn.start")
     def rewrite(message: TurnStart) -> Action:

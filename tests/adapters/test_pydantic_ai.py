@@ -83,7 +83,6 @@ def helper(model: Any, tools: Any) -> Agent[None, str | DeferredToolRequests]:
     return Agent(model, toolsets=tools, output_type=[str, DeferredToolRequests])
 
 
-@pytest.mark.proves("adapters.one-way", "adapters.approvals")
 async def test_a_run_reads_writes_with_approval_is_refused_and_times_out(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
         agent = helper(scripted(*[[call] for call in THE_RUN]), guarded.tools)
@@ -137,7 +136,6 @@ async def test_their_test_model_calls_every_tool_with_what_its_schema_says(place
     assert {call.tool for call in place.calls("s")} == set(names)
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_an_approval_counts_for_the_arguments_that_were_asked_about(place: Place) -> None:
     async with guard(place.agent(), session="s") as guarded:
         agent = helper(scripted([WRITE]), guarded.tools)
@@ -152,7 +150,6 @@ async def test_an_approval_counts_for_the_arguments_that_were_asked_about(place:
     assert outcomes(place.calls("s")) == [("write_file", "permission_denied")] * 2
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_an_approval_that_nobody_was_asked_for_is_asked_for(place: Place) -> None:
     model = scripted([WRITE])
     async with guard(place.agent(), session="one") as guarded:
@@ -166,7 +163,6 @@ async def test_an_approval_that_nobody_was_asked_for_is_asked_for(place: Place) 
     assert place.written() is None
 
 
-@pytest.mark.proves("adapters.resume")
 async def test_another_process_that_opens_the_session_takes_the_answer(place: Place) -> None:
     model = scripted([WRITE])
     async with guard(place.agent(), session="s") as guarded:

@@ -106,7 +106,6 @@ async def opened(kind: str, place: Place, *steps: Any, **options: Any) -> AsyncI
         assert server.refusals == []
 
 
-@pytest.mark.proves("adapters.one-way", "adapters.approvals")
 @ALL
 async def test_a_run_reads_writes_with_approval_is_refused_and_times_out(
     place: Place, kind: str
@@ -133,7 +132,6 @@ async def test_a_picture_goes_back_as_the_provider_takes_it(place: Place, kind: 
     assert "iVBORw0KGgo" in sent
 
 
-@pytest.mark.proves("adapters.once")
 @ALL
 async def test_what_ran_before_an_approval_does_not_run_again(place: Place, kind: str) -> None:
     made: list[str] = []
@@ -151,7 +149,6 @@ async def test_what_ran_before_an_approval_does_not_run_again(place: Place, kind
     assert made == ["one"] and place.written() == "all of it"
 
 
-@pytest.mark.proves("adapters.resume", "adapters.once")
 @ALL
 async def test_another_process_that_opens_the_session_goes_on(place: Place, kind: str) -> None:
     loop_type, guard, _ = KINDS[kind]
@@ -180,7 +177,6 @@ async def test_a_no_is_told_to_the_model(place: Place, kind: str) -> None:
     assert place.written() is None
 
 
-@pytest.mark.proves("adapters.approvals")
 async def test_only_true_is_a_yes_and_only_for_what_was_asked(place: Place) -> None:
     async with opened("chat", place, calls(WRITE)) as loop:
         message, _ = await loop.ask()

@@ -144,6 +144,11 @@ class PlantedWorld:
             with self.begin(backend) as begun:
                 yield begun
 
+    def reaches(self, script: str) -> bool:
+        """Return whether a command of the first session after planting prints what it may not."""
+        with self.planted(script, "first", "namespaces") as begun:
+            return self.canary in self.say(begun, READ_ALL.format(home=self.home))
+
     def say(self, session: Confined, script: str) -> str:
         """Return what a command prints."""
         _, printed = session.run(self.script(script), timeout=60)

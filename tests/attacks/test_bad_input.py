@@ -124,7 +124,6 @@ BROKEN: list[tuple[str, str, ErrorType, str]] = [
 ]
 
 
-@pytest.mark.proves("bad-input.arguments")
 async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goes_on(
     folder: Path,
 ) -> None:
@@ -143,7 +142,6 @@ async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goe
     assert [message.success for message in told] == [False] * len(BROKEN)
 
 
-@pytest.mark.proves("bad-input.command-line")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -183,7 +181,6 @@ def test_bad_arguments_of_the_command_line(
 # ---- files
 
 
-@pytest.mark.proves("bad-input.files")
 @pytest.mark.parametrize(
     ("path", "error", "words"),
     [
@@ -213,7 +210,6 @@ async def test_what_is_no_text_file_is_said_to_be_what_it_is(
     assert (folder / "binary.bin").read_bytes() == bytes(range(256))
 
 
-@pytest.mark.proves("bad-input.files")
 async def test_bytes_that_are_not_utf8_are_shown_as_such_and_survive_an_edit_elsewhere(
     folder: Path,
 ) -> None:
@@ -226,7 +222,6 @@ async def test_bytes_that_are_not_utf8_are_shown_as_such_and_survive_an_edit_els
     assert (folder / "latin.txt").read_bytes() == b"caf\xe9\nfancy\n"
 
 
-@pytest.mark.proves("bad-input.files")
 async def test_a_file_of_50_mb_is_read_in_parts(folder: Path) -> None:
     (folder / "large.log").write_bytes(b"0123456789abcde\n" * (50 * 65_536))
     session = agent(folder).session()
@@ -261,7 +256,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.proves("bad-input.disk-full")
 async def test_a_full_disk_is_said_and_leaves_the_old_content(small_disk: Path) -> None:
     (small_disk / "kept.txt").write_text("old\n")
     session = agent(small_disk).session()
@@ -278,7 +272,6 @@ async def test_a_full_disk_is_said_and_leaves_the_old_content(small_disk: Path) 
     assert sorted(os.listdir(small_disk)) == ["kept.txt"]
 
 
-@pytest.mark.proves("bad-input.disk-full")
 async def test_a_journal_on_a_full_disk_stops_the_run_before_any_effect(
     folder: Path, small_disk: Path
 ) -> None:
@@ -294,7 +287,6 @@ async def test_a_journal_on_a_full_disk_stops_the_run_before_any_effect(
     assert not (folder / "made.txt").exists()
 
 
-@pytest.mark.proves("bad-input.read-only")
 async def test_a_read_only_folder_is_said_and_nothing_is_changed(small_disk: Path) -> None:
     (small_disk / "kept.txt").write_text("old\n")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
@@ -323,7 +315,6 @@ async def test_a_read_only_folder_is_said_and_nothing_is_changed(small_disk: Pat
 # ---- models
 
 
-@pytest.mark.proves("bad-input.models")
 @pytest.mark.parametrize(
     ("model", "code", "words"),
     [
@@ -349,7 +340,6 @@ def closed_port() -> int:
         return server.getsockname()[1]
 
 
-@pytest.mark.proves("bad-input.models")
 def test_a_dead_server_is_exit_code_6_and_the_session_is_kept(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,7 +349,6 @@ def test_a_dead_server_is_exit_code_6_and_the_session_is_kept(
     assert "hello there" in cli("sessions", "list")[1]
 
 
-@pytest.mark.proves("bad-input.models")
 async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_there_are(
     folder: Path,
 ) -> None:
@@ -382,7 +371,6 @@ async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_the
 # ---- settings and journal
 
 
-@pytest.mark.proves("bad-input.settings-place")
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -424,7 +412,6 @@ def journaled(cli: CommandLine, own_folders: Path, count: int = 3) -> tuple[Path
     return own_folders / "state" / "journal.db", [row["session"] for row in listed][::-1]
 
 
-@pytest.mark.proves("bad-input.journal")
 def test_a_journal_whose_last_event_was_altered_names_it_and_salvage_keeps_the_rest(
     cli: CommandLine, own_folders: Path
 ) -> None:
@@ -446,7 +433,6 @@ def test_a_journal_whose_last_event_was_altered_names_it_and_salvage_keeps_the_r
     assert list(path.parent.glob("journal.db.damaged-*"))
 
 
-@pytest.mark.proves("bad-input.journal")
 @pytest.mark.parametrize("damage", ["cut", "overwritten", "not a database"])
 def test_a_damaged_journal_file_is_said_with_the_way_out_and_is_not_made_worse(
     damage: str, cli: CommandLine, own_folders: Path

@@ -161,7 +161,6 @@ def _there(at: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.proves("sandbox.ordinary-work")
 @pytest.mark.parametrize("work", WORK, ids=lambda work: work.id)
 def test_ordinary_work_is_the_same_inside(base: Path, confined: Confined, work: Work) -> None:
     if work.id.startswith(("npm", "node")) and shutil.which("npm") is None:

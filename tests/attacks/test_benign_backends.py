@@ -66,7 +66,6 @@ def ran(confined: Confined, base: Path, work: Work) -> tuple[bool, str]:
     ) and work.says in text, text
 
 
-@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
 @pytest.mark.parametrize("work", ROWS, ids=lambda work: work.id)
 def test_ordinary_work_goes_on_where_the_machine_offers_less(
     base: Path, confined: Confined, work: Work
@@ -75,7 +74,6 @@ def test_ordinary_work_goes_on_where_the_machine_offers_less(
     assert worked, text
 
 
-@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
 @pytest.mark.parametrize("name", NOT_THERE)
 def test_what_landlock_alone_has_no_place_for_is_known(
     base: Path, confined: Confined, name: str

@@ -42,7 +42,6 @@ def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
     ]
 
 
-@pytest.mark.proves("sandbox.attacks.together")
 @pytest.mark.parametrize("backend", BACKENDS, scope="module")
 @pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
 def test_commands_that_work_together_reach_nothing(
@@ -111,7 +110,6 @@ def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
     assert len({row.id for row in TOGETHER}) == len(TOGETHER)
 
 
-@pytest.mark.proves("sandbox.attacks.together-unlocked")
 def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
     attacked_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +202,6 @@ class Served:
         self._process.communicate(timeout=30)
 
 
-@pytest.mark.proves("sandbox.attacks.together-servers")
 @pytest.mark.parametrize("name", ["by-stream-read", "by-stream-make"])
 def test_two_calls_of_a_server_hand_each_other_nothing(
     attacked_world: World, tmp_path: Path, name: str

@@ -414,7 +414,6 @@ def holds() -> bool:
 
 
 @pytest.mark.skipif(not holds(), reason="this machine cannot hold commands")
-@pytest.mark.proves("sandbox.path-rules", "sandbox.commits")
 @pytest.mark.parametrize(
     "maker",
     [maker for maker in AGENT_MAKERS if ALL or maker.name in OFTEN],
@@ -440,7 +439,6 @@ def test_path_rules_hold_in_commands_and_commits_work(maker: AgentMaker, tmp_pat
 
 
 @pytest.mark.skipif(not ALL, reason="the usual backend is tried above")
-@pytest.mark.proves("sandbox.path-rules", "sandbox.commits")
 @pytest.mark.parametrize("backend", ["namespaces", "bubblewrap", "landlock"])
 def test_path_rules_hold_on_every_backend(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -454,7 +452,6 @@ def test_path_rules_hold_on_every_backend(
     test_path_rules_hold_in_commands_and_commits_work(AGENT_MAKERS[0], tmp_path)
 
 
-@pytest.mark.proves("sandbox.path-rules")
 def test_every_maker_of_agents_is_a_maker_of_the_table() -> None:
     package = Path(ferrule.__file__).parent
     makers = {

@@ -171,7 +171,6 @@ def until(interface: Interface, session: str, kind: str) -> None:
             told += more
 
 
-@pytest.mark.proves("console.inert")
 def test_markup_of_others_is_text_wherever_it_is_shown(eyes: Eyes) -> None:
     interface = eyes.interface
     form = posted(
@@ -209,7 +208,6 @@ PASTE = """(base64) => {
 }"""
 
 
-@pytest.mark.proves("console.media")
 def test_a_pasted_picture_goes_along_with_the_message(eyes: Eyes) -> None:
     eyes.open("/playground")
     page = eyes.page

@@ -96,7 +96,6 @@ def place(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
         sandbox.close()
 
 
-@pytest.mark.proves("sandbox.git.layouts")
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_git_works_where_people_work(place: Place, operation: Operation) -> None:
     printed = place.run("namespaces", operation.script)
@@ -104,7 +103,6 @@ def test_git_works_where_people_work(place: Place, operation: Operation) -> None
     assert SECRET not in place.run("namespaces", "cat $COMMON/config; git remote -v")
 
 
-@pytest.mark.proves("sandbox.git.layouts")
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
 def test_a_commit_works_on_every_backend(place: Place, backend: str) -> None:
     script = f"echo x > on-{backend}; git add on-{backend}; git commit -q -m {backend}; git log"
@@ -151,7 +149,6 @@ def _describe(path: Path) -> str:
     return "folder" if path.is_dir() else "absent"
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_no_command_changes_what_git_obeys(place: Place, attack: Attack, backend: str) -> None:
@@ -160,7 +157,6 @@ def test_no_command_changes_what_git_obeys(place: Place, attack: Attack, backend
     assert digest(place) == before
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rebase_of_commands_leaves_no_step_that_runs_something(
     place: Place, backend: str
@@ -172,7 +168,6 @@ def test_a_rebase_of_commands_leaves_no_step_that_runs_something(
     assert not steps.exists()
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 def test_commands_see_nothing_of_the_repository_but_what_git_needs(place: Place) -> None:
     outside = place.run("namespaces", "cat $OTHER/sub/a.txt $COMMON/../far/sub/a.txt")
     assert "one" not in outside.replace("No such file", "")
@@ -180,7 +175,6 @@ def test_commands_see_nothing_of_the_repository_but_what_git_needs(place: Place)
         assert "UNTRACKED" not in place.run("namespaces", "ls -R ..; cat ../beside/*")
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 def test_a_planted_git_file_opens_no_repository_of_the_person(
@@ -211,7 +205,6 @@ def test_a_planted_git_file_opens_no_repository_of_the_person(
     assert not (base / "other/.git/refs/heads/evil").exists()
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_other_work_trees_stay_as_they_are(folder: Path, backend: str) -> None:
     layout = next(one for one in LAYOUTS if one.name == "worktree_beside")

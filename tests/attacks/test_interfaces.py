@@ -177,7 +177,6 @@ async def test_no_path_through_any_parameter_reaches_anything_even_if_all_is_all
     await watcher.conclude()
 
 
-@pytest.mark.proves("attacks.previews-show-nothing")
 @pytest.mark.parametrize("tool", ASKED, ids=lambda tool: tool.name)
 async def test_no_preview_shows_what_may_not_be_read_and_a_yes_does_not_open_it(
     tool: Any, world: World
@@ -246,7 +245,6 @@ def naming(path: str, *, write: bool) -> Iterator[str | list[str]]:
         )
 
 
-@pytest.mark.proves("attacks.commands-that-name-a-path")
 async def test_a_command_that_names_an_untouchable_path_is_refused_before_anything_runs(
     world: World,
 ) -> None:
@@ -276,7 +274,6 @@ async def test_a_command_that_names_an_untouchable_path_is_refused_before_anythi
     await watcher.conclude()
 
 
-@pytest.mark.proves("attacks.commands-not-seen-from-text")
 async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world: World) -> None:
     """Links, pipes, folders with secrets: only a sandbox could refuse them, so with nobody to ask
     the answer is no.
@@ -544,7 +541,6 @@ def shell_forms(command: str | tuple[str, ...]) -> Iterator[dict[str, Any]]:
             yield {"command": words}
 
 
-@pytest.mark.proves("attacks.commands-from-text")
 async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is_allowed(
     world: World,
 ) -> None:
@@ -567,7 +563,6 @@ async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is
     await watcher.conclude()
 
 
-@pytest.mark.proves("attacks.commands-need-a-person")
 async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_ask(
     world: World,
 ) -> None:
@@ -593,7 +588,6 @@ async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_
     await watcher.conclude()
 
 
-@pytest.mark.proves("attacks.commands-need-a-person")
 async def test_without_rules_every_command_needs_a_person(world: World) -> None:
     ours = agent(world, mode="default", allow=(), approver=NO)
     watcher = Watcher(world, ours, ours.session())
@@ -608,7 +602,6 @@ async def test_without_rules_every_command_needs_a_person(world: World) -> None:
     await watcher.conclude()
 
 
-@pytest.mark.proves("attacks.commands-from-text")
 async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_the_chat(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -645,7 +638,6 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
 # ---- the tables themselves
 
 
-@pytest.mark.proves("attacks.twins-work")
 async def test_every_harmless_twin_can_be_read_listed_and_written(world: World) -> None:
     ours = agent(world)
     session = ours.session()

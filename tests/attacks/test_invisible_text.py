@@ -176,7 +176,6 @@ APPROVALS: list[Callable[..., str]] = [
 ]
 
 
-@pytest.mark.proves("unseen.approvals")
 @pytest.mark.parametrize("name", [*HIDDEN, *DOUBTFUL])
 @pytest.mark.parametrize("medium", APPROVALS)
 def test_nothing_hides_in_what_a_person_approves(
@@ -209,13 +208,11 @@ HIDING_MARKS = {
 }
 
 
-@pytest.mark.proves("unseen.approvals")
 @pytest.mark.parametrize("text", MARKS.values(), ids=list(MARKS))
 def test_marks_of_a_script_stay(text: str) -> None:
     assert escape_for_approval(text) == text
 
 
-@pytest.mark.proves("unseen.approvals")
 @pytest.mark.parametrize("text", HIDING_MARKS.values(), ids=list(HIDING_MARKS))
 def test_marks_that_can_hide_what_is_below_are_spelled_out(text: str) -> None:
     shown = escape_for_approval(text)
@@ -243,7 +240,6 @@ def in_a_frame_for_a_model(text: str) -> str:
     return frame_text("skill", text)
 
 
-@pytest.mark.proves("unseen.everywhere")
 @pytest.mark.parametrize("name", HIDDEN)
 @pytest.mark.parametrize(
     "medium", [in_a_transcript, on_a_page, in_a_frame_for_a_model, terminal_visible]
@@ -258,7 +254,6 @@ def test_nothing_undrawn_is_passed_on_where_people_and_models_read(
     )
 
 
-@pytest.mark.proves("unseen.prose-stays")
 @pytest.mark.parametrize(
     "text",
     [
@@ -277,7 +272,6 @@ def test_what_scripts_and_emoji_need_stays_in_prose(
     assert all(line in medium(text) for line in text.splitlines())
 
 
-@pytest.mark.proves("unseen.everywhere")
 def test_words_written_in_joiners_or_selectors_are_spelled_out_in_prose_too() -> None:
     for hidden in ("\u200c\u200d\u200c\u200d", "\ufe0f\ufe0e\ufe0f", "\ufe01\ufe02"):
         assert (
@@ -287,7 +281,6 @@ def test_words_written_in_joiners_or_selectors_are_spelled_out_in_prose_too() ->
     assert escape_invisible("a\ufe0f\ufe0fb") == "a\\ufe0f\\ufe0fb"
 
 
-@pytest.mark.proves("unseen.everywhere")
 def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
     for given_ in IGNORABLE.split():
         first, _, last = given_.partition("-")
@@ -300,7 +293,6 @@ def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
 
 
 @given(st.text(), st.booleans())
-@pytest.mark.proves("unseen.everywhere", "unseen.approvals")
 def test_spelling_out_twice_is_the_same_as_once_and_plain_text_stays(
     text: str, joiners: bool
 ) -> None:

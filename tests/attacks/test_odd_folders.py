@@ -120,7 +120,6 @@ def check_commands(world: PlantedWorld, backend: str) -> None:
         assert world.say(begun, ORDINARY) == "works\ndone\n"
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(("script", "backend"), choose(ODD))
 def test_what_a_command_leaves_behind_harms_no_other(
     script: str, backend: str, world: PlantedWorld
@@ -129,7 +128,6 @@ def test_what_a_command_leaves_behind_harms_no_other(
     check_commands(world, backend)
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(("script", "backend"), choose(MOUNTS))
 def test_what_is_mounted_while_a_session_runs_harms_no_command(
     script: str, backend: str, world: PlantedWorld
@@ -153,7 +151,6 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(
     "script", [pytest.param(script, id=name) for name, script in (*ODD, *MOUNTS)]
 )
@@ -188,7 +185,6 @@ WORKSPACES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", WORKSPACES)
 def test_a_workspace_with_an_odd_name_is_one(kind: str, backend: str, world: PlantedWorld) -> None:

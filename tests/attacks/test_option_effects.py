@@ -112,14 +112,12 @@ def check(options_folder: tuple[Path, Confined], rows: list[Case]) -> None:
     assert effects
 
 
-@pytest.mark.proves("command.options-oracle")
 def test_what_a_real_program_did_is_judged_to_do_more(
     options_folder: tuple[Path, Confined],
 ) -> None:
     check(options_folder, chosen())
 
 
-@pytest.mark.proves("command.options-oracle")
 def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(
     options_folder: tuple[Path, Confined],
 ) -> None:

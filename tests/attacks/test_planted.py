@@ -24,7 +24,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted import FAILED, environments, later, own_code, repositories, search_paths
+from planted import FAILED, believing, environments, later, own_code, repositories, search_paths
 from planted import trusted_settings as changes
 from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
 
@@ -78,7 +78,6 @@ def world(shared_world: PlantedWorld) -> PlantedWorld:
     return shared_world
 
 
-@pytest.mark.proves("sandbox.planted.environments")
 @pytest.mark.parametrize(
     ("script", "backend", "session"),
     choose_rows((*environments.PLANTED, *repositories.PLANTED)),
@@ -90,6 +89,62 @@ def test_what_is_planted_opens_nothing(
         printed = world.say(begun, f"{READ_ALL.format(home=world.home)}; cat data/a; echo seen")
     assert world.canary not in printed
     assert "seen" in printed, printed  # the view was built, so that the row was tried
+
+
+NEVER_OPENS = {
+    "venv-bin-to-home": "nothing can be mounted over the session's own home",
+    "home-is-home": "nothing can be mounted over the session's own home",
+    "home-of-a-planted-python": "it names a part of the workspace",
+    "home-too-long": "it names nothing; commands must run all the same",
+    "home-in-a-circle": "it names nothing; commands must run all the same",
+    "home-null": "it names nothing; commands must run all the same",
+    "configuration-is-a-pipe": "it names nothing; commands must run all the same",
+}
+"""Rows of environments that no search could believe, and why."""
+
+
+HELD_BY_PROVENANCE = {
+    "on-path-bin",
+    "on-path-itself",
+    "opened-link",
+    "opened-below-a-link",
+    "opened-in-shared",
+}
+"""Rows whose folder the person named, by a path that commands can turn elsewhere."""
+
+
+def choose_believed(table: Sequence[tuple[str, ...]]) -> list[object]:
+    """Each row that could open something; a part of them unless all are tried."""
+    rows = [row for row in table if row[0] not in NEVER_OPENS]
+    return [pytest.param(*row[:2], id=row[0]) for row in rows[:: 1 if EVERY else 6]]
+
+
+@pytest.mark.parametrize(("name", "script"), choose_believed(environments.PLANTED))
+def test_each_wall_around_planted_environments_holds_alone_and_none_is_idle(
+    name: str, script: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for environments believes no link; provenance passes no path through one.
+
+    What a configuration names as text is for the search alone, and a folder that the person named
+    for provenance alone.
+    """
+    with monkeypatch.context() as patch:
+        believing.trust_everything(patch)
+        assert world.reaches(script) is (name in HELD_BY_PROVENANCE)
+    with monkeypatch.context() as patch:
+        believing.believe_environments(patch)
+        assert world.reaches(script) is ("= <H>" in script)
+        believing.trust_everything(patch)
+        assert world.reaches(script)
+
+
+@pytest.mark.parametrize(("name", "script"), choose_believed(repositories.PLANTED))
+def test_a_planted_repository_would_open_the_persons_if_it_were_believed(
+    name: str, script: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: what holds these rows is that a repository has to name the workspace."""
+    believing.believe_repositories(monkeypatch)
+    assert world.reaches(script), name
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -181,7 +236,6 @@ def prepare_repository(world: PlantedWorld, hooks: str) -> Path:
     return mark
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize(
     ("hooks", "script", "backend", "session"), choose_rows(later.PLANTED, ("same", "next"))
 )
@@ -229,7 +283,6 @@ def installed(world: PlantedWorld, monkeypatch: pytest.MonkeyPatch) -> Path:
     return prefix
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 @pytest.mark.parametrize(
     ("script", "backend", "session"), choose_rows(own_code.ATTEMPTS, ("same", "next"))
 )
@@ -258,7 +311,6 @@ def test_what_lies_beside_our_own_code_is_written_and_moved_as_ever(
         assert world.say(begun, f"{script} && cat link/new current/bin/rg") == "x\nas it was\n"
 
 
-@pytest.mark.proves("sandbox.planted.own-code")
 def test_ferrule_in_the_environment_of_a_project_searches_with_its_own_program(
     world: PlantedWorld,
 ) -> None:

@@ -95,7 +95,6 @@ def rule_set(**lists: list[str]) -> RuleSet | None:
         return None  # Not a rule: no person could have written it.
 
 
-@pytest.mark.proves("properties.deny-never-allows-more")
 @settings(max_examples=300)
 @given(
     CALLS,
@@ -176,7 +175,6 @@ PARTS = st.sampled_from(
 )
 
 
-@pytest.mark.proves("properties.a-path-that-passes-is-beneath")
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PARTS, min_size=1, max_size=7), absolute=st.sampled_from(["", "/", "root"]))
 def test_whatever_the_workspace_opens_lies_beneath_its_root(
@@ -220,7 +218,6 @@ class Changes:
         return None
 
 
-@pytest.mark.proves("properties.approval-is-bound")
 @settings(max_examples=40, deadline=None)
 @given(
     approved=st.sampled_from(["a.txt", "b.txt"]),
@@ -330,7 +327,6 @@ QUICK = [
 ]
 
 
-@pytest.mark.proves("properties.any-answer-one-result-per-call")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANSWERS, min_size=1, max_size=5), st.sampled_from(["native", "text", "commands"]))
 def test_any_answer_of_a_model_leaves_one_result_per_call_and_a_history_every_provider_takes(
@@ -437,7 +433,6 @@ def check_ollama(messages: list[dict[str, Any]]) -> None:
 # ---- the parser of commands
 
 
-@pytest.mark.proves("command.parser-never-crashes")
 def test_a_character_that_the_parser_cannot_read_does_not_end_the_process() -> None:
     """It depends on where memory lies: each process is another chance."""
     program = (

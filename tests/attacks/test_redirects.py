@@ -113,7 +113,7 @@ def names(seed: int) -> list[str]:
     ]
 
 
-@pytest.mark.proves("http.redirects", "starlark.http-every-hop")
+@pytest.mark.proves("http.redirects")
 @pytest.mark.parametrize("fetch", [by_script, by_tool])
 async def test_nothing_that_may_be_personal_follows_to_another_origin(fetch: Fetch) -> None:
     followed = 0
@@ -244,7 +244,6 @@ INSIDE = (
 )
 
 
-@pytest.mark.proves("http.inside-addresses")
 @pytest.mark.parametrize("by", ["script", "tool"])
 async def test_no_spelling_of_an_address_inside_reaches_a_proxy(by: str) -> None:
     assert len(INSIDE) >= 60

@@ -83,7 +83,6 @@ def answered(world: World) -> Iterator[Confined]:
         built.close()
 
 
-@pytest.mark.proves("sandbox.refusals.covered")
 @pytest.mark.parametrize(
     "attack",
     [attack for attack in ATTACKS if attack.id.startswith("opened-")][::SHARE],

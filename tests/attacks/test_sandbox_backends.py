@@ -40,7 +40,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.proves("sandbox.attacks.lesser-rungs")
 @pytest.mark.parametrize("backend", BACKENDS, scope="module")
 @pytest.mark.parametrize("attack", ROWS, ids=lambda attack: attack.id)
 def test_nothing_is_reached_where_the_machine_offers_less(

@@ -105,7 +105,6 @@ ATTACKS: dict[str, tuple[int, Callable[[Interface], dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_it_is_refused_and_nothing_was_done(interface: Interface, attack: str) -> None:
     status, change = ATTACKS[attack]
@@ -116,7 +115,6 @@ def test_it_is_refused_and_nothing_was_done(interface: Interface, attack: str) -
     assert CANARY not in answer.body and TOKEN not in answer.body
 
 
-@pytest.mark.proves("serve.attacks")
 def test_what_the_attacks_are_made_of_works_when_it_is_sent_as_it_should_be(
     interface: Interface,
 ) -> None:
@@ -128,7 +126,6 @@ def test_what_the_attacks_are_made_of_works_when_it_is_sent_as_it_should_be(
     assert interface.sessions() > before
 
 
-@pytest.mark.proves("serve.attacks")
 def test_a_token_in_the_address_is_no_token(interface: Interface) -> None:
     sent = interface.deed()
     sent["path"] += f"?token={TOKEN}&access_token={TOKEN}"
@@ -137,7 +134,6 @@ def test_a_token_in_the_address_is_no_token(interface: Interface) -> None:
     assert answer is not None and answer.status == 401 and interface.sessions() == before
 
 
-@pytest.mark.proves("serve.attacks")
 def test_a_body_that_is_declared_too_large_is_refused_before_anything_of_it_is_sent(
     interface: Interface,
 ) -> None:
@@ -149,7 +145,6 @@ def test_a_body_that_is_declared_too_large_is_refused_before_anything_of_it_is_s
     assert interface.sessions() == before
 
 
-@pytest.mark.proves("serve.attacks")
 def test_a_body_without_end_is_broken_off_at_the_bound(interface: Interface) -> None:
     before = interface.sessions()
     sent = {**interface.deed(), "body": b""}
@@ -163,7 +158,6 @@ def test_a_body_without_end_is_broken_off_at_the_bound(interface: Interface) -> 
     assert interface.sessions() == before
 
 
-@pytest.mark.proves("serve.attacks")
 def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read(
     interface: Interface,
 ) -> None:
@@ -178,7 +172,6 @@ def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read
     assert interface.sessions() == before
 
 
-@pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize(
     "noise",
     [
@@ -194,7 +187,6 @@ def test_what_is_not_http_is_not_answered_as_if_it_were(interface: Interface, no
     assert answer is None or answer.status in (400, 421)
 
 
-@pytest.mark.proves("serve.attacks")
 def test_there_are_no_web_sockets(interface: Interface) -> None:
     upgrade = {
         "connection": "upgrade",
@@ -207,7 +199,6 @@ def test_there_are_no_web_sockets(interface: Interface) -> None:
         assert answer is not None and answer.status in (401, 303, 404)
 
 
-@pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize(
     "method", ["PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "CONNECT", "GET", "HEAD", "post"]
 )
@@ -220,7 +211,6 @@ def test_another_method_does_not_do_it(interface: Interface, method: str) -> Non
     assert interface.sessions() == before
 
 
-@pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize(
     "path",
     [
@@ -261,7 +251,6 @@ def test_a_path_leads_nowhere_but_to_what_there_is(interface: Interface, path: s
         )
 
 
-@pytest.mark.proves("serve.slow")
 def test_clients_that_never_finish_are_given_up_and_others_are_served_meanwhile(
     servers: dict[str, Interface],
 ) -> None:
@@ -285,7 +274,6 @@ def test_clients_that_never_finish_are_given_up_and_others_are_served_meanwhile(
             assert said == b"" or b" 408 " in said.partition(b"\r\n")[0]
 
 
-@pytest.mark.proves("serve.slow")
 def test_a_byte_now_and_then_does_not_keep_a_connection(interface: Interface) -> None:
     with socket.create_connection(("127.0.0.1", interface.port), timeout=0.2) as speaking:
         speaking.sendall(b"GET / HTTP/1.1\r\n")
@@ -302,7 +290,6 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(interface: Interface) ->
     raise AssertionError("it was kept for a minute")
 
 
-@pytest.mark.proves("serve.headers")
 def test_every_answer_says_that_nothing_of_others_may_run_in_it(interface: Interface) -> None:
     changes: list[dict[str, Any]] = [
         {},
@@ -359,7 +346,6 @@ async def _ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return reader, writer
 
 
-@pytest.mark.proves("serve.slow")
 async def test_connections_are_bounded_and_those_that_end_make_room() -> None:
     async with served(connections=3) as (port, _), asyncio.timeout(30):
         kept = [await _ask(port) for _ in range(2)]
@@ -379,7 +365,6 @@ async def test_connections_are_bounded_and_those_that_end_make_room() -> None:
                 return
 
 
-@pytest.mark.proves("serve.slow")
 async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "STALLED_SECONDS", 0.2)
     left = asyncio.Event()
@@ -403,7 +388,6 @@ async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
         await asyncio.wait([task])
 
 
-@pytest.mark.proves("serve.ends")
 def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) -> None:
     (interface,) = (one for one in all_interfaces() if one.name == "console")
     if not importlib.util.find_spec(interface.needs):
@@ -423,7 +407,6 @@ def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) 
     assert code == 143 and "Traceback" not in "".join(interface.said)
 
 
-@pytest.mark.proves("serve.ends")
 def test_an_address_that_is_taken_is_an_error_that_says_so() -> None:
     with server.listen("127.0.0.1", 0) as listening:
         port = server.bound_port(listening)

@@ -96,7 +96,6 @@ def test_a_cookie_alone_changes_nothing(console: Interface) -> None:
     assert console.sessions() == before + 2
 
 
-@pytest.mark.proves("console.login")
 def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_pages(
     console: Interface,
 ) -> None:
@@ -123,7 +122,6 @@ def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_p
         assert BOBS not in answer.body + answer.headers["location"]
 
 
-@pytest.mark.proves("console.login")
 def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Interface) -> None:
     for change in (
         {"sec_fetch_site": "cross-site"},
@@ -153,7 +151,6 @@ def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Inte
         assert "<script>alert" not in answer.body and '"><b>' not in answer.body
 
 
-@pytest.mark.proves("console.login")
 def test_signing_out_ends_the_cookie_on_the_server_too(console: Interface) -> None:
     cookie, csrf = signed_in(console)
     mine: dict[str, Any] = {"authorization": None, "cookie": cookie, "connection": "close"}
@@ -181,7 +178,6 @@ def artifact(console: Interface) -> tuple[str, str]:
     return session, found[1]
 
 
-@pytest.mark.proves("console.artifacts.safe")
 def test_artifacts_are_had_by_those_whose_they_are_and_by_no_trick(
     console: Interface, artifact: tuple[str, str]
 ) -> None:

@@ -4,8 +4,6 @@ sent twice is one.
 
 from __future__ import annotations
 
-import pytest
-
 from ferrule.core.call_states import assign_call_ids
 from ferrule.core.calls import ToolCall
 from ferrule.core.events import ModelAnswered
@@ -23,13 +21,11 @@ def ids(*calls: ToolCall, taken: frozenset[str] = frozenset()) -> list[tuple[str
     return [(call.id, call.arguments) for call in answer.calls]
 
 
-@pytest.mark.proves("calls.sent-twice")
 def test_a_call_that_is_there_twice_with_its_id_is_one_call() -> None:
     assert ids(LOOK, SAME) == [("a", "{}")]
     assert ids(LOOK, OTHER, SAME, taken=frozenset("a")) == [("a_2", "{}"), ("a_3", '{"at":"b"}')]
 
 
-@pytest.mark.proves("calls.sent-twice")
 def test_two_calls_that_only_share_an_id_or_have_none_are_two() -> None:
     assert ids(LOOK, OTHER) == [("a", "{}"), ("a_2", '{"at":"b"}')]
     assert ids(ToolCall("", "look"), ToolCall("", "look")) == [

@@ -107,7 +107,6 @@ def play_steps(steps: list[Event | int]) -> Twins:
     return twins
 
 
-@pytest.mark.proves("compaction.valid", "compaction.undo")
 @settings(max_examples=400, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
@@ -127,7 +126,6 @@ def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
     assert one.history is not before
 
 
-@pytest.mark.proves("compaction.replay")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_the_same_events_read_from_a_journal_give_the_same_messages(
@@ -151,7 +149,6 @@ def three_rounds() -> Machine:
     return twins.one
 
 
-@pytest.mark.proves("compaction.valid")
 @pytest.mark.parametrize(
     "event",
     [
@@ -179,7 +176,6 @@ def test_what_would_tear_a_pair_or_touch_the_last_message_changes_nothing(
     assert not machine.compaction.is_active
 
 
-@pytest.mark.proves("compaction.valid")
 def test_a_summary_stands_behind_the_words_of_the_person_and_takes_the_place_of_an_earlier_one() -> (
     None
 ):
@@ -212,7 +208,6 @@ def test_a_summary_stands_behind_the_words_of_the_person_and_takes_the_place_of_
     assert [m.text for m in machine.history] == ["[to 5]", "said", "result of c2"]
 
 
-@pytest.mark.proves("compaction.valid")
 def test_a_call_that_is_open_is_not_cut_off() -> None:
     machine = three_rounds()
     machine.feed(ModelAnswered("", (ToolCall("open", "look"),)))

@@ -132,7 +132,6 @@ def through_json(event: Any) -> Any:
     return event_from_json(kind, json.loads(json.dumps(body)))
 
 
-@pytest.mark.proves("events.identity")
 @pytest.mark.parametrize("cls", KINDS, ids=lambda cls: cls.kind)
 def test_an_event_written_and_read_is_the_same_event(cls: Any) -> None:
     @settings(max_examples=40)
@@ -143,7 +142,6 @@ def test_an_event_written_and_read_is_the_same_event(cls: Any) -> None:
     check_round_trip()
 
 
-@pytest.mark.proves("events.identity")
 def test_kinds_are_unique_and_every_kind_is_a_flat_value() -> None:
     assert len({cls.kind for cls in KINDS}) == len(KINDS)
     assert all(is_dataclass(cls) for cls in KINDS)
@@ -162,7 +160,6 @@ def test_an_event_of_an_unknown_kind_is_kept_and_written_back_unchanged(
     assert event_to_json(event) == (name, body)
 
 
-@pytest.mark.proves("events.tolerant")
 @pytest.mark.parametrize("cls", KINDS, ids=lambda cls: cls.kind)
 def test_a_field_from_the_future_is_dropped(cls: Any) -> None:
     @settings(max_examples=40)
@@ -174,13 +171,11 @@ def test_a_field_from_the_future_is_dropped(cls: Any) -> None:
     with_more()
 
 
-@pytest.mark.proves("events.tolerant")
 def test_a_missing_field_takes_its_default() -> None:
     assert event_from_json("model.answered", {"text": "hello"}) == ModelAnswered("hello")
     assert event_from_json("run.finished", {"stop": "done"}) == RunFinished("done")
 
 
-@pytest.mark.proves("events.tolerant")
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
@@ -214,7 +209,6 @@ def test_a_known_kind_that_cannot_be_understood_is_kept_as_it_is(
     assert event_to_json(event) == (kind, body)
 
 
-@pytest.mark.proves("events.closed-words")
 @pytest.mark.parametrize(("cls", "name"), WORDS, ids=lambda one: getattr(one, "kind", one))
 def test_a_word_that_its_field_cannot_have_is_neither_read_nor_written(cls: Any, name: str) -> None:
     hints = get_type_hints(cls)
@@ -234,7 +228,6 @@ def test_a_word_that_its_field_cannot_have_is_neither_read_nor_written(cls: Any,
             dump_event(replace(event, **{name: wrong}))
 
 
-@pytest.mark.proves("events.closed-words")
 def test_which_fields_have_a_closed_vocabulary() -> None:
     assert sorted(f"{cls.kind} {name}" for cls, name in WORDS) == [
         "call.evaluated effect",
@@ -263,7 +256,6 @@ def test_which_fields_have_a_closed_vocabulary() -> None:
     ]
 
 
-@pytest.mark.proves("events.closed-words")
 @pytest.mark.parametrize("wrong", [5, None, True, ["a"], {"a": 1}])
 def test_a_value_of_another_type_is_not_taken_for_one(wrong: Any) -> None:
     body = {"call_id": wrong, "choice": "once"}

@@ -13,7 +13,6 @@ from ferrule.core import invisible_characters
 from ferrule.core.lazy_patterns import compile_lazily
 
 
-@pytest.mark.proves("core.expressions")
 def test_an_expression_does_what_a_compiled_one_does() -> None:
     words, compiled = (
         compile_lazily(r"(\w+)-(\d+)", re.IGNORECASE),
@@ -27,14 +26,12 @@ def test_an_expression_does_what_a_compiled_one_does() -> None:
     assert compile_lazily(rb"\d+").fullmatch(b"12") is not None
 
 
-@pytest.mark.proves("core.expressions")
 def test_an_expression_is_compiled_when_it_is_first_used() -> None:
     broken = compile_lazily("(")
     with pytest.raises(re.error, match="missing"):
         broken.search("")
 
 
-@pytest.mark.proves("core.expressions")
 def test_every_expression_of_the_package_can_be_compiled() -> None:
     """A bad one would be found at its first use only: here all are used."""
     found = 0

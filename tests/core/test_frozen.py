@@ -33,7 +33,6 @@ class Named(Point):
         return f"<{self.name}>"
 
 
-@pytest.mark.proves("values.frozen")
 def test_a_value_cannot_be_changed() -> None:
     point = Point(1)
     with pytest.raises(FrozenInstanceError, match="`x` cannot be changed"):
@@ -45,7 +44,6 @@ def test_a_value_cannot_be_changed() -> None:
     assert point == Point(1)
 
 
-@pytest.mark.proves("core.values")
 def test_values_are_equal_if_they_are_of_one_class_and_all_fields_are() -> None:
     assert Point(1, 2) == Point(1, y=2) and hash(Point(1, 2)) == hash(Point(1, 2))
     assert Point(1, 2) != Point(1, 3)
@@ -55,7 +53,6 @@ def test_values_are_equal_if_they_are_of_one_class_and_all_fields_are() -> None:
     assert len({Point(1), Point(1), Point(2)}) == 2
 
 
-@pytest.mark.proves("core.values")
 def test_a_value_says_its_fields_but_those_that_are_not_to_be_shown_and_keeps_a_text_of_its_own() -> (
     None
 ):
@@ -63,7 +60,6 @@ def test_a_value_says_its_fields_but_those_that_are_not_to_be_shown_and_keeps_a_
     assert repr(Named(1, name="here")) == "<here>"
 
 
-@pytest.mark.proves("core.values")
 def test_a_value_has_no_other_fields_and_can_be_taken_apart_copied_and_packed() -> None:
     point = Point(1, 2)
     with pytest.raises(AttributeError):
@@ -91,7 +87,6 @@ class Letter(Parcel):
     """Not one of values itself."""
 
 
-@pytest.mark.proves("core.values")
 def test_a_value_is_made_of_its_fields_as_any_class_of_data_is() -> None:
     first, second = Parcel(1, to="a"), Parcel(1, to="a")
     assert first == second and first.holds == [] and first.holds is not second.holds
@@ -108,7 +103,6 @@ def test_a_value_is_made_of_its_fields_as_any_class_of_data_is() -> None:
         make(1, to="a", weight=3)
 
 
-@pytest.mark.proves("core.values")
 def test_who_looks_at_a_class_of_values_before_it_was_called_sees_what_it_takes() -> None:
     @frozen
     class Fresh:
@@ -120,7 +114,6 @@ def test_who_looks_at_a_class_of_values_before_it_was_called_sees_what_it_takes(
     assert Fresh("a").size == 3
 
 
-@pytest.mark.proves("core.values")
 def test_who_asks_for_the_fields_of_a_class_of_values_first_gets_those_of_its_bases_too() -> None:
     @frozen
     class Base(Generic[T]):
@@ -143,7 +136,6 @@ def test_who_asks_for_the_fields_of_a_class_of_values_first_gets_those_of_its_ba
     assert [one.name for one in fields(Base)] == ["name", "hidden"]
 
 
-@pytest.mark.proves("core.values")
 def test_a_field_without_a_default_may_not_follow_one_with_it() -> None:
     @frozen
     class Wrong:
@@ -162,7 +154,6 @@ class Basket:
     holds: list[str] = field(default_factory=list[str])
 
 
-@pytest.mark.proves("core.values")
 def test_a_mutable_value_takes_changes_has_no_hash_and_is_made_and_compared_as_any_other() -> None:
     first, second = Basket("ann"), Basket("ann")
     first.holds.append("egg")

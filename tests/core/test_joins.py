@@ -75,7 +75,6 @@ def read_results(machine: Machine) -> list[tuple[str, bool]]:
     return [(m.call_id, m.success) for m in machine.history if isinstance(m, ToolMessage)]
 
 
-@pytest.mark.proves("join.modes")
 @pytest.mark.parametrize(
     ("given_", "wanted"),
     [
@@ -91,7 +90,6 @@ def test_a_join_is_all_the_first_success_or_a_number_of_them(given_: object, wan
     assert parse_join(given_) == wanted
 
 
-@pytest.mark.proves("join.modes")
 @pytest.mark.parametrize(
     "wrong", ["first", "", 0, -1, MAX_PARALLEL_CALLS + 1, True, 1.0, None, "0", "99999", [1]]
 )
@@ -136,7 +134,6 @@ def test_a_call_that_succeeds_although_it_was_to_be_stopped_keeps_what_it_found(
     assert read_results(machine) == [("a", True), ("b", True), ("c", False)]
 
 
-@pytest.mark.proves("join.number")
 def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
     machine = asked(2, "a", "b", "c", "d")
     assert [machine.feed(event) for event in (bad("d"), good("b"))] == [[], []]
@@ -145,7 +142,6 @@ def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
     ]
 
 
-@pytest.mark.proves("join.not-begun")
 def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
     machine = asked(1, "a", "b", "c", access=Access(writes=("x",)))
     assert machine.feed(good("a")) == [StopCall(call("b"), WHY), StopCall(call("c"), WHY)]
@@ -156,7 +152,6 @@ def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
     ] * 2
 
 
-@pytest.mark.proves("join.not-begun")
 def test_a_question_to_a_person_is_taken_back_and_their_late_yes_runs_nothing() -> None:
     machine = asked(1, "a", "b", ask="b")
     assert machine.feed(good("a")) == [StopCall(call("b"), WHY)]
@@ -176,7 +171,6 @@ def test_the_next_round_is_joined_anew() -> None:
     assert machine.feed(good("d")) == [AskModel(3)]
 
 
-@pytest.mark.proves("join.branches")
 def test_at_most_fifty_calls_run_side_by_side_whatever_the_limits_say() -> None:
     machine = Machine()
     machine.feed(RunStarted("go", limits=Limits(max_calls_per_turn=1000)))
@@ -185,7 +179,6 @@ def test_at_most_fifty_calls_run_side_by_side_whatever_the_limits_say() -> None:
     assert [r.error_type for r in machine.results()] == [ErrorType.LIMIT] * 2
 
 
-@pytest.mark.proves("join.recovered")
 def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
     events: list[Event] = [
         RunStarted("go", join=1),
@@ -205,7 +198,6 @@ def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
 
 
 @given(st.integers(0, 5), st.lists(st.sampled_from([None, True, False]), max_size=9))
-@pytest.mark.proves("join.modes")
 def test_enough_is_so_many_successes_and_never_where_all_are_wanted(
     wanted: int, ends: list[bool | None]
 ) -> None:
@@ -264,7 +256,7 @@ class Faithful:
                 pass
 
 
-@pytest.mark.proves("join.any-order", "machine.one-result")
+@pytest.mark.proves("machine.one-result")
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(0, 3))
 def test_in_any_order_of_things_every_call_has_one_result_and_the_run_goes_on(

@@ -50,7 +50,6 @@ def asked(*calls: ToolCall, limits: Limits | None = None) -> Machine:
     return machine
 
 
-@pytest.mark.proves("machine.whole-way")
 def test_a_question_a_call_and_an_answer_make_a_finished_run() -> None:
     machine = Machine()
     assert machine.feed(RunStarted("hello")) == [AskModel(1)]
@@ -69,7 +68,6 @@ def test_a_question_a_call_and_an_answer_make_a_finished_run() -> None:
     ]
 
 
-@pytest.mark.proves("machine.states")
 def test_a_call_walks_the_states_of_the_requirement() -> None:
     machine = asked(call("c1"))
     states = [machine.find_slot("c1").state]  # type: ignore[union-attr]
@@ -170,12 +168,12 @@ def test_a_denied_call_is_answered_and_the_next_one_goes_on() -> None:
 
 
 @pytest.mark.proves("limits.turns")
-@pytest.mark.parametrize(("model", "turns"), [("local:smollm2", 10), ("openai:m", 200)])
+@pytest.mark.parametrize("turns", [10, 200])
 def test_a_model_that_never_stops_is_stopped_at_its_turns_with_a_typed_end(
-    model: str, turns: int
+    turns: int,
 ) -> None:
     machine = Machine()
-    commands = machine.feed(RunStarted("go", limits=Limits().for_model(model)))
+    commands = machine.feed(RunStarted("go", limits=Limits().fill_turns(turns)))
     executed = 0
     while not isinstance(commands[0], FinishRun):
         one = call(f"c{executed}", arguments=f'{{"n":{executed}}}')
@@ -207,7 +205,6 @@ def test_on_limit_answer_asks_once_more_without_tools() -> None:
     assert finish == [FinishRun("limit", "so far", "limit_max_turns", "1 turns")]
 
 
-@pytest.mark.proves("repeats.breaker")
 def test_identical_calls_are_warned_then_redirected_then_refused() -> None:
     machine = Machine()
     machine.feed(RunStarted("go"))
@@ -226,7 +223,6 @@ def test_identical_calls_are_warned_then_redirected_then_refused() -> None:
     assert "was not run" in seen[3]
 
 
-@pytest.mark.proves("repeats.polling-exempt")
 def test_a_tool_that_polls_may_repeat_itself() -> None:
     machine = Machine()
     machine.feed(RunStarted("go"))
@@ -253,7 +249,6 @@ def test_cancelling_answers_every_open_call_and_says_what_is_known() -> None:
     assert isinstance(machine.history[-1], AssistantMessage)
 
 
-@pytest.mark.proves("machine.recover")
 def test_recovery_reruns_reads_reports_writes_as_unknown_and_keeps_approvals() -> None:
     machine = asked(call("r"), call("w"), call("ok"), call("done"))
     machine.feed(allow("r", Access()))
@@ -271,7 +266,6 @@ def test_recovery_reruns_reads_reports_writes_as_unknown_and_keeps_approvals() -
     assert machine.find_slot("done").result.data == "kept"  # type: ignore[union-attr]
 
 
-@pytest.mark.proves("machine.unique-ids")
 def test_missing_and_repeated_ids_are_made_unique_within_the_session() -> None:
     machine = asked(call(""), call("x"), call("x", "other"))
     message = machine.history[-1]
@@ -289,7 +283,6 @@ def test_a_model_that_failed_leaves_a_history_that_can_go_on() -> None:
     assert [type(m) for m in machine.history] == [UserMessage, AssistantMessage, UserMessage]
 
 
-@pytest.mark.proves("machine.direct-call")
 def test_a_direct_call_goes_the_same_way_and_leaves_no_trace_in_the_history() -> None:
     machine = Machine()
     one = call("p1", "read_file")

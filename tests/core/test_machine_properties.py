@@ -146,7 +146,6 @@ def test_any_events_in_any_order_leave_a_valid_history(
     assert machine.phase is RunPhase.AWAITING_MODEL
 
 
-@pytest.mark.proves("machine.rebuild")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=40))
 def test_feeding_the_journal_again_gives_the_same_state(events: list[Event]) -> None:

@@ -4,7 +4,6 @@ run.
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +39,6 @@ def answered(machine: Machine, *names: str) -> list[Message]:
     return machine.history
 
 
-@pytest.mark.proves("notices.with-the-results")
 def test_a_tools_notice_follows_the_last_result_of_the_round_as_data() -> None:
     machine = working("c1", "c2")
     machine.feed(NoticeGiven("build finished", "run_command"))
@@ -52,7 +50,6 @@ def test_a_tools_notice_follows_the_last_result_of_the_round_as_data() -> None:
     ]
 
 
-@pytest.mark.proves("notices.person-speaks")
 def test_a_persons_words_on_the_way_are_a_message_of_theirs_after_the_results() -> None:
     machine = working("c1")
     machine.feed(NoticeGiven("use tabs"))
@@ -63,7 +60,6 @@ def test_a_persons_words_on_the_way_are_a_message_of_theirs_after_the_results() 
     ]
 
 
-@pytest.mark.proves("notices.wait-for-a-run")
 def test_what_comes_after_the_run_waits_for_the_next_one() -> None:
     machine = Machine()
     machine.feed(RunStarted("go"))
@@ -77,7 +73,6 @@ def test_what_comes_after_the_run_waits_for_the_next_one() -> None:
     )
 
 
-@pytest.mark.proves("notices.wait-for-a-run")
 def test_a_run_that_ends_at_its_limit_keeps_the_notice_for_the_next() -> None:
     machine = working("c1", limits=Limits(max_turns=1))
     machine.feed(NoticeGiven("job done", "job"))
@@ -86,7 +81,6 @@ def test_a_run_that_ends_at_its_limit_keeps_the_notice_for_the_next() -> None:
     assert "job done" in machine.history[-1].text
 
 
-@pytest.mark.proves("notices.cannot-leave-their-frame")
 @given(st.text(), st.text())
 def test_no_text_of_a_notice_closes_its_frame_or_speaks_for_a_person(
     text: str, source: str

@@ -52,7 +52,6 @@ APPROVERS: dict[Refuser, Any] = {
 }
 
 
-@pytest.mark.proves("audit.who-refused")
 @pytest.mark.parametrize("refuser", APPROVERS)
 async def test_who_refused_is_in_the_journal_and_in_what_is_read_from_it(refuser: Refuser) -> None:
     with SqliteJournal(":memory:") as journal:
@@ -74,7 +73,6 @@ async def test_who_refused_is_in_the_journal_and_in_what_is_read_from_it(refuser
         assert "denied by a person" not in f"{ran.results[0].error_message}{text}"
 
 
-@pytest.mark.proves("audit.who-refused")
 @pytest.mark.parametrize("refuser", get_args(Refuser))
 def test_denied_by_a_person_is_said_only_of_a_person(refuser: Refuser) -> None:
     said = describe_denial("somebody", refuser, "")
@@ -140,7 +138,6 @@ def scoped(path: str) -> str:
     return path
 
 
-@pytest.mark.proves("audit.who-refused")
 @pytest.mark.parametrize("refuser", get_args(Refuser))
 async def test_every_way_to_refuse_a_call_is_one_word_everywhere(refuser: Refuser) -> None:
     name, given = WAYS[refuser]

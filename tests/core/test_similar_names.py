@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ferrule.core.similar_names import find_similar_names, suggest_names
 
 KNOWN = ["read_file", "write_file", "ls", "Bash"]
 
 
-@pytest.mark.proves("dispatch.unknown-tool")
 def test_the_most_similar_names_come_first_in_their_own_spelling() -> None:
     assert find_similar_names("readfile", KNOWN, count=2) == ["read_file", "write_file"]
     assert find_similar_names("BASH", KNOWN) == ["Bash"]

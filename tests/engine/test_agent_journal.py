@@ -46,7 +46,6 @@ def uncollected() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.proves("journal.descriptors")
 @pytest.mark.usefixtures("uncollected")
 async def test_an_agent_that_is_closed_leaves_nothing_open(tmp_path: Path) -> None:
     agent = agent_on(tmp_path / "j.db")
@@ -106,7 +105,6 @@ async def test_a_session_that_outlives_its_agent_says_that_the_journal_is_closed
     await sessions[0].close()
 
 
-@pytest.mark.proves("journal.descriptors")
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("files", ["one file", "a file each"])
 def test_agents_that_nobody_closes_use_few_descriptors(tmp_path: Path, files: str) -> None:
@@ -155,7 +153,6 @@ sessions = [asyncio.run(ask(journal)) for journal in (None, "a.db", "b.db")]
 """
 
 
-@pytest.mark.proves("journal.descriptors")
 def test_a_program_that_closes_nothing_ends_without_a_word(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", UNCLOSED],

@@ -146,7 +146,6 @@ async def test_tools_that_read_on_themselves_are_handed_on_as_they_are() -> None
     )
 
 
-@pytest.mark.proves("artifacts.without-a-store")
 async def test_without_a_store_results_are_cut_as_ever() -> None:
     for name in ("text", "parts"):
         _, result = await one(agent(artifacts=False), name, size=70_000)
@@ -188,7 +187,6 @@ def test_by_default_nothing_is_kept_beside_a_journal_in_memory() -> None:
     assert agent(artifacts=None).artifacts is None
 
 
-@pytest.mark.proves("artifacts.without-readers")
 async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end() -> None:
     for ours in (
         agent(deny=["artifact_read"]),
@@ -204,7 +202,6 @@ async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end
         assert "the whole is kept as art-" in result.notes[1]
 
 
-@pytest.mark.proves("artifacts.small-limits")
 @pytest.mark.parametrize("cap", [256, 300, 1000, 4096])
 async def test_a_stub_is_never_more_than_the_output_limit(cap: int) -> None:
     for name, arguments in (
@@ -217,7 +214,6 @@ async def test_a_stub_is_never_more_than_the_output_limit(cap: int) -> None:
         assert result.data["artifact"].startswith("art-")
 
 
-@pytest.mark.proves("artifacts.not-kept-is-said")
 async def test_what_cannot_be_kept_is_cut_below_the_threshold_and_says_why(tmp_path: Path) -> None:
     store = FileArtifactStore(tmp_path / "a", max_bytes=50_000)
     _, result = await one(agent(artifacts=store), "text", size=60_000)
@@ -418,7 +414,6 @@ async def test_bytes_that_are_no_text_come_as_base64(tmp_path: Path) -> None:
 # ---- results that come in pieces
 
 
-@pytest.mark.proves("artifacts.chunks")
 async def test_pieces_that_break_fail_the_call_and_are_closed() -> None:
     class Source:
         closed = False
@@ -445,7 +440,6 @@ async def test_pieces_that_break_fail_the_call_and_are_closed() -> None:
     assert FileArtifactStore().list(Scope("local", "x", session.id)) == []
 
 
-@pytest.mark.proves("artifacts.chunks")
 async def test_pieces_that_take_too_long_are_a_timeout_and_stop_being_read() -> None:
     go_on, ended = threading.Event(), threading.Event()
 
@@ -561,7 +555,6 @@ class Redacting:
         return replace(result, data=result.data.replace("secret", "[gone]"))
 
 
-@pytest.mark.proves("artifacts.after-hooks")
 async def test_what_is_kept_is_what_the_hooks_have_left() -> None:
     @tool(side_effect="none")
     def leaky(size: int) -> str:
@@ -587,7 +580,6 @@ async def test_with_hooks_a_tool_that_reads_on_itself_is_cut_at_the_limit_as_eve
     )
 
 
-@pytest.mark.proves("artifacts.after-hooks")
 async def test_of_pieces_only_what_hooks_have_seen_is_kept() -> None:
     hiding = Redacting()
     _, result = await one(agent(hooks=[hiding]), "table", count=100_000)
@@ -652,7 +644,6 @@ async def test_a_message_with_the_text_of_a_kept_result_or_a_data_url_is_a_leak(
     assert len(leaks(journal)) == 1
 
 
-@pytest.mark.proves("artifacts.no-false-leak")
 async def test_a_person_s_own_words_notices_objects_and_large_failures_are_no_leaks() -> None:
     @tool(side_effect="none")
     def near(context: Context) -> str:
@@ -677,7 +668,6 @@ async def test_a_person_s_own_words_notices_objects_and_large_failures_are_no_le
         assert (await session.run("And?")).text == "fine"
 
 
-@pytest.mark.proves("artifacts.no-false-leak")
 async def test_a_session_from_before_goes_on_with_a_lower_threshold(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
     before = await agent(

@@ -43,7 +43,6 @@ def first_names(tools: list[Tool], search: Any = None) -> list[str]:
     return [spec.name for spec in model.opened[0].tools]
 
 
-@pytest.mark.proves("tool-search.automatic")
 @pytest.mark.parametrize("source", ["mcp shop", "http shop.yaml"])
 def test_more_than_forty_tools_are_deferred_where_servers_bring_them(source: str) -> None:
     own = make_tools(3, prefix="own")
@@ -57,12 +56,10 @@ def test_more_than_forty_tools_are_deferred_where_servers_bring_them(source: str
     ]
 
 
-@pytest.mark.proves("tool-search.automatic")
 def test_tools_of_the_program_stay_whatever_their_number() -> None:
     assert len(first_names(make_tools(60))) == 60
 
 
-@pytest.mark.proves("tool-search.automatic")
 def test_a_deferred_tool_is_found_then_called_and_none_is_lost() -> None:
     tools = make_tools(50, "mcp shop")
     model = Scripted(
@@ -79,7 +76,6 @@ def test_a_deferred_tool_is_found_then_called_and_none_is_lost() -> None:
     assert called.data == "t031"
 
 
-@pytest.mark.proves("tool-search.automatic")
 def test_how_many_and_which_can_be_chosen() -> None:
     tools = [*make_tools(1, prefix="own"), *make_tools(5, "mcp shop")]
     few = ToolSearch(defer_above=4, always_loaded=("t002",))
@@ -129,7 +125,6 @@ def call_of(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"id": f"call_{name}", "type": "function", "function": function}]}
 
 
-@pytest.mark.proves("tool-search.automatic")
 async def test_tools_beyond_the_providers_number_are_found_not_dropped() -> None:
     script = [call_of("tool_search", query="read shelf 190"), call_of("t190"), {"content": "ok"}]
     run, offered = await run_bounded(make_tools(200), script)
@@ -137,7 +132,6 @@ async def test_tools_beyond_the_providers_number_are_found_not_dropped() -> None
     assert all(len(names) <= 128 for names in offered) and "t190" in offered[1]
 
 
-@pytest.mark.proves("tool-search.automatic")
 async def test_what_is_found_stays_within_the_providers_number() -> None:
     tools = make_tools(70, prefix="a")
     for word in ("pear", "plum", "fig"):
@@ -147,7 +141,6 @@ async def test_what_is_found_stays_within_the_providers_number() -> None:
     assert run.text == "ok" and max(map(len, offered)) == 128
 
 
-@pytest.mark.proves("tool-search.automatic")
 async def test_a_description_is_cut_to_what_the_provider_takes() -> None:
     run, offered = await run_bounded(
         [make_tool("look", description="x" * 3000)], [{"content": "ok"}]

@@ -43,7 +43,6 @@ async def _fail() -> Any:
     raise ZeroDivisionError("by zero")
 
 
-@pytest.mark.proves("task.outcome")
 @pytest.mark.parametrize(
     ("work", "expected"),
     [
@@ -71,7 +70,6 @@ async def test_a_task_says_what_came_of_it(
     assert told == []  # Somebody waited for it.
 
 
-@pytest.mark.proves("task.outcome")
 async def test_a_value_that_is_no_json_is_a_failure() -> None:
     tasks = BackgroundTasks(WHO)
 
@@ -82,7 +80,6 @@ async def test_a_value_that_is_no_json_is_a_failure() -> None:
     assert (found["status"], found["error_type"]) == ("failed", "internal_error")
 
 
-@pytest.mark.proves("task.ends")
 async def test_tasks_of_a_run_end_with_it_and_others_go_on() -> None:
     notes = Notes()
     tasks = BackgroundTasks(WHO, notes)
@@ -94,7 +91,6 @@ async def test_tasks_of_a_run_end_with_it_and_others_go_on() -> None:
     assert list_task_outcomes(notes) == {ours: "cancelled", other: "cancelled"}
 
 
-@pytest.mark.proves("task.ends")
 async def test_a_session_that_goes_on_after_it_was_closed_is_closed_again() -> None:
     closers: list[Callable[[], Awaitable[None]]] = []
     context = Context(WHO, "c", on_close=closers.append)
@@ -108,7 +104,6 @@ async def test_a_session_that_goes_on_after_it_was_closed_is_closed_again() -> N
         await closers.pop()()
 
 
-@pytest.mark.proves("task.ends")
 def test_a_task_whose_event_loop_is_over_is_over() -> None:
     notes = Notes()
     tasks = BackgroundTasks(WHO, notes)
@@ -124,7 +119,6 @@ def test_a_task_whose_event_loop_is_over_is_over() -> None:
     assert list_task_outcomes(notes) == {task_id: "cancelled"}
 
 
-@pytest.mark.proves("task.own-session")
 async def test_an_id_of_another_session_is_not_found_and_a_lost_one_is_unknown() -> None:
     here, there = BackgroundTasks(WHO), BackgroundTasks(Identity("t", "u", "other", "r"))
     task_id = here.start(_value, name="job")
@@ -137,7 +131,6 @@ async def test_an_id_of_another_session_is_not_found_and_a_lost_one_is_unknown()
     await here.close()
 
 
-@pytest.mark.proves("task.own-session")
 async def test_an_id_that_is_not_found_is_answered_with_the_last_eight_that_are() -> None:
     tasks = BackgroundTasks(WHO)
     started = [tasks.start(_value, name="job") for _ in range(10)]
@@ -147,7 +140,6 @@ async def test_an_id_that_is_not_found_is_answered_with_the_last_eight_that_are(
     await tasks.close()
 
 
-@pytest.mark.proves("task.own-session")
 @given(st.text(), st.text(alphabet="task_0123456789abcdef", max_size=30))
 def test_an_id_that_nobody_gave_is_not_found(text: str, likely: str) -> None:
     tasks = BackgroundTasks(WHO)
@@ -156,7 +148,6 @@ def test_an_id_that_nobody_gave_is_not_found(text: str, likely: str) -> None:
             tasks.status(wrong)
 
 
-@pytest.mark.proves("task.bounded")
 async def test_finished_tasks_are_forgotten_oldest_first_and_are_unknown_then() -> None:
     tasks = BackgroundTasks(WHO)
     started: list[str] = []
@@ -178,7 +169,6 @@ _TEXTS = st.builds(
 )
 
 
-@pytest.mark.proves("task.outcome")
 @given(st.lists(st.one_of(_TEXTS, st.text())))
 def test_a_journal_with_anything_in_it_says_how_its_tasks_stand(texts: list[str]) -> None:
     found = list_task_outcomes(Noticed(TOPIC, text) for text in texts)

@@ -62,7 +62,6 @@ class Echo:
 INPUTS = {f"k{n}": f"text {n}" for n in range(20)}
 
 
-@pytest.mark.proves("runs.batch")
 async def test_all_inputs_are_worked_some_at_a_time_and_reported() -> None:
     echo = Echo()
     seen: list[BatchProgress[str]] = []
@@ -74,7 +73,6 @@ async def test_all_inputs_are_worked_some_at_a_time_and_reported() -> None:
     assert report.text.startswith("20 done, 0 failed, 0 skipped")
 
 
-@pytest.mark.proves("runs.batch")
 async def test_a_batch_that_was_stopped_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     echo = Echo()
     stop = asyncio.Event()
@@ -102,7 +100,6 @@ async def test_a_batch_that_was_stopped_goes_on_and_repeats_nothing(tmp_path: Pa
     await agent.close()
 
 
-@pytest.mark.proves("runs.batch")
 async def test_one_that_fails_costs_itself_and_is_tried_again_later() -> None:
     echo = Echo()
     echo.broken = {"b"}
@@ -116,7 +113,6 @@ async def test_one_that_fails_costs_itself_and_is_tried_again_later() -> None:
     assert sorted(echo.asked) == ["a", "b", "b", "c"]
 
 
-@pytest.mark.proves("runs.batch-budget")
 async def test_a_budget_of_tokens_holds_over_processes(tmp_path: Path) -> None:
     echo = Echo()
     for _ in range(3):
@@ -128,7 +124,6 @@ async def test_a_budget_of_tokens_holds_over_processes(tmp_path: Path) -> None:
     assert len(echo.asked) == 4
 
 
-@pytest.mark.proves("runs.batch-budget")
 async def test_a_budget_of_dollars_needs_a_price_and_counts_it() -> None:
     echo = Echo()
     with pytest.raises(ConfigError, match="price of `odd:model` is not known"):
@@ -142,7 +137,6 @@ async def test_a_budget_of_dollars_needs_a_price_and_counts_it() -> None:
     assert (report.count("done"), report.dollars) == (3, pytest.approx(6.0))
 
 
-@pytest.mark.proves("runs.batch-budget")
 async def test_a_program_can_say_what_its_model_costs() -> None:
     price = PricePerMillion(input=100_000, output=200_000, cached=0)
     assert float(price(Usage(10, 5, cached=4))) == pytest.approx(1.6)
@@ -153,7 +147,6 @@ async def test_a_program_can_say_what_its_model_costs() -> None:
         PricePerMillion(input=-1, output=0)
 
 
-@pytest.mark.proves("runs.batch")
 async def test_wrong_options_are_named() -> None:
     agent = Echo().agent()
     with pytest.raises(ConfigError, match="no name"):

@@ -35,7 +35,6 @@ class Order(BaseModel):
     day: date
 
 
-@pytest.mark.proves("bounds.json-forms")
 @pytest.mark.parametrize(
     ("value", "form"),
     [
@@ -54,7 +53,6 @@ def test_values_of_programs_become_json(value: Any, form: Any) -> None:
     assert to_json_value(value) == form
 
 
-@pytest.mark.proves("bounds.json-forms")
 @pytest.mark.parametrize("value", [b"bytes", object(), {"deep": [b""]}, (n for n in ()), Point])
 def test_what_has_no_honest_json_form_is_refused_with_its_type(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be written as JSON"):
@@ -85,7 +83,6 @@ def test_what_fits_exactly_is_not_cut() -> None:
 
 
 @given(st.text(), st.integers(0, 60))
-@pytest.mark.proves("bounds.twice-is-once")
 def test_cutting_twice_is_cutting_once(text: str, cap: int) -> None:
     once = bound_text(text, cap)
     assert len(once.data.encode()) <= cap
@@ -116,14 +113,12 @@ values = st.recursive(
 
 
 @given(values, st.sampled_from([8, 60, OUTPUT_CAP]))
-@pytest.mark.proves("bounds.surrogates")
 def test_lone_surrogates_never_leave_this_place(value: Any, cap: int) -> None:
     kept = bound_text(value, cap)
     json.dumps(kept.data, ensure_ascii=False).encode("utf-8")
     assert len(kept.data.encode() if isinstance(kept.data, str) else b"") <= cap
 
 
-@pytest.mark.proves("bounds.surrogates")
 def test_a_file_name_that_is_not_utf_8_is_shown_with_a_question_mark() -> None:
     assert bound_text("a\udcff.txt", 100).data == "a?.txt"
     assert bound_text({"name": ["a\udcff.txt"]}, 100).data == {"name": ["a?.txt"]}

@@ -92,7 +92,6 @@ async def test_a_run_over_its_money_is_stopped_before_its_calls_and_the_session_
     assert (again.text, again.cost) == ("ok", 1.0)
 
 
-@pytest.mark.proves("budgets.shown")
 async def test_a_run_says_what_it_cost_wherever_the_price_is_known(prices: Path) -> None:
     steps = [adds(1, usage=Usage(500_000, 1000)), says("ok", usage=Usage(500_000, 0))]
     for limits in (Limits(max_cost=5), Limits()):
@@ -101,24 +100,47 @@ async def test_a_run_says_what_it_cost_wherever_the_price_is_known(prices: Path)
     assert (await agent(list(steps), Limits()).run("go")).cost is None
 
 
-@pytest.mark.proves("budgets.shown")
-async def test_a_run_goes_on_and_says_so_if_the_price_file_is_broken(prices: Path) -> None:
+async def test_a_broken_price_file_is_told_to_whoever_asks_for_the_cost(prices: Path) -> None:
     prices.write_text("scripted:test: {input: many}\n")
-    ours = agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits())
+    result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
+    assert result.text == "ok"
+    with pytest.raises(ConfigError, match=r"prices\.yaml"):
+        _ = result.cost
+
+
+async def test_prices_are_looked_up_when_they_matter(
+    prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def note(model: str) -> Any:
+        asked.append(model)
+        return find_price(model)
+
+    monkeypatch.setattr("ferrule.models.prices.find_price", note)
+    result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
+    assert asked == []
+    assert (result.cost, asked) == (2.0, ["scripted:test"])
+
+
+async def test_what_sub_agents_cost_is_part_of_the_run_without_a_limit(prices: Path) -> None:
+    asked = calls(("delegate", {"agent": "adder", "task": "add"}), usage=ONE_DOLLAR)
+    steps = [asked, says("done", usage=ONE_DOLLAR), says("ok", usage=ONE_DOLLAR)]
+    ours = agent(steps, Limits(), agents=[SubAgent("adder", "Adds.")])
     result = await ours.run("go")
-    assert (result.text, result.cost) == ("ok", None)
-    (told,) = notices(ours, result.session)
-    assert "is not counted" in told and "prices.yaml" in told
+    assert (result.text, result.cost) == ("ok", 3.0)
+    ours = agent([*steps], Limits(), agents=[SubAgent("adder", "Adds.")])
+    result = await ours.run("go")
+    prices.unlink()
+    assert result.cost is None
 
 
-@pytest.mark.proves("budgets.shown")
 async def test_a_part_without_a_price_leaves_the_whole_without_one() -> None:
     known, unknown = Usage(10, 1, cost=5), Usage(10, 1)
     assert (known + known).cost == (Usage() + known + known).cost == 10
     assert (known + unknown).cost is (unknown + known).cost is None
 
 
-@pytest.mark.proves("budgets.cached")
 def test_cached_and_written_tokens_have_their_own_price() -> None:
     usage = Usage(1_000_000, 100_000, cached=500_000, written=200_000)
     assert cost_of("scripted:test", usage) == Decimal("0.3") + 1 + Decimal("0.05") + Decimal("0.25")
@@ -128,7 +150,6 @@ def test_cached_and_written_tokens_have_their_own_price() -> None:
     assert cost_of("local:smollm2", usage) == 0
 
 
-@pytest.mark.proves("budgets.cached")
 @settings(deadline=None, max_examples=50)  # the published prices are loaded with the first one
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_of_the_same_tokens_cached_ones_never_cost_more(
@@ -141,7 +162,6 @@ def test_of_the_same_tokens_cached_ones_never_cost_more(
         assert some is not None and none is not None and 0 <= some <= none
 
 
-@pytest.mark.proves("budgets.own-prices")
 def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None:
     million = Usage(1_000_000, 0, cached=1_000_000)
     prices.write_text(
@@ -152,7 +172,6 @@ def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None
     assert cost_of("scripted:test", million) is None
 
 
-@pytest.mark.proves("budgets.own-prices")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -182,7 +201,6 @@ async def test_a_model_without_a_price_is_refused_before_it_is_asked(prices: Pat
     assert ours.model_client.asks == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("budgets.calls")
 async def test_calls_are_counted_over_all_rounds_and_none_of_those_over_the_bound_runs() -> None:
     ours = agent([adds(1, 2), adds(3), adds(4, 5), says("never")], Limits(max_calls=4))
     session = ours.session()
@@ -205,7 +223,6 @@ async def test_a_person_is_told_once_for_each_bound_when_its_share_is_passed() -
     ]
 
 
-@pytest.mark.proves("budgets.agents")
 async def test_agents_draw_from_the_money_and_calls_of_the_run() -> None:
     asked = calls(("delegate", {"task": "t", "agent": "adder"}), usage=ONE_DOLLAR)
     adder = SubAgent("adder", "Adds.", tools=["add"])
@@ -235,7 +252,6 @@ async def test_what_an_agent_used_is_told_as_what_the_run_used() -> None:
     assert notices(ours, result.session) == ["1 of 1.1 dollars are used (max_cost)"]
 
 
-@pytest.mark.proves("budgets.agents")
 async def test_an_agent_whose_model_has_no_price_is_not_asked() -> None:
     asked = calls(("delegate", {"task": "t", "agent": "other"}))
     other = Scripted([says("never")], model="scripted:other")

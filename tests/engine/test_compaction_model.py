@@ -9,15 +9,14 @@ from ferrule.core.events import ContextCompacted
 from ferrule.core.messages import UserMessage
 from ferrule.engine.replay.replay import replay
 from ferrule.models.client import ModelOptions
-from ferrule.models.local.client import Local
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule_local.client import Local
 
 WINDOW = 512
 PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 6
 
 
 @pytest.mark.model
-@pytest.mark.proves("compaction.real-model")
 async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -> None:
     model_client = Local(n_ctx=WINDOW)
     options = ModelOptions(temperature=0.0, max_tokens=8)

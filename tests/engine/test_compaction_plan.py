@@ -113,7 +113,6 @@ def planned_for(
     return plan_compaction(history, CompactionGoal(over, 300, most, summary, wished))
 
 
-@pytest.mark.proves("compaction.valid", "compaction.deterministic")
 @settings(max_examples=60, deadline=None)
 @given(
     ROUNDS,
@@ -154,7 +153,6 @@ def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
             assert sum(weights[: planned.cut]) <= most
 
 
-@pytest.mark.proves("compaction.deterministic")
 @given(st.text(max_size=3000), st.integers(0, 10**9))
 def test_a_stub_is_small_and_one_line_whatever_it_stands_for(text: str, size: int) -> None:
     made = build_result_stub(text, size, "art-" + "0" * 64, readable=True)
@@ -162,7 +160,6 @@ def test_a_stub_is_small_and_one_line_whatever_it_stands_for(text: str, size: in
     assert estimate_text_tokens(made) <= 2 * STUB_TOKENS
 
 
-@pytest.mark.proves("compaction.deterministic")
 @pytest.mark.parametrize(
     ("kept", "readable", "where"),
     [
@@ -183,7 +180,6 @@ def test_a_stub_says_how_a_result_began_and_where_it_is(
     )
 
 
-@pytest.mark.proves("compaction.summary")
 @pytest.mark.parametrize(
     ("kept", "readable", "dropped", "but", "where"),
     [
@@ -205,7 +201,6 @@ def test_a_summary_says_what_it_stands_for_in_a_frame_that_it_cannot_close(
     )
 
 
-@pytest.mark.proves("compaction.summary")
 def test_the_persons_words_are_kept_from_the_first_and_the_newest_on() -> None:
     said = [UserMessage(f"{n} " + "w" * 340) for n in range(6)]
     history = [message for one in said for message in (one, AssistantMessage("fine"))]

@@ -87,7 +87,7 @@ class Gathering:
 # ---- many runs
 
 
-@pytest.mark.proves("concurrency.no-cross-talk", "concurrency.worked-example")
+@pytest.mark.proves("concurrency.worked-example")
 async def test_128_runs_of_different_people_over_one_catalog_keep_results_journals_and_artifacts_apart(
     tmp_path: Path,
 ) -> None:
@@ -182,7 +182,6 @@ class Belongs:
         self.to = to
 
 
-@pytest.mark.proves("concurrency.no-cross-talk", "concurrency.threads")
 async def test_128_runs_of_one_agent_whose_handlers_block_go_on_at_the_same_time() -> None:
     barrier = threading.Barrier(RUNS)
     local = threading.local()
@@ -207,7 +206,6 @@ async def test_128_runs_of_one_agent_whose_handlers_block_go_on_at_the_same_time
         await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(RUNS))), BOUND)
 
 
-@pytest.mark.proves("concurrency.threads")
 def test_one_agent_serves_many_threads_each_with_a_loop_of_its_own(tmp_path: Path) -> None:
     @tool(side_effect="none")
     async def whose(context: Context, number: int) -> list[Any]:
@@ -340,7 +338,6 @@ async def test_reads_of_a_file_wait_for_the_write_before_them_and_others_do_not(
     assert order.index("end a") < order.index("read a") and order[0] == "begin a"
 
 
-@pytest.mark.proves("parallel.strictly-one-by-one")
 async def test_a_tool_that_is_not_parallel_is_alone_in_its_round_even_if_it_only_reads() -> None:
     inside = 0
     seen: list[int] = []
@@ -442,14 +439,12 @@ async def test_of_three_branches_one_of_which_fails_the_first_success_cancels_th
     assert branches.stopped == ["hang"] and results[0].error_message == f"stopped: {WHY}"
 
 
-@pytest.mark.proves("join.number")
 async def test_a_number_of_successes_ends_the_rest() -> None:
     branches = Branches()
     results = await branches.run("hang", "one", "two", "fail", join=2)
     assert ends(results) == ["cancelled", "one", "two", "io_error"] and branches.stopped == ["hang"]
 
 
-@pytest.mark.proves("join.not-begun")
 async def test_effects_that_come_after_the_first_success_do_not_happen() -> None:
     branches = Branches("external")
     results = await branches.run("fail", "two", "three", join="first_success", allow=["branch"])
@@ -504,7 +499,6 @@ class Asked:
         raise AssertionError("unreachable")
 
 
-@pytest.mark.proves("join.not-begun")
 async def test_a_question_to_a_person_is_taken_back_when_nobody_needs_its_call_any_more() -> None:
     person = Asked()
 
@@ -528,7 +522,6 @@ async def test_a_question_to_a_person_is_taken_back_when_nobody_needs_its_call_a
     assert ran.results[0].error_message == f"not run: {WHY}"
 
 
-@pytest.mark.proves("join.modes")
 async def test_a_join_that_cannot_be_meant_is_refused_before_anything_runs() -> None:
     model = Scripted([])
     with pytest.raises(ConfigError, match="join = 'any'"):
@@ -589,7 +582,6 @@ async def test_a_run_that_is_cancelled_while_calls_are_being_ended_settles() -> 
         assert [r.error_type for r in results] == [ErrorType.CANCELLED, ErrorType.NONE]
 
 
-@pytest.mark.proves("delegation.concurrent")
 def test_an_agent_that_may_write_is_alone_in_its_round_even_if_writing_twice_does_no_harm() -> None:
     @tool(side_effect="write", idempotent=True)
     def put() -> str:

@@ -61,7 +61,6 @@ def make_agent(model: Scripted) -> Agent[None, str]:
     return Agent(model, storage=Storage(journal=SqliteJournal(":memory:")))
 
 
-@pytest.mark.proves("run.cut-answers")
 async def test_what_was_streamed_until_a_stop_is_on_the_screen_in_history_and_journal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -95,7 +94,6 @@ async def test_what_was_streamed_until_a_stop_is_on_the_screen_in_history_and_jo
     assert (shown.out, shown.err) == ("The answer is 4\ndone\n", "[cut here]\n")
 
 
-@pytest.mark.proves("run.cut-answers")
 async def test_a_connection_that_breaks_costs_the_end_of_the_answer_alone() -> None:
     async def fail() -> None:
         raise ProviderError("the connection broke", code="connection", retryable=False)

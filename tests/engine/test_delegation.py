@@ -132,7 +132,6 @@ def agent_of(agent: Agent, session: str) -> str:
 # ---- the whole way
 
 
-@pytest.mark.proves("delegation.whole-way")
 async def test_an_agent_does_the_task_in_a_session_of_its_own_and_its_answer_is_data() -> None:
     model_client_steps = [
         ask(),
@@ -154,7 +153,6 @@ async def test_an_agent_does_the_task_in_a_session_of_its_own_and_its_answer_is_
     assert [spec.name for spec in opened.tools] == ["add"]
 
 
-@pytest.mark.proves("delegation.journal")
 async def test_both_journals_say_who_delegated_to_whom_and_the_chains_hold() -> None:
     ours = parent([ask(), says("five"), says("done")], user="ann")
     result = await ours.run("go")
@@ -181,14 +179,12 @@ async def test_both_journals_say_who_delegated_to_whom_and_the_chains_hold() -> 
         ours.journal.verify(info.session)
 
 
-@pytest.mark.proves("delegation.present-only-with-agents")
 async def test_without_agents_there_is_no_tool_and_no_cost() -> None:
     plain = Agent(Scripted([]), [add], storage=Storage(journal=SqliteJournal(":memory:")))
     assert [tool.name for tool in plain.catalog] == ["add"]
     assert plain.sub_agents is None and type(plain.session().driver).__name__ == "Driver"
 
 
-@pytest.mark.proves("delegation.no-more-limits")
 async def test_every_run_has_a_budget_of_its_own_below_that_of_the_session_above() -> None:
     def left() -> tuple[int | None, int | None, int | None]:
         shared = below.shared
@@ -215,7 +211,6 @@ async def test_every_run_has_a_budget_of_its_own_below_that_of_the_session_above
     assert (below.depth, below.agent, below.parent, below.call) == (1, "adder", "s1", "c1")
 
 
-@pytest.mark.proves("delegation.what-may-be-delegated")
 async def test_the_description_names_the_agents_but_not_those_that_are_denied() -> None:
     ours = parent([], deny=["Agent(writer)"])
     shown = next(spec for spec in ours.visible_tools.specs() if spec.name == "delegate").description
@@ -237,7 +232,6 @@ async def test_the_description_names_the_agents_but_not_those_that_are_denied() 
 # ---- what is refused
 
 
-@pytest.mark.proves("delegation.refused")
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
@@ -269,7 +263,6 @@ async def test_what_cannot_be_delegated_is_refused_before_anything_happens(
     assert children(ours) == []
 
 
-@pytest.mark.proves("delegation.no-more-tools")
 async def test_a_tool_that_the_agent_has_not_does_not_run_whoever_calls_it() -> None:
     @tool(side_effect="none")
     async def sly(context: Context) -> str:
@@ -289,7 +282,6 @@ async def test_a_tool_that_the_agent_has_not_does_not_run_whoever_calls_it() -> 
     assert RAN == []
 
 
-@pytest.mark.proves("delegation.no-more-tools")
 @pytest.mark.parametrize(
     ("tools", "denied", "found"),
     [
@@ -329,7 +321,6 @@ async def test_an_agent_that_has_none_of_its_tools_here_is_an_error_and_one_that
 # ---- rules, modes, people
 
 
-@pytest.mark.proves("delegation.rules")
 async def test_a_rule_for_an_agent_denies_or_asks_and_a_no_starts_nothing() -> None:
     ours = parent([ask("writer"), says("ok")], deny=["Agent(writer)"])
     [refused] = (await ours.run("go")).results
@@ -347,7 +338,6 @@ async def test_a_rule_for_an_agent_denies_or_asks_and_a_no_starts_nothing() -> N
         assert (len(approver.requests), len(children(ours))) == (1, started)
 
 
-@pytest.mark.proves("delegation.same-gate")
 async def test_what_the_session_may_not_its_agent_may_not_and_a_person_is_asked_by_name() -> None:
     steps = [
         ask("writer"),
@@ -367,7 +357,6 @@ async def test_what_the_session_may_not_its_agent_may_not_and_a_person_is_asked_
     assert RAN == ["b"]
 
 
-@pytest.mark.proves("delegation.same-gate")
 async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_other_way_round() -> (
     None
 ):
@@ -408,7 +397,6 @@ async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_othe
 MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
 
 
-@pytest.mark.proves("delegation.mode-only-tighter")
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "plan"])
 @pytest.mark.parametrize("own", MODES)
 async def test_an_agent_in_its_mode_may_never_do_what_its_session_may_not(
@@ -443,7 +431,6 @@ def summarize_payloads(payloads: list[Any]) -> list[tuple[Any, ...]]:
     return [(type(one).__name__, one.agent_type, bool(one.agent_id)) for one in payloads]
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_hooks_of_the_session_see_the_agents_calls_and_know_whose_they_are() -> None:
     seen: list[Any] = []
 
@@ -465,7 +452,6 @@ async def test_hooks_of_the_session_see_the_agents_calls_and_know_whose_they_are
     assert (post.agent, post.session, post.result["answer"]) == ("adder", child, "two")
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_a_hook_that_blocks_or_breaks_keeps_work_from_being_delegated() -> None:
     def broken(payload: Any) -> None:
         raise ValueError("no idea")
@@ -479,7 +465,6 @@ async def test_a_hook_that_blocks_or_breaks_keeps_work_from_being_delegated() ->
         assert children(ours) == []
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_a_hook_on_calls_blocks_them_in_agents_too() -> None:
     no = hook("tool.pre", name="no")(
         lambda call: block("no sums") if call.name == "add" else allow()
@@ -495,7 +480,6 @@ async def test_a_hook_on_calls_blocks_them_in_agents_too() -> None:
     assert RAN == []
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_a_request_that_a_hook_changes_is_judged_again() -> None:
     def other(agent: str) -> EventHook:
         return hook("delegation.pre", name="h")(
@@ -518,7 +502,6 @@ async def test_a_request_that_a_hook_changes_is_judged_again() -> None:
     assert (await ours.run("go")).results[0].error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_an_answer_can_be_redacted_or_withheld() -> None:
     redact = hook("delegation.post", name="r")(
         lambda d: modify({"result": {"status": d.result["status"]}})
@@ -535,7 +518,6 @@ async def test_an_answer_can_be_redacted_or_withheld() -> None:
     )
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_an_agents_own_hooks_come_beside_those_of_the_session() -> None:
     seen: list[str] = []
     mine = hook("tool.pre", name="mine")(lambda call: seen.append(f"mine {call.name}"))
@@ -548,7 +530,6 @@ async def test_an_agents_own_hooks_come_beside_those_of_the_session() -> None:
     assert seen == ["mine delegate", "mine add", "its add"]
 
 
-@pytest.mark.proves("delegation.by-a-hook")
 async def test_a_hook_can_have_a_call_done_by_an_agent_and_not_a_delegation() -> None:
     every = hook("tool.pre", name="every")(
         lambda call: delegate({"task": "look", "agent": "reader"})
@@ -572,7 +553,6 @@ async def test_a_hook_can_have_a_call_done_by_an_agent_and_not_a_delegation() ->
 # ---- bounds
 
 
-@pytest.mark.proves("delegation.depth")
 async def test_agents_delegate_only_as_deep_as_allowed_and_only_if_they_may() -> None:
     deep = SubAgent("deep", "Goes deeper.", tools=["delegate", "add"])
     down = ask("deep")
@@ -587,7 +567,6 @@ async def test_agents_delegate_only_as_deep_as_allowed_and_only_if_they_may() ->
     assert "delegate" not in {spec.name for spec in flat.model_client.opened[1].tools}  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("delegation.depth")
 async def test_rounds_are_fewer_the_deeper_an_agent_is() -> None:
     deep = SubAgent("deep", "Goes deeper.", tools=["delegate", "add"])
     more = calls(("add", {"a": 1, "b": 1}))
@@ -634,7 +613,6 @@ class Gate:
         return says(self.answer)
 
 
-@pytest.mark.proves("delegation.concurrent")
 async def test_agents_that_only_read_work_side_by_side_up_to_the_bound() -> None:
     gates = [Gate("a"), Gate("b")]
     many = calls(*[("delegate", {"task": str(n), "agent": "reader"}) for n in range(3)])
@@ -651,7 +629,6 @@ async def test_agents_that_only_read_work_side_by_side_up_to_the_bound() -> None
     )
 
 
-@pytest.mark.proves("delegation.concurrent")
 async def test_agents_that_write_work_one_after_another() -> None:
     first, order = Gate("a"), list[str]()
 
@@ -676,7 +653,6 @@ def cost(tokens: int) -> Usage:
     return Usage(tokens, 0)
 
 
-@pytest.mark.proves("delegation.tokens")
 async def test_an_agent_draws_from_the_tokens_of_the_run_and_they_are_counted_there() -> None:
     steps = [
         calls(("delegate", {"task": "t", "agent": "adder"}), usage=cost(10)),
@@ -694,7 +670,6 @@ async def test_an_agent_draws_from_the_tokens_of_the_run_and_they_are_counted_th
     assert rebuilt.usage.input == 65
 
 
-@pytest.mark.proves("delegation.tokens")
 async def test_an_agent_that_uses_up_the_run_is_stopped_and_the_run_asks_no_model_again() -> None:
     more = calls(("add", {"a": 1, "b": 1}), usage=cost(40))
     steps = [
@@ -716,7 +691,6 @@ async def test_an_agent_that_uses_up_the_run_is_stopped_and_the_run_asks_no_mode
     )
 
 
-@pytest.mark.proves("delegation.tokens")
 async def test_an_agents_own_tokens_bound_it_alone() -> None:
     own = SubAgent("adder", "A.", tools=["add"], limits=Limits(max_tokens=50))
     more = calls(("add", {"a": 1, "b": 1}), usage=cost(40))
@@ -737,7 +711,6 @@ async def until_its_time_is_over(history: Any) -> Any:
         loop.time = now  # type: ignore[method-assign]
 
 
-@pytest.mark.proves("delegation.seconds")
 async def test_an_agent_has_no_more_time_than_the_run_and_ends_with_it() -> None:
     ours = parent([ask(), until_its_time_is_over], limits=Limits(max_seconds=50))
     with pytest.raises(LimitReached, match="max_seconds"):
@@ -748,7 +721,6 @@ async def test_an_agent_has_no_more_time_than_the_run_and_ends_with_it() -> None
     assert next(e for e in child if isinstance(e, RunFinished)).stop in ("cancelled", "limit")
 
 
-@pytest.mark.proves("delegation.seconds")
 async def test_an_agents_own_time_bounds_it_alone() -> None:
     own = SubAgent("adder", "A.", limits=Limits(max_seconds=50))
     result = await parent([ask(), until_its_time_is_over, says("ok")], [own]).run("go")
@@ -759,7 +731,6 @@ async def test_an_agents_own_time_bounds_it_alone() -> None:
 # ---- failures
 
 
-@pytest.mark.proves("delegation.failures-are-typed")
 async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it() -> None:
     more = calls(("add", {"a": 1, "b": 1}), text="I am adding")
     cases: list[tuple[list[Any], ErrorType, str, str]] = [
@@ -789,7 +760,6 @@ async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it
     )
 
 
-@pytest.mark.proves("delegation.repeated-failures")
 async def test_an_agent_that_failed_twice_in_a_row_is_not_tried_again_in_this_run() -> None:
     broken = fails(ProviderError("down"))
     steps = [
@@ -836,7 +806,6 @@ async def test_a_success_in_between_forgets_a_failure() -> None:
     ]
 
 
-@pytest.mark.proves("delegation.bounded-answer")
 async def test_a_long_answer_is_cut_says_so_and_stays_an_object() -> None:
     long = "é\n" * 5000
     ours = parent([ask(), says(long), says("ok")], limits=Limits(max_output_bytes=2000))
@@ -848,7 +817,6 @@ async def test_a_long_answer_is_cut_says_so_and_stays_an_object() -> None:
 # ---- cancelling
 
 
-@pytest.mark.proves("delegation.cancel")
 async def test_stopping_a_run_stops_its_agent_and_both_journals_say_so() -> None:
     gate = Gate("late")
     ours = parent([ask(), gate])
@@ -868,7 +836,6 @@ async def test_stopping_a_run_stops_its_agent_and_both_journals_say_so() -> None
     await session.close()
 
 
-@pytest.mark.proves("delegation.cancel")
 async def test_stopping_one_call_stops_its_agent_and_the_run_goes_on() -> None:
     gate = Gate("late")
     ours = parent([ask(), gate, says("without it")], interruptible=True)
@@ -882,7 +849,6 @@ async def test_stopping_one_call_stops_its_agent_and_the_run_goes_on() -> None:
     await session.close()
 
 
-@pytest.mark.proves("delegation.crash")
 async def test_a_delegation_that_a_crash_cut_off_is_not_done_again() -> None:
     gate = Gate("late")
     ours = parent([ask(), gate, says("ok")], user="ann")
@@ -905,7 +871,6 @@ async def test_a_delegation_that_a_crash_cut_off_is_not_done_again() -> None:
 # ---- in the background
 
 
-@pytest.mark.proves("delegation.background")
 async def test_an_agent_can_work_in_the_background_and_its_answer_is_awaited() -> None:
     gate = Gate("late but good")
 
@@ -952,7 +917,6 @@ class Turns:
         return await made if asyncio.iscoroutine(made) else made
 
 
-@pytest.mark.proves("delegation.background")
 async def test_an_agent_in_the_background_never_outlives_its_run() -> None:
     gate = Gate("never")
 
@@ -975,7 +939,6 @@ async def test_an_agent_in_the_background_never_outlives_its_run() -> None:
 # ---- models
 
 
-@pytest.mark.proves("delegation.own-model")
 async def test_an_agent_may_have_a_model_of_its_own_if_connect_gives_it() -> None:
     small = Scripted([says("small answer")], model="scripted:small")
     asked: list[str] = []
@@ -1000,7 +963,6 @@ async def test_an_agent_may_have_a_model_of_its_own_if_connect_gives_it() -> Non
     await ours.close()
 
 
-@pytest.mark.proves("delegation.own-model")
 async def test_a_request_may_name_only_models_that_a_person_named() -> None:
     small = Scripted([says("small answer")], model="scripted:small")
     ours = parent([ask(model="scripted:small"), says("ok")], connect=lambda name: small,
@@ -1011,7 +973,6 @@ async def test_a_request_may_name_only_models_that_a_person_named() -> None:
 # ---- checking the work
 
 
-@pytest.mark.proves("delegation.verify")
 async def test_work_is_checked_by_a_tool_and_corrected_until_it_passes() -> None:
     answers = [False, {"ok": False, "why": "two tests fail"}, {"ok": True}]
     checked: list[DelegationVerified] = []
@@ -1036,7 +997,6 @@ async def test_work_is_checked_by_a_tool_and_corrected_until_it_passes() -> None
     assert [e.call.tool for e in direct] == ["run_tests"] * 3
 
 
-@pytest.mark.proves("delegation.verify")
 async def test_work_that_never_passes_is_an_error_after_its_retries() -> None:
     @tool(side_effect="none")
     def check(level: int) -> str:
@@ -1052,7 +1012,6 @@ async def test_work_that_never_passes_is_an_error_after_its_retries() -> None:
     )
 
 
-@pytest.mark.proves("delegation.verify")
 async def test_a_check_that_may_not_be_made_is_an_error_and_no_yes() -> None:
     @tool(side_effect="execute", risk="high")
     def run_command(command: str) -> str:
@@ -1070,7 +1029,6 @@ async def test_a_check_that_may_not_be_made_is_an_error_and_no_yes() -> None:
     assert "could not be checked" in (failed.error_message or "")
 
 
-@pytest.mark.proves("delegation.verify")
 @pytest.mark.parametrize(
     ("output", "passes"),
     [
@@ -1095,7 +1053,6 @@ async def test_what_a_check_says_is_read_carefully(output: Any, passes: bool) ->
     assert result.success is passes
 
 
-@pytest.mark.proves("delegation.verify")
 @pytest.mark.parametrize("loading", [Loading.INTERNAL, Loading.DEFERRED])
 @pytest.mark.parametrize("named", ["text", "mapping"])
 async def test_a_check_that_a_call_names_is_a_tool_that_the_model_may_call(
@@ -1116,7 +1073,6 @@ async def test_a_check_that_a_call_names_is_a_tool_that_the_model_may_call(
     assert RAN == [] and "kept inside" not in str(run.results)
 
 
-@pytest.mark.proves("delegation.verify")
 async def test_a_hook_can_say_that_the_work_did_not_pass() -> None:
     @tool(side_effect="none")
     def check() -> bool:
@@ -1132,7 +1088,6 @@ async def test_a_hook_can_say_that_the_work_did_not_pass() -> None:
 # ---- other interfaces
 
 
-@pytest.mark.proves("delegation.every-door")
 async def test_a_person_and_a_python_tool_delegate_through_the_same_call() -> None:
     @tool(side_effect="none")
     async def second_opinion(question: str, context: Context) -> str:
@@ -1160,7 +1115,6 @@ async def test_a_person_and_a_python_tool_delegate_through_the_same_call() -> No
     await session.close()
 
 
-@pytest.mark.proves("delegation.every-door")
 async def test_where_there_are_no_agents_a_tool_is_told_so() -> None:
     @tool(side_effect="none")
     async def second_opinion(context: Context) -> str:
@@ -1191,7 +1145,6 @@ async def test_a_session_can_be_given_one_more_agent() -> None:
     assert (await ours.run("go")).results[1].data["answer"] == "here"
 
 
-@pytest.mark.proves("delegation.shown")
 async def test_who_watches_a_session_sees_what_its_agents_use() -> None:
     ours = parent([ask(), calls(("add", {"a": 1, "b": 1})), says("two"), says("ok")])
     shown = [item async for item in ours.stream("go")]
@@ -1217,7 +1170,6 @@ def test_two_agents_with_one_name_are_refused() -> None:
         parent([], [ADDER, SubAgent("adder", "Again.")])
 
 
-@pytest.mark.proves("delegation.questions-one-at-a-time")
 async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None:
     from ferrule.permissions.approvals import ApprovalAnswer
 
@@ -1245,7 +1197,6 @@ async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None
     assert (len(asked), RAN) == (2, ["a", "a"])
 
 
-@pytest.mark.proves("delegation.hooks")
 async def test_an_answer_that_no_hook_changes_reaches_an_agents_history_byte_for_byte() -> None:
     raw = '{"content": [{"type": "thinking", "signature": "x"}]}'
     seen: list[Any] = []
@@ -1272,7 +1223,6 @@ async def test_an_answer_that_no_hook_changes_reaches_an_agents_history_byte_for
     assert {one.agent_type for one in seen} == {"", "adder"}
 
 
-@pytest.mark.proves("delegation.no-more-tools")
 async def test_an_agent_made_for_one_task_has_the_tools_that_were_named_in_either_spelling() -> (
     None
 ):
@@ -1284,7 +1234,6 @@ async def test_an_agent_made_for_one_task_has_the_tools_that_were_named_in_eithe
     assert [spec.name for spec in ours.model_client.opened[1].tools] == ["look", "sums::add"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("delegation.repeated-failures")
 async def test_being_refused_for_want_of_room_is_no_failure_of_the_agent() -> None:
     gate = Gate("a")
     many = calls(*[("delegate", {"task": str(n), "agent": "reader"}) for n in range(4)])
@@ -1298,7 +1247,6 @@ async def test_being_refused_for_want_of_room_is_no_failure_of_the_agent() -> No
     assert [one.success for one in (await running).results] == [True, False, False, False, True]
 
 
-@pytest.mark.proves("delegation.tokens")
 async def test_every_attempt_at_work_that_is_checked_counts() -> None:
     verdicts = [False, True]
 
@@ -1317,7 +1265,6 @@ async def test_every_attempt_at_work_that_is_checked_counts() -> None:
     assert (result.results[0].data["tokens"], result.usage.input) == (7, 7)
 
 
-@pytest.mark.proves("delegation.whole-way")
 async def test_what_an_agent_left_open_is_closed_before_its_answer_is_read() -> None:
     said: list[str] = []
 

@@ -20,7 +20,6 @@ from ferrule.toolkits.files import tools
 
 
 @pytest.mark.model
-@pytest.mark.proves("delegation.real-model")
 async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> None:
     (tmp_path / "garden").mkdir()
     (tmp_path / "garden" / "plan.txt").write_text("sow the beans in May\n")

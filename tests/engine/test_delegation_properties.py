@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,8 +44,6 @@ limits = st.builds(
 )
 
 
-@pytest.mark.proves("delegation.no-more-tools")
-@pytest.mark.proves("delegation.no-more-limits")
 @settings(max_examples=60, deadline=None)
 @given(
     patterns,
@@ -93,7 +90,6 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
         assert found is None or found <= min(wanted)
 
 
-@pytest.mark.proves("delegation.tokens")
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 100), st.integers(0, 3)), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=20),
@@ -130,7 +126,6 @@ def kind(effect: SideEffect, risk: Risk) -> Tool:
     return replace(add, side_effect=effect, risk=risk)
 
 
-@pytest.mark.proves("delegation.mode-only-tighter")
 @settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(MODES),

@@ -62,7 +62,6 @@ def asks_once() -> Scripted:
     return Scripted([calls(("count", {"item": "bolt"})), says("done")])
 
 
-@pytest.mark.proves("dependencies.given")
 async def test_a_tool_finds_the_dependencies_of_its_run_and_no_model_sees_them() -> None:
     agent = Agent(asks_once(), tools=[count, sell], deps_type=Shop)
     run = await agent.run("How many?", deps=Shop({"bolt": 7}))
@@ -71,7 +70,6 @@ async def test_a_tool_finds_the_dependencies_of_its_run_and_no_model_sees_them()
     assert sell.arguments.schema["properties"].keys() == {"item"}
 
 
-@pytest.mark.proves("dependencies.given")
 async def test_two_sessions_and_two_runs_have_their_own() -> None:
     script = [calls(("count", {"item": "bolt"})), says("done")]
     agent = Agent(Scripted([*script, *script, *script]), tools=[count], deps_type=Shop)
@@ -84,7 +82,6 @@ async def test_two_sessions_and_two_runs_have_their_own() -> None:
     assert (await two.call("count", item="bolt")).data == 2
 
 
-@pytest.mark.proves("dependencies.given")
 async def test_a_resumed_session_is_given_them_again(tmp_path: Path) -> None:
     storage = Storage(journal=tmp_path / "journal.db")
     script = [calls(("count", {"item": "bolt"})), says("done")]
@@ -112,7 +109,6 @@ async def test_a_resumed_session_is_given_them_again(tmp_path: Path) -> None:
     await bare.close()
 
 
-@pytest.mark.proves("dependencies.given")
 async def test_a_sub_agent_has_those_of_the_run_that_delegates() -> None:
     @tool
     async def ask(context: Context[Shop]) -> Any:
@@ -137,7 +133,6 @@ async def test_a_sub_agent_has_those_of_the_run_that_delegates() -> None:
     assert [result.data for _, result in results] == [7]
 
 
-@pytest.mark.proves("dependencies.checked")
 @pytest.mark.parametrize(
     ("deps_type", "fits"),
     [
@@ -161,7 +156,6 @@ def test_a_tool_that_asks_for_another_type_is_refused_where_the_agent_is_made(
         Agent("scripted:x", tools=[count], deps_type=deps_type)
 
 
-@pytest.mark.proves("dependencies.checked")
 def test_a_tool_without_a_wish_and_one_with_a_protocol_take_any() -> None:
     @tool
     def bare(context: Context) -> str:
@@ -182,7 +176,6 @@ def test_a_tool_without_a_wish_and_one_with_a_protocol_take_any() -> None:
     Agent("scripted:x", tools=[bare, anything, protocol], deps_type=Shop)
 
 
-@pytest.mark.proves("dependencies.checked")
 async def test_a_run_with_none_or_others_is_refused_before_anything_is_asked() -> None:
     agent = Agent(Scripted([]), tools=[count], deps_type=Shop)
     with pytest.raises(ConfigError, match="`Shop`, and the run was given none") as none:
@@ -207,7 +200,6 @@ class Order(BaseModel):
         return item
 
 
-@pytest.mark.proves("dependencies.outputs")
 async def test_validators_of_an_output_see_them() -> None:
     model = Scripted([says('{"item": "nut"}'), says('{"item": "bolt"}')])
     agent = Agent(model, output_type=Order, deps_type=Shop)
@@ -216,7 +208,6 @@ async def test_validators_of_an_output_see_them() -> None:
     assert run.turns == 2
 
 
-@pytest.mark.proves("dependencies.outputs")
 @pytest.mark.parametrize("first", [True, False])
 async def test_an_output_function_gets_the_context(first: bool) -> None:
     def book(context: Context[Shop], item: str, number: int) -> int:
@@ -237,7 +228,6 @@ async def test_an_output_function_gets_the_context(first: bool) -> None:
         Agent("scripted:x", output_type=chosen)
 
 
-@pytest.mark.proves("dependencies.given")
 async def test_a_recorded_run_needs_none_unless_its_calls_run_again() -> None:
     journal = SqliteJournal(":memory:")
     agent = Agent(asks_once(), tools=[count], deps_type=Shop, storage=Storage(journal=journal))
@@ -253,7 +243,6 @@ async def test_a_recorded_run_needs_none_unless_its_calls_run_again() -> None:
     assert not other.same
 
 
-@pytest.mark.proves("dependencies.override")
 async def test_a_test_replaces_model_tools_deps_and_instructions_for_a_while() -> None:
     @tool
     def count_none(item: str) -> int:
@@ -274,7 +263,6 @@ async def test_a_test_replaces_model_tools_deps_and_instructions_for_a_while() -
     assert agent.session(deps=Shop({})).system.startswith("Be exact.")
 
 
-@pytest.mark.proves("dependencies.override")
 def test_what_was_replaced_is_there_again_after_an_error() -> None:
     agent = Agent("openai:none", tools=[count], deps_type=Shop)
     with pytest.raises(KeyError), agent.override(model=Scripted([]), deps=Shop({})):
@@ -287,7 +275,6 @@ def test_what_was_replaced_is_there_again_after_an_error() -> None:
         pass
 
 
-@pytest.mark.proves("dependencies.override")
 def test_dependencies_of_a_protocol_or_a_typed_dict_are_replaced_unchecked() -> None:
     class Stock(TypedDict):
         bolt: int

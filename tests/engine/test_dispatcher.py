@@ -115,7 +115,6 @@ def refused(result: ToolResult, error: ErrorType, *words: str) -> None:
 # ---- 1 resolve
 
 
-@pytest.mark.proves("dispatch.unknown-tool")
 def test_an_unknown_tool_is_answered_with_the_nearest_names(catalog: Catalog, trace: Trace) -> None:
     refused(
         dispatch(dispatcher(catalog), "readfile"), ErrorType.NOT_FOUND, "did you mean `read_file`"
@@ -134,7 +133,6 @@ def test_an_unknown_tool_does_not_reveal_tools_this_run_may_not_use(catalog: Cat
         )
 
 
-@pytest.mark.proves("bounds.refusals-too")
 def test_a_refusal_is_bounded_like_any_result(catalog: Catalog) -> None:
     message = dispatch(dispatcher(catalog, cap=300), "x" * 5000).error_message or ""
     assert len(message) < 400 and "truncated at 300 bytes" in message
@@ -143,7 +141,6 @@ def test_a_refusal_is_bounded_like_any_result(catalog: Catalog) -> None:
 # ---- 2 rights
 
 
-@pytest.mark.proves("dispatch.scopes")
 def test_a_tool_that_wants_a_scope_is_refused_without_it(catalog: Catalog, trace: Trace) -> None:
     refused(dispatch(dispatcher(catalog), "restart"), ErrorType.PERMISSION_DENIED, "scope admin")
     assert trace == []
@@ -153,20 +150,17 @@ def test_a_tool_that_wants_a_scope_is_refused_without_it(catalog: Catalog, trace
 # ---- 3 parse
 
 
-@pytest.mark.proves("dispatch.arguments-object-or-text")
 @pytest.mark.parametrize("text", ["", "  ", "{}", "null", '"{}"'])
 def test_nothing_at_all_means_no_arguments(text: str) -> None:
     assert parse_arguments(text)[0] == {}
 
 
-@pytest.mark.proves("dispatch.arguments-object-or-text")
 def test_arguments_encoded_twice_are_read_and_the_repair_is_reported(catalog: Catalog) -> None:
     result = dispatch(dispatcher(catalog), "read_file", json.dumps(json.dumps({"path": "a"})))
     assert result.data == "contents of a"
     assert result.notes == ("[note: the arguments were JSON text inside JSON text]",)
 
 
-@pytest.mark.proves("dispatch.broken-json")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -185,7 +179,6 @@ def test_broken_arguments_are_refused_and_never_completed_by_guessing(
     assert trace == []
 
 
-@pytest.mark.proves("dispatch.broken-json")
 @pytest.mark.parametrize("text", ["[1]", "5", "true", '"a"'])
 def test_arguments_that_are_no_object_are_refused(catalog: Catalog, text: str) -> None:
     result = dispatch(dispatcher(catalog), "read_file", text)
@@ -195,7 +188,7 @@ def test_arguments_that_are_no_object_are_refused(catalog: Catalog, text: str) -
 # ---- 4 validate
 
 
-@pytest.mark.proves("dispatch.validated-before-policy", "tools.bad-arguments-named")
+@pytest.mark.proves("tools.bad-arguments-named")
 @pytest.mark.parametrize(
     "arguments", [{"path": True}, {}, {"path": ["a"]}, {"path": "a", "limit": "many"}, {"pth": "a"}]
 )
@@ -209,7 +202,6 @@ def test_bad_arguments_are_answered_with_their_name_and_do_nothing(
     assert trace == []
 
 
-@pytest.mark.proves("tools.repairs-reported")
 def test_what_was_repaired_is_told_to_the_model_after_the_value(
     catalog: Catalog, trace: Trace
 ) -> None:
@@ -218,7 +210,6 @@ def test_what_was_repaired_is_told_to_the_model_after_the_value(
     assert result.to_text() == 'contents of a\n[note: `limit`: "5" was read as 5]'
 
 
-@pytest.mark.proves("bounds.refusals-too")
 def test_thousands_of_repairs_are_not_listed(catalog: Catalog) -> None:
     @tool(side_effect="none")
     def total(numbers: list[int]) -> int:
@@ -272,7 +263,6 @@ def test_a_refused_call_is_not_carried_out_even_if_somebody_tries(
     assert trace == []
 
 
-@pytest.mark.proves("gate.asks")
 def test_a_write_that_no_rule_allows_is_a_question_bound_to_its_arguments(catalog: Catalog) -> None:
     of = dispatcher(catalog, gate=gate())
     one, other = (
@@ -285,7 +275,6 @@ def test_a_write_that_no_rule_allows_is_a_question_bound_to_its_arguments(catalo
     assert one.digest != other.digest
 
 
-@pytest.mark.proves("dispatch.never-raises")
 def test_a_judge_that_fails_refuses_the_call(catalog: Catalog, trace: Trace) -> None:
     class BrokenGate(PermissionGate):
         def decide(self, tool: Tool, values: Mapping[str, Any]) -> Any:
@@ -299,7 +288,6 @@ def test_a_judge_that_fails_refuses_the_call(catalog: Catalog, trace: Trace) -> 
 
 
 @given(st.text(), st.text())
-@pytest.mark.proves("dispatch.never-raises")
 def test_any_text_as_name_and_arguments_gets_one_answer(name: str, arguments: str) -> None:
     @tool(side_effect="none")
     def echo(text: str = "") -> str:
@@ -332,7 +320,6 @@ class Before:
         return None
 
 
-@pytest.mark.proves("hooks.block")
 def test_a_hook_blocks_a_call_with_its_reason(catalog: Catalog, trace: Trace) -> None:
     of = dispatcher(catalog, hooks=(Before(Block("not on a Sunday")),))
     refused(
@@ -420,7 +407,6 @@ def test_values_that_a_hook_changes_in_place_do_not_run(catalog: Catalog, trace:
     assert trace == [("read", "a", 10)]
 
 
-@pytest.mark.proves("hooks.change-after-approval-asks-again")
 def test_a_change_after_the_approval_is_asked_once_more_and_then_runs(
     catalog: Catalog, trace: Trace
 ) -> None:
@@ -452,7 +438,6 @@ class SteersTheLoop(EngineControl):
     """Not a tool's to raise; passes."""
 
 
-@pytest.mark.proves("dispatch.any-exception-is-a-result")
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
@@ -488,7 +473,6 @@ def test_whatever_a_handler_raises_is_one_result(
     refused(dispatch(one(blocks if blocking else awaits, max_attempts=1), "act"), kind, said)
 
 
-@pytest.mark.proves("cancel.handler-cannot-cancel-the-run")
 def test_something_a_handler_waited_for_and_that_was_cancelled_fails_only_that_call() -> None:
     async def waits() -> str:
         inner = asyncio.ensure_future(asyncio.Event().wait())
@@ -499,7 +483,6 @@ def test_something_a_handler_waited_for_and_that_was_cancelled_fails_only_that_c
     refused(dispatch(one(waits), "act"), ErrorType.CANCELLED)
 
 
-@pytest.mark.proves("cancel.stops-the-handler")
 def test_cancelling_the_run_stops_an_async_handler_and_is_not_swallowed() -> None:
     states: list[str] = []
 
@@ -540,7 +523,6 @@ def test_a_blocking_handler_that_hangs_is_answered_in_time() -> None:
         release.set()
 
 
-@pytest.mark.proves("tools.context-hidden")
 def test_the_context_is_handed_to_the_handler_that_asks_for_it() -> None:
     def who(context: Context) -> str:
         return context.identity.user
@@ -548,7 +530,6 @@ def test_the_context_is_handed_to_the_handler_that_asks_for_it() -> None:
     assert dispatch(one(who), "act").data == "u"
 
 
-@pytest.mark.proves("tools.async-and-sync")
 def test_a_sync_function_that_returns_a_coroutine_is_awaited() -> None:
     async def later() -> str:
         return "later"
@@ -562,7 +543,6 @@ def test_a_sync_function_that_returns_a_coroutine_is_awaited() -> None:
 # ---- 9 validate the result
 
 
-@pytest.mark.proves("dispatch.result-checked")
 @pytest.mark.parametrize("value", ["many", None, [1], {"deep": {"er": "x"}}, Path("a/b")])
 def test_a_result_that_does_not_fit_its_own_schema_is_a_success_with_a_notice(value: Any) -> None:
     """The call took effect: a failure would be a reason to make it a second time."""
@@ -581,7 +561,6 @@ def test_a_result_that_does_not_fit_its_own_schema_is_a_success_with_a_notice(va
     )
 
 
-@pytest.mark.proves("bounds.json-forms")
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("value", [b"bytes", object(), {"deep": b""}])
 def test_a_value_that_is_no_json_is_left_out_with_a_notice_that_names_its_type(
@@ -599,7 +578,6 @@ def test_a_value_that_is_no_json_is_left_out_with_a_notice_that_names_its_type(
     assert any(f"a {kind} cannot be written as JSON" in note for note in result.notes)
 
 
-@pytest.mark.proves("bounds.json-forms")
 def test_a_value_that_contains_itself_is_left_out_with_a_notice() -> None:
     def give() -> dict[str, Any]:
         value: dict[str, Any] = {}
@@ -611,7 +589,6 @@ def test_a_value_that_contains_itself_is_left_out_with_a_notice() -> None:
     assert any("its value is left out" in note for note in result.notes)
 
 
-@pytest.mark.proves("bounds.json-forms")
 def test_paths_in_a_declared_dictionary_are_written_as_text() -> None:
     def give() -> dict[str, Any]:
         return {"path": Path("a/b")}
@@ -638,7 +615,6 @@ class After:
         return self.answer(result) if self.answer else None
 
 
-@pytest.mark.proves("hooks.redact")
 def test_a_hook_redacts_a_result(catalog: Catalog) -> None:
     hook = After(lambda result: ToolResult(result.call_id, result.tool, True, "[redacted]"))
     assert (
@@ -647,7 +623,6 @@ def test_a_hook_redacts_a_result(catalog: Catalog) -> None:
     )
 
 
-@pytest.mark.proves("hooks.broken-withholds")
 def test_a_hook_that_fails_on_a_result_withholds_it(catalog: Catalog) -> None:
     result = dispatch(
         dispatcher(catalog, hooks=(After(KeyError("x")),)), "read_file", {"path": "a"}
@@ -656,14 +631,12 @@ def test_a_hook_that_fails_on_a_result_withholds_it(catalog: Catalog) -> None:
     assert "contents" not in result.to_text()
 
 
-@pytest.mark.proves("hooks.bounded")
 def test_a_result_that_a_hook_made_is_bounded_and_answers_the_same_call(catalog: Catalog) -> None:
     hook = After(lambda result: ToolResult("another", "another", True, "x" * 1000))
     result = dispatch(dispatcher(catalog, hooks=(hook,), cap=300), "read_file", {"path": "a"})
     assert (result.partial, result.data) == (True, "x" * 300)
 
 
-@pytest.mark.proves("hooks.broken-withholds")
 def test_a_result_that_a_hook_made_and_that_is_no_json_is_withheld(catalog: Catalog) -> None:
     hook = After(lambda result: ToolResult(result.call_id, result.tool, True, object()))
     refused(
@@ -672,7 +645,6 @@ def test_a_result_that_a_hook_made_and_that_is_no_json_is_withheld(catalog: Cata
     )
 
 
-@pytest.mark.proves("hooks.see-failures")
 def test_a_hook_sees_results_of_calls_that_failed() -> None:
     def fails() -> str:
         raise ValueError("bad")
@@ -698,7 +670,6 @@ def test_no_setting_raises_the_cap() -> None:
     assert len(dispatch(of, "act").data) == OUTPUT_CAP
 
 
-@pytest.mark.proves("bounds.refusals-too")
 def test_a_long_error_message_is_cut_too() -> None:
     def fails() -> str:
         raise ToolFailed(ErrorType.IO_ERROR, "é" * 100_000)
@@ -707,7 +678,6 @@ def test_a_long_error_message_is_cut_too() -> None:
     assert len(message.encode()) < OUTPUT_CAP + 100
 
 
-@pytest.mark.proves("bounds.surrogates")
 def test_a_name_that_is_not_utf_8_reaches_the_model_readable() -> None:
     assert dispatch(one(lambda: ["a\udcff"]), "act").data == ["a?"]
 
@@ -728,7 +698,6 @@ def test_a_result_says_when_how_long_and_how_large() -> None:
     assert (result.duration_ms, result.size, result.timestamp) == (250, 4, clock.now() * 1000)
 
 
-@pytest.mark.proves("dispatch.evaluation-says-all")
 def test_an_evaluation_carries_what_the_machine_and_the_journal_need(catalog: Catalog) -> None:
     evaluation = (
         dispatcher(catalog)
@@ -758,7 +727,6 @@ def test_a_tool_called_by_its_api_name_is_gated_by_its_full_name(trace: Trace) -
     assert trace == []
 
 
-@pytest.mark.proves("errors.control")
 def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
     async def steers() -> str:
         raise SteersTheLoop
@@ -768,7 +736,6 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
         carry_out(of, of.evaluate(ToolCall("c1", "act")))
 
 
-@pytest.mark.proves("call.impossible")
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -791,7 +758,6 @@ def test_nobody_is_asked_about_a_call_that_can_never_work(
     assert why in (refused.result.error_message or "")
 
 
-@pytest.mark.proves("call.impossible")
 def test_a_tool_says_itself_what_it_cannot_do_before_any_rule_is_looked_at() -> None:
     def impossible(values: Mapping[str, Any]) -> list[str]:
         return ["`start` lies behind `end`"] if values["start"] > values["end"] else []

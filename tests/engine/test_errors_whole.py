@@ -88,7 +88,6 @@ WAYS = (by_run_sync, by_run_sync_in_a_loop, by_run, by_session, by_stream, by_st
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.proves("errors.whole")
 def test_fields_of_a_provider_error_reach_the_caller(way: Callable[[Agent], None]) -> None:
     agent = Agent(Scripted([fails(busy())]))
     with pytest.raises(ProviderError) as caught:
@@ -97,7 +96,6 @@ def test_fields_of_a_provider_error_reach_the_caller(way: Callable[[Agent], None
     assert caught.value.detail == "slow down"
 
 
-@pytest.mark.proves("errors.whole")
 async def test_fields_of_an_answer_on_the_wire_reach_the_caller() -> None:
     reply = Reply(429, json={"error": {"message": "slow down"}}, headers={"Retry-After": "3600"})
     async with HttpDouble(lambda request: reply) as server:
@@ -109,14 +107,12 @@ async def test_fields_of_an_answer_on_the_wire_reach_the_caller() -> None:
     assert fields_of(caught.value) == FIELDS
 
 
-@pytest.mark.proves("errors.whole")
 def test_the_class_of_a_providers_error_reaches_the_caller() -> None:
     with pytest.raises(ScriptError) as caught:
         Agent(Scripted([])).run_sync("go")
     assert caught.value.code == "script_over"
 
 
-@pytest.mark.proves("errors.whole")
 def test_the_journal_and_a_workers_outcome_have_the_fields_of_an_error() -> None:
     with SqliteJournal(":memory:") as journal:
         agent = Agent(Scripted([fails(busy())]), storage=Storage(journal=journal, user="u"))
@@ -131,7 +127,6 @@ def test_the_journal_and_a_workers_outcome_have_the_fields_of_an_error() -> None
     assert outcome is not None and outcome["error"] == FIELDS
 
 
-@pytest.mark.proves("errors.whole")
 def test_a_delegating_run_learns_the_fields_of_its_sub_agents_error() -> None:
     def answer(history: Any) -> Any:
         if history[0].text == "go" and len(history) == 1:
@@ -165,7 +160,6 @@ EXAMPLES: dict[type[FerruleError], FerruleError] = {
     [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))],
     ids=["copy", "deepcopy", "pickle"],
 )
-@pytest.mark.proves("errors.whole")
 def test_every_error_survives_copies_with_all_its_fields(
     copied: Callable[[FerruleError], FerruleError],
 ) -> None:
@@ -210,7 +204,6 @@ def test_a_config_error_says_whether_trying_again_could_help() -> None:
     assert pickle.loads(pickle.dumps(error)).retryable is False
 
 
-@pytest.mark.proves("errors.names-only")
 async def test_the_text_of_an_exception_can_be_kept_from_the_model(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

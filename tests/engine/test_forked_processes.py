@@ -74,7 +74,6 @@ def run_program(program: str, folder: Path, *, forks: int = FORKS) -> str:
 
 
 @pytest.mark.parametrize("journal", ["memory", "file"])
-@pytest.mark.proves("processes.fork")
 def test_a_forked_child_runs_tools_that_its_parent_has_run(journal: str, tmp_path: Path) -> None:
     where = ":memory:" if journal == "memory" else str(tmp_path / "journal.db")
     program = f"""
@@ -92,7 +91,6 @@ def test_a_forked_child_runs_tools_that_its_parent_has_run(journal: str, tmp_pat
     assert run_program(program, tmp_path).split() == ["0", expected]
 
 
-@pytest.mark.proves("processes.fork")
 def test_children_of_a_busy_parent_run_whatever_its_threads_were_doing(tmp_path: Path) -> None:
     program = """
     journal = SqliteJournal(sys.argv[1] + "/journal.db")
@@ -119,7 +117,6 @@ def test_children_of_a_busy_parent_run_whatever_its_threads_were_doing(tmp_path:
     assert run_program(program, tmp_path).strip() == f"{FORKS} {{0}}"
 
 
-@pytest.mark.proves("processes.fork")
 def test_a_child_that_is_forked_inside_an_event_loop_runs_on_a_loop_of_its_own(
     tmp_path: Path,
 ) -> None:
@@ -136,7 +133,6 @@ def test_a_child_that_is_forked_inside_an_event_loop_runs_on_a_loop_of_its_own(
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.proves("processes.fork")
 def test_workers_of_every_start_method_run_agents(method: str, tmp_path: Path) -> None:
     """A program in a file, which the workers of `spawn` import."""
     program = tmp_path / "program.py"
@@ -163,7 +159,6 @@ def test_workers_of_every_start_method_run_agents(method: str, tmp_path: Path) -
     assert ended.stdout.strip() == "[0, 1, 2, 3]", ended.stderr
 
 
-@pytest.mark.proves("processes.fork")
 def test_a_child_ends_nothing_of_its_parent(tmp_path: Path) -> None:
     """The parent's leases, its journal and its fork server outlive a child that ends normally."""
     program = """

@@ -25,7 +25,6 @@ def agent(steps: list[Any], tools: list[Any], journal: SqliteJournal | None = No
     )
 
 
-@pytest.mark.proves("notices.with-the-results")
 async def test_a_tool_tells_the_model_from_a_task_of_its_own_and_from_a_thread() -> None:
     @tool(side_effect="none")
     async def start(context: Context) -> str:
@@ -53,7 +52,6 @@ async def test_a_tool_tells_the_model_from_a_task_of_its_own_and_from_a_thread()
     )
 
 
-@pytest.mark.proves("notices.with-the-results")
 async def test_a_blocking_tool_tells_the_model_from_its_thread() -> None:
     @tool(side_effect="none")
     def start(context: Context) -> str:
@@ -66,7 +64,6 @@ async def test_a_blocking_tool_tells_the_model_from_its_thread() -> None:
     assert "half way" in ours.model_client.histories[-1][2].text  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("notices.person-speaks")
 async def test_a_persons_words_reach_the_model_with_the_next_question() -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
@@ -89,7 +86,6 @@ async def test_a_persons_words_reach_the_model_with_the_next_question() -> None:
     assert [message.text for message in told] == ["worked", "use tabs"]
 
 
-@pytest.mark.proves("notices.wait-for-a-run", "notices.in-the-journal")
 async def test_words_between_runs_are_journaled_and_wait_also_across_a_restart() -> None:
     journal = SqliteJournal(":memory:")
     kept: list[Callable[[str], None]] = []
@@ -152,7 +148,6 @@ async def test_what_a_tool_opened_is_closed_once_and_last_opened_first(by: str) 
     assert log == ["opened", "second", "first"]
 
 
-@pytest.mark.proves("session.closers-are-reported")
 async def test_a_closer_that_fails_is_said_and_the_others_run_all_the_same() -> None:
     log: list[str] = []
     journal = SqliteJournal(":memory:")
@@ -173,7 +168,6 @@ async def test_a_closer_that_fails_is_said_and_the_others_run_all_the_same() -> 
     assert said == [Noticed("close", "something could not be closed: OSError: it is stuck")]
 
 
-@pytest.mark.proves("session.closers-are-bounded", "session.closers-are-reported")
 async def test_a_closer_that_never_ends_is_left_after_its_time_and_said() -> None:
     journal, unclosed = SqliteJournal(":memory:"), set[Cleanup]()
     log = SessionLog(journal, ME)

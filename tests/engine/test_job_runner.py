@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.engine.distributed import handing_in
 from ferrule.engine.distributed import runner as running
 from ferrule.engine.distributed.draining import make_draining
-from ferrule.engine.distributed.engines import EngineOptions, GoOnElsewhere, NotNow, open_engine
+from ferrule.engine.distributed.engines import (
+    EngineOptions,
+    EngineUnreachable,
+    GoOnElsewhere,
+    Ticket,
+    open_engine,
+)
+from ferrule.engine.distributed.handing_in import SetAside
 from ferrule.engine.distributed.jobs import Job
-from ferrule.engine.distributed.outcomes import Beginning, QueueError
+from ferrule.engine.distributed.outcomes import Beginning, QueueError, Unhanded
 from ferrule.engine.distributed.runner import Runner
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -30,10 +38,9 @@ class Table:
         self.begun: list[str] = []
         self.ended: dict[str, Any] = {}
         self.given_back: list[str] = []
-        self.in_order: bool | None = None
+        self.handed: list[tuple[str, str]] = []
 
-    def begin(self, run: str, worker: str, *, per_tenant: int | None, in_order: bool) -> Beginning:
-        self.in_order = in_order
+    def begin(self, run: str, worker: str, *, per_tenant: int | None) -> Beginning:
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer is not None:
@@ -44,12 +51,25 @@ class Table:
     def end(self, run: str, worker: str, outcome: dict[str, Any]) -> None:
         self.ended[run] = outcome["stop"], outcome["code"]
 
-    def give_back(self, runs: list[str], worker: str) -> None:
-        self.given_back += runs
+    def give_back(self, run: str, worker: str) -> list[Unhanded]:
+        self.given_back.append(run)
+        return [(Ticket(run, "talk", "acme", 0), "now")]
+
+    def mark_handed(self, told: list[Unhanded]) -> None:
+        self.handed += [(ticket.run, as_of) for ticket, as_of in told]
 
 
 class Engine:
-    keeps_order = True
+    """Remembers what it was told of."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.error: FerruleError | None = None
+
+    async def submit(self, tickets: list[Ticket]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.told += [ticket.run for ticket in tickets]
 
 
 class Gate:
@@ -77,7 +97,7 @@ class Gate:
         return {"stop": "done", "code": ""}
 
 
-Story = Callable[[Runner, Table, Gate], Awaitable[None]]
+Story = Callable[[Runner, Table, Gate, Engine], Awaitable[None]]
 
 
 @pytest.fixture
@@ -94,33 +114,32 @@ def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story],
             monkeypatch.setattr(running, "run_job", gate.work)
             made: Any = None
             table_as_any: Any = table
-            engine: Any = Engine()
+            engine = Engine()
+            engine_as_any: Any = engine
             draining = make_draining(journal)
-            worker = Runner("w", table_as_any, engine, draining, made, per_tenant=2)
+            worker = Runner("w", table_as_any, engine_as_any, draining, made, per_tenant=2)
             async with asyncio.timeout(SECONDS):
-                await story(worker, table, gate)
+                await story(worker, table, gate, engine)
 
         asyncio.run(whole())
 
     return run
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_is_worked_and_its_outcome_written_before_the_engine_is_told(
     play: Callable[[Story], None],
 ) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         gate.is_open.set()
         await worker("run-1")
         assert table.ended == {"run-1": ("done", "")}
-        assert table.in_order is False, "the engine keeps the order"
 
     play(story)
 
 
 @pytest.mark.proves("scale.taken-once")
 def test_a_job_that_comes_twice_to_one_worker_is_joined(play: Callable[[Story], None]) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         first, second = (asyncio.create_task(worker("run-1")) for _ in range(2))
         await gate.inside.wait()
         gate.is_open.set()
@@ -130,9 +149,8 @@ def test_a_job_that_comes_twice_to_one_worker_is_joined(play: Callable[[Story], 
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], None]) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         first = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
         first.cancel()
@@ -147,26 +165,24 @@ def test_an_engine_that_cancels_does_not_reach_the_run(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_worker_that_leaves_lets_jobs_go_on_elsewhere_and_writes_no_end(
     play: Callable[[Story], None],
 ) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
         await worker.leave(0)
-        with pytest.raises(GoOnElsewhere):
-            await job
+        await job
         with pytest.raises(GoOnElsewhere):
             await worker("run-2")
         assert (table.ended, table.given_back, table.begun) == ({}, ["run-1"], ["run-1"])
+        assert (engine.told, table.handed) == (["run-1"], [("run-1", "now")])
 
     play(story)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
         leaving = asyncio.create_task(worker.leave(SECONDS))
@@ -178,11 +194,10 @@ def test_a_job_may_end_while_its_worker_leaves(play: Callable[[Story], None]) ->
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play: Callable[[Story], None],
 ) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
         assert worker.list_runs() == ["run-1"]
@@ -197,9 +212,8 @@ def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
     play(story)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], None]) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
         leaving = asyncio.create_task(worker.leave(SECONDS))
@@ -211,7 +225,6 @@ def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 @pytest.mark.parametrize(
     ("error", "code"), [(ConfigError("no", code="model_unknown"), "model_unknown"),
                         (ValueError("no"), "job_failed")]
@@ -219,7 +232,7 @@ def test_a_job_can_be_cancelled_while_its_worker_stops(play: Callable[[Story], N
 def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
     play: Callable[[Story], None], error: Exception, code: str
 ) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         gate.error = error
         gate.is_open.set()
         await worker("run-1")
@@ -228,9 +241,8 @@ def test_a_job_that_cannot_begin_has_failed_and_does_not_come_again(
     play(story)
 
 
-@pytest.mark.proves("scale.cannot-begin")
 def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], None]) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         job = Job("go", run="run-1").with_name().as_dict()
         table.answer = Beginning("begin", job=job, attempt=21)
         await worker("run-1")
@@ -239,26 +251,42 @@ def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], N
     play(story)
 
 
-@pytest.mark.proves("scale.per-tenant")
+WAITS: Unhanded = (Ticket("run-1", "talk", "acme", 0), "now")
+
+
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
-        (Beginning("full", ahead=0), 0.5),
-        (Beginning("full", ahead=5), 1.5),
-        (Beginning("full", ahead=100_000), 30),
-        (Beginning("early"), 0.5),
-        (Beginning("newer"), 30),
-        (QueueError("away", code="queue_unreachable"), 5),
+        (Beginning("full", WAITS, ahead=0), 0.5),
+        (Beginning("full", WAITS, ahead=5), 1.5),
+        (Beginning("full", WAITS, ahead=100_000), 30),
+        (Beginning("early", WAITS, ahead=1), 0.5),
+        (Beginning("early", WAITS, ahead=4), 2),
+        (Beginning("newer", WAITS), 30),
     ],
 )
-def test_a_job_that_may_not_begin_comes_again_later_the_more_go_first(
-    play: Callable[[Story], None], answer: Beginning | Exception, seconds: float
+def test_a_job_that_may_not_begin_is_handed_in_again_later_the_more_go_first(
+    play: Callable[[Story], None],
+    answer: Beginning,
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story(worker: Runner, table: Table, gate: Gate) -> None:
+    paused: list[float] = []
+    add = SetAside.add
+
+    def set_aside(self: SetAside, unhanded: Unhanded, pause: float) -> None:
+        paused.append(pause)
+        add(self, unhanded, 0)
+
+    monkeypatch.setattr(SetAside, "add", set_aside)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         table.answer = answer
-        with pytest.raises(NotNow) as refused:
-            await worker("run-1")
-        assert (refused.value.seconds, gate.entered, table.ended) == (seconds, 0, {})
+        await worker("run-1")
+        while not table.handed:
+            await asyncio.sleep(0.01)
+        assert (engine.told, table.handed) == (["run-1"], [("run-1", "now")])
+        assert (paused, gate.entered, table.ended) == ([seconds], 0, {})
         table.answer = Beginning("ended")
         await worker("run-1")
         assert (gate.entered, table.ended) == (0, {})
@@ -266,7 +294,62 @@ def test_a_job_that_may_not_begin_comes_again_later_the_more_go_first(
     play(story)
 
 
-@pytest.mark.proves("programs.metadata")
+def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        table.answer = Beginning("newer", WAITS)
+        await worker("run-1")
+        assert engine.told == []
+        await worker.leave(0)
+        assert engine.told == ["run-1"]
+
+    play(story)
+
+
+def test_what_was_set_aside_waits_for_an_engine_that_is_away(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing_in, "RETRY_SECONDS", 0)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        engine.error = EngineUnreachable("away")
+        table.answer = Beginning("early", WAITS)
+        await worker("run-1")
+        await asyncio.sleep(3 * handing_in.DUE_SECONDS)
+        assert (engine.told, table.handed) == ([], [])
+        engine.error = None
+        while not table.handed:
+            await asyncio.sleep(0.01)
+        assert engine.told == ["run-1"]
+
+    play(story)
+
+
+def test_a_job_waits_for_its_table_unless_its_worker_leaves(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        gate.is_open.set()
+        table.answer = QueueError("away", code="queue_unreachable")
+        first = asyncio.create_task(worker("run-1"))
+        await asyncio.sleep(0.1)
+        assert (first.done(), table.ended) == (False, {})
+        table.answer = None
+        await first
+        assert table.ended == {"run-1": ("done", "")}
+        table.answer = QueueError("away", code="queue_unreachable")
+        second = asyncio.create_task(worker("run-2"))
+        await asyncio.sleep(0.1)
+        await worker.leave(0)
+        with pytest.raises(GoOnElsewhere):
+            await second
+
+    play(story)
+
+
 @pytest.mark.parametrize("writable", [True, False])
 def test_an_engine_that_commands_could_change_is_not_used_and_the_error_says_so(
     writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,6 @@ def make_agent(journal: Path | str, script: Sequence[Any], **more: Any) -> Agent
     return Agent(Scripted(script), storage=Storage(journal=journal), **more)
 
 
-@pytest.mark.proves("runs.keyed")
 async def test_a_finished_run_gives_its_result_again_in_another_process(tmp_path: Path) -> None:
     file = tmp_path / "j.db"
     first = make_agent(file, [says("42")])
@@ -41,7 +40,6 @@ async def test_a_finished_run_gives_its_result_again_in_another_process(tmp_path
     await second.close()
 
 
-@pytest.mark.proves("runs.keyed")
 async def test_a_typed_result_is_the_same_value_and_a_function_does_not_run_again() -> None:
     agent = make_agent(":memory:", [says('{"number": 7}')], output_type=Invoice)
     first = await agent.run("Read it.", key="a")
@@ -60,7 +58,6 @@ async def test_a_typed_result_is_the_same_value_and_a_function_does_not_run_agai
     assert outputs == ["booked 3", "booked 3"] and booked == [3]
 
 
-@pytest.mark.proves("runs.keyed")
 async def test_keys_and_users_are_told_apart_and_messages_compared() -> None:
     agent = make_agent(":memory:", [says("one"), says("two"), says("three")])
     assert (await agent.run("go", key="a")).text == "one"
@@ -71,7 +68,6 @@ async def test_keys_and_users_are_told_apart_and_messages_compared() -> None:
     assert raised.value.code == "key_used"
 
 
-@pytest.mark.proves("runs.keyed")
 async def test_a_run_that_failed_is_tried_again() -> None:
     broken = fails(ProviderError("no", code="http_400", retryable=False))
     agent = make_agent(":memory:", [broken, says("fine")])
@@ -80,7 +76,6 @@ async def test_a_run_that_failed_is_tried_again() -> None:
     assert [(await agent.run("go", key="a")).text for _ in range(2)] == ["fine", "fine"]
 
 
-@pytest.mark.proves("runs.keyed")
 async def test_many_that_ask_at_once_share_one_run() -> None:
     entered = 0
 
@@ -133,7 +128,6 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.proves("runs.keyed")
 def test_two_processes_work_a_key_exactly_once(tmp_path: Path) -> None:
     where = (str(tmp_path / "j.db"), str(tmp_path / "charged"))
     ended = [process.communicate(timeout=60) for process in (start(*where), start(*where))]
@@ -141,7 +135,6 @@ def test_two_processes_work_a_key_exactly_once(tmp_path: Path) -> None:
     assert (tmp_path / "charged").read_text() == "7\n"
 
 
-@pytest.mark.proves("runs.keyed")
 def test_what_a_killed_process_left_open_is_continued(tmp_path: Path) -> None:
     where = (str(tmp_path / "j.db"), str(tmp_path / "charged"))
     killed = start(*where, "die")

@@ -52,7 +52,6 @@ def make_agent(
 ASK = [calls(("who", {})), says("done")]
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_each_run_has_its_own_and_knows_whose_it_is() -> None:
     agent = make_agent(Desks(), ASK * 3)
     session = agent.session()
@@ -61,7 +60,6 @@ async def test_each_run_has_its_own_and_knows_whose_it_is() -> None:
     assert (await agent.copy_for_user("eve").run("go")).results[0].data == "eve 4"
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_they_may_be_made_asynchronously() -> None:
     made: list[str] = []
 
@@ -84,7 +82,6 @@ async def test_they_may_be_made_asynchronously() -> None:
     assert made == [session.id] * 3
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_two_runs_that_wait_for_theirs_do_not_begin_together() -> None:
     async def make(identity: Identity) -> Desk:
         await asyncio.sleep(0)
@@ -96,7 +93,6 @@ async def test_two_runs_that_wait_for_theirs_do_not_begin_together() -> None:
     assert sorted(type(end).__name__ for end in ends) == ["ConfigError", "RunResult"]
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_those_that_are_given_come_first() -> None:
     desks = Desks()
     agent = make_agent(desks, ASK * 3)
@@ -109,7 +105,6 @@ async def test_those_that_are_given_come_first() -> None:
     assert desks.made == []
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_a_resumed_run_and_a_keyed_run_get_theirs(tmp_path: Path) -> None:
     desks = Desks()
     agent = make_agent(desks, ASK, tmp_path / "j.db")
@@ -121,7 +116,6 @@ async def test_a_resumed_run_and_a_keyed_run_get_theirs(tmp_path: Path) -> None:
     await agent.close()
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_what_cannot_be_made_is_an_error_with_its_cause() -> None:
     def fail(identity: Identity) -> Desk:
         raise OSError("no database")
@@ -137,7 +131,6 @@ async def test_what_cannot_be_made_is_an_error_with_its_cause() -> None:
             await agent.run("go")
 
 
-@pytest.mark.proves("runs.made-deps")
 async def test_a_sub_agent_works_with_those_of_its_parent() -> None:
     desks = Desks()
     script = [calls(("delegate", {"task": "ask", "agent": "clerk"})), *ASK, says("over")]

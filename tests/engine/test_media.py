@@ -48,7 +48,6 @@ def seen(model: Scripted, ask: int, message: int) -> list[bytes]:
     return [read_bytes(one) for one in given.media]
 
 
-@pytest.mark.proves("media.kept-once")
 def test_a_picture_reaches_the_model_and_comes_out_of_the_journal(tmp_path: Path) -> None:
     picture = make_png(7, 3)
     (tmp_path / "p.png").write_bytes(picture)
@@ -104,7 +103,6 @@ def test_a_session_that_is_resumed_or_forked_still_has_its_pictures(tmp_path: Pa
     asyncio.run(story())
 
 
-@pytest.mark.proves("media.carried-or-left")
 def test_a_history_carries_its_media_or_leaves_them() -> None:
     first = Agent(Scripted([says("one")])).run_sync(["see", Image(make_png(9, 9))])
     carried = first.messages.to_json(media=True)
@@ -124,7 +122,6 @@ def test_a_history_carries_its_media_or_leaves_them() -> None:
         agent.run_sync("and?", history=json.dumps(changed))
 
 
-@pytest.mark.proves("media.attacks")
 @pytest.mark.parametrize(
     ("part", "said"),
     [
@@ -165,7 +162,6 @@ def encode_picture(form: str, *, frames: int = 1) -> bytes:
     return written.getvalue()
 
 
-@pytest.mark.proves("media.attacks")
 @pytest.mark.parametrize("form", ["JPEG", "WEBP"])
 def test_pictures_that_another_program_wrote_are_taken_whole_and_refused_cut(form: str) -> None:
     whole = encode_picture(form)
@@ -176,13 +172,11 @@ def test_pictures_that_another_program_wrote_are_taken_whole_and_refused_cut(for
             detect_type(whole[:length], "it")
 
 
-@pytest.mark.proves("media.attacks")
 def test_a_webp_that_moves_is_refused() -> None:
     with pytest.raises(MediaInvalid, match="animated"):
         detect_type(encode_picture("WEBP", frames=3), "it")
 
 
-@pytest.mark.proves("media.attacks")
 def test_a_link_with_a_protected_name_is_refused_whatever_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(make_png())
     (tmp_path / ".env").symlink_to(tmp_path / "p.png")
@@ -190,7 +184,6 @@ def test_a_link_with_a_protected_name_is_refused_whatever_it_leads_to(tmp_path: 
         Agent(Scripted([])).run_sync([Document.from_path(tmp_path / ".env")])
 
 
-@pytest.mark.proves("media.attacks")
 def test_paths_stay_in_the_workspace_and_protected_names_are_refused(tmp_path: Path) -> None:
     inside = tmp_path / "work"
     inside.mkdir()
@@ -247,7 +240,6 @@ def test_whole_media_of_every_kind_are_known_by_their_content() -> None:
     ]
 
 
-@pytest.mark.proves("media.text-only-unchanged")
 def test_a_text_only_run_writes_what_it_wrote_before() -> None:
     journal = SqliteJournal(":memory:")
     run = Agent(Scripted([says("hi")]), storage=Storage(journal=journal)).run_sync("hello")
@@ -311,7 +303,6 @@ def change_bytes(folder: Path, before: bytes, after: bytes) -> None:
     kept[0].write_bytes(after)
 
 
-@pytest.mark.proves("media.kept-once", "media.run-again")
 def test_bytes_that_were_changed_on_the_disk_are_neither_sent_nor_run_again(tmp_path: Path) -> None:
     storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")
     model = Scripted([says("one"), says("two")])
@@ -337,7 +328,6 @@ def test_bytes_that_were_changed_on_the_disk_are_neither_sent_nor_run_again(tmp_
     assert again.asks == []
 
 
-@pytest.mark.proves("media.run-again")
 def test_a_session_with_pictures_is_run_again_with_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(make_png(7, 3))
     storage = Storage(journal=tmp_path / "j.db", artifacts=tmp_path / "artifacts")

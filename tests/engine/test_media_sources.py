@@ -44,14 +44,12 @@ def serve(answers: Mapping[str, Reply]) -> Callable[[Request], Reply]:
 # ---- from a URL
 
 
-@pytest.mark.proves("media.from-url")
 def test_at_most_32_mib_of_a_url_are_read() -> None:
     from ferrule.tools import media_types
 
     assert media_types.MAX_BYTES == 32 * 1024 * 1024
 
 
-@pytest.mark.proves("media.from-url")
 async def test_a_url_is_fetched_once_without_credentials_and_judged_by_its_content() -> None:
     picture = make_png(4, 4)
     answers = {
@@ -75,7 +73,6 @@ async def test_a_url_is_fetched_once_without_credentials_and_judged_by_its_conte
             await agent.run(["see", Image.from_url(f"{server.url}/page")])
 
 
-@pytest.mark.proves("media.from-url", "media.attacks")
 async def test_a_url_reaches_only_what_a_script_would_reach() -> None:
     answers: dict[str, Reply] = {"/x.png": Reply(pieces=[make_png()])}
     async with HttpDouble(serve(answers)) as server:
@@ -101,7 +98,6 @@ async def test_a_url_reaches_only_what_a_script_would_reach() -> None:
         assert model.asks == []
 
 
-@pytest.mark.proves("media.attacks")
 async def test_what_a_url_sends_is_bounded_and_a_refusal_is_an_error() -> None:
     answers = {
         "/large": Reply(pieces=[b"x" * (1 << 20)] * 34),
@@ -134,7 +130,6 @@ async def test_a_tool_may_return_a_url_by_the_same_rules() -> None:
 # ---- scaled
 
 
-@pytest.mark.proves("media.scaled-when-asked")
 def test_a_picture_is_scaled_only_where_it_was_asked_for() -> None:
     pillow = pytest.importorskip("PIL.Image", reason="scaling needs Pillow")
     large = Image(make_png(400, 100))
@@ -152,7 +147,6 @@ def test_a_picture_is_scaled_only_where_it_was_asked_for() -> None:
     assert large.max_side == 0
 
 
-@pytest.mark.proves("media.scaled-when-asked")
 @pytest.mark.parametrize(
     ("written", "sent"),
     [("PNG", "PNG"), ("JPEG", "JPEG"), ("WEBP", "WEBP"), ("GIF", "PNG")],
@@ -167,7 +161,6 @@ def test_a_scaled_picture_keeps_its_format_but_a_gif_becomes_a_png(written: str,
     assert (picture.format, picture.size) == (sent, (20, 10))
 
 
-@pytest.mark.proves("media.scaled-when-asked", "media.attacks")
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -224,7 +217,6 @@ class Reader(Recognizer):
         return Recognized(words, "reader", "1")
 
 
-@pytest.mark.proves("media.ocr-when-asked")
 def test_a_model_without_vision_gets_the_text_of_a_picture_through_the_gate(
     tmp_path: Path,
 ) -> None:
@@ -255,7 +247,6 @@ def test_a_model_without_vision_gets_the_text_of_a_picture_through_the_gate(
     assert write_as_text("How much?", [shown], refusal).endswith("TOTAL 99\n</document>")
 
 
-@pytest.mark.proves("media.ocr-when-asked")
 @pytest.mark.parametrize("vision", [True, None])
 def test_a_model_that_may_see_is_shown_the_picture_itself(
     tmp_path: Path, vision: bool | None
@@ -282,7 +273,6 @@ def test_where_no_text_can_be_read_the_run_ends_before_the_request() -> None:
     assert model.asks == []
 
 
-@pytest.mark.proves("media.results-never-end-a-run")
 def test_a_picture_of_a_tool_that_cannot_be_shown_is_named_with_the_reason() -> None:
     seen = LoadedMedia("image", "image/gif", "0" * 64, 30, 4, "a.gif", 1, 1, make_gif, True)
     refusal = ProviderError("this model takes only text")

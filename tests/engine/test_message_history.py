@@ -50,7 +50,6 @@ def histories(draw: st.DrawFn) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-@pytest.mark.proves("history.json")
 @given(histories())
 def test_every_history_comes_back_from_its_json(messages: tuple[Message, ...]) -> None:
     history = MessageHistory(messages)
@@ -59,7 +58,6 @@ def test_every_history_comes_back_from_its_json(messages: tuple[Message, ...]) -
     assert MessageHistory.parse(list(messages)) == history
 
 
-@pytest.mark.proves("history.given")
 async def test_the_next_session_goes_on_where_the_first_ended() -> None:
     def tell_history(history: Sequence[Message]) -> Step:
         return says(" | ".join(message.text for message in history))
@@ -80,7 +78,6 @@ async def test_the_next_session_goes_on_where_the_first_ended() -> None:
     assert len(run.messages) == 6
 
 
-@pytest.mark.proves("history.given")
 async def test_a_call_with_an_id_of_the_history_gets_another_one() -> None:
     journal = SqliteJournal(":memory:")
     model = Scripted([calls(("count", {"item": "bolt"}, "c1")), says("Seven again.")])
@@ -100,7 +97,6 @@ async def test_a_call_with_an_id_of_the_history_gets_another_one() -> None:
     assert tuple(resumed.history) == run.messages.messages
 
 
-@pytest.mark.proves("history.shapes")
 def test_the_shape_of_openai_is_typed_by_its_sdk_and_comes_back() -> None:
     history = MessageHistory((*TALK, UserMessage("Thanks."), AssistantMessage("")))
     shape = history.to_openai(system="Be exact.")
@@ -118,7 +114,6 @@ def test_the_shape_of_openai_is_typed_by_its_sdk_and_comes_back() -> None:
     assert back.to_openai() == history.to_openai()
 
 
-@pytest.mark.proves("history.shapes")
 def test_the_shape_of_anthropic_is_typed_by_its_sdk_and_comes_back() -> None:
     two = (ToolCall("a", "count", "{}"), ToolCall("b", "count", "no object"))
     history = MessageHistory(
@@ -145,7 +140,6 @@ def test_the_shape_of_anthropic_is_typed_by_its_sdk_and_comes_back() -> None:
     assert back.to_anthropic() == shape
 
 
-@pytest.mark.proves("history.shapes")
 def test_a_recorded_conversation_of_anthropic_is_read_without_its_thinking() -> None:
     recorded = [
         {
@@ -188,7 +182,6 @@ CALL = {"role": "assistant", "calls": [{"id": "c1", "tool": "t"}]}
 RESULT = {"role": "tool", "call_id": "c1", "tool": "t", "text": ""}
 
 
-@pytest.mark.proves("history.checked")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -218,7 +211,6 @@ def test_what_is_no_history_is_refused_by_name(given: Any, said: str) -> None:
         Agent("scripted:x").session(history=text)
 
 
-@pytest.mark.proves("history.checked")
 def test_what_a_history_cannot_hold_is_named() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
     with pytest.raises(ConfigError, match="message 1 has content of the type 'image_url'"):

@@ -84,7 +84,6 @@ def notices(records: list[Any]) -> list[str]:
     return [one.text for one in events if isinstance(one, Noticed) and one.topic == "fallback"]
 
 
-@pytest.mark.proves("fallback-models.by-error")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_the_next_model_answers_for_one_that_fails_and_the_journal_says_so(streamed: bool) -> None:
     async def story() -> None:
@@ -112,7 +111,6 @@ def test_the_next_model_answers_for_one_that_fails_and_the_journal_says_so(strea
     run(story())
 
 
-@pytest.mark.proves("fallback-models.by-error")
 def test_every_model_may_fail_and_the_last_error_is_the_runs() -> None:
     async def story() -> None:
         async with agent_of([BUSY], [LOST], [BUSY]) as (agent, _):
@@ -123,7 +121,6 @@ def test_every_model_may_fail_and_the_last_error_is_the_runs() -> None:
     run(story())
 
 
-@pytest.mark.proves("fallback-models.by-error")
 def test_an_error_that_another_model_would_not_help_with_ends_the_run() -> None:
     async def story() -> None:
         async with agent_of([WRONG], []) as (agent, clients):
@@ -145,7 +142,6 @@ def test_codes_have_one_class_each_and_those_of_servers_are_busy() -> None:
         assert classify_error(ProviderError("x", code=code)) == expected
 
 
-@pytest.mark.proves("fallback-models.nothing-twice")
 def test_an_answer_that_was_partly_seen_is_not_begun_again_by_another_model() -> None:
     start = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
     headers = {"content-type": "text/event-stream"}
@@ -165,7 +161,6 @@ def test_an_answer_that_was_partly_seen_is_not_begun_again_by_another_model() ->
     run(story())
 
 
-@pytest.mark.proves("fallback-models.by-error")
 def test_a_model_that_cannot_even_be_asked_what_it_can_do_is_passed_over() -> None:
     async def story() -> None:
         async with HttpDouble(lambda request: Reply(401, json={"error": "who are you"})) as server:
@@ -181,7 +176,6 @@ def test_a_model_that_cannot_even_be_asked_what_it_can_do_is_passed_over() -> No
     run(story())
 
 
-@pytest.mark.proves("fallback-models.own-tool-mode")
 def test_each_model_is_asked_in_its_own_tool_mode() -> None:
     async def story() -> None:
         first = Scripted([BUSY], model="scripted:a")
@@ -203,7 +197,6 @@ def test_each_model_is_asked_in_its_own_tool_mode() -> None:
     run(story())
 
 
-@pytest.mark.proves("fallback-models.by-budget")
 def test_near_the_end_of_a_budget_the_second_model_goes_on() -> None:
     async def story() -> None:
         first = [Step("", (ToolCall("c1", "add", '{"a":1,"b":2}'),), usage=Usage(700, 50))]
@@ -221,7 +214,6 @@ def test_near_the_end_of_a_budget_the_second_model_goes_on() -> None:
     run(story())
 
 
-@pytest.mark.proves("fallback-models.by-budget")
 def test_money_is_counted_by_the_price_of_the_model_that_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +241,6 @@ def test_money_is_counted_by_the_price_of_the_model_that_answered(
     run(story())
 
 
-@pytest.mark.proves("fallback-models.replay-and-resume")
 def test_a_run_with_fallbacks_is_replayed_and_resumed(tmp_path: Path) -> None:
     place = tmp_path / "journal.db"
     call = calls(("add", {"a": 1, "b": 2}, "c1"))

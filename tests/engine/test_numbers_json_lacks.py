@@ -28,7 +28,6 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 
-@pytest.mark.proves("results.always-json")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -63,7 +62,6 @@ def promise() -> Measured:
 
 
 @pytest.mark.usefixtures("rust_runtimes")
-@pytest.mark.proves("results.always-json")
 async def test_a_journal_of_such_results_is_exported_as_json(tmp_path: Path) -> None:
     tools = [measure, promise, code_tool([measure])]
     agent = Agent("scripted:x", tools, **grouped(journal=tmp_path / "j.db", allow=["*"]))

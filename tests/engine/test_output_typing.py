@@ -7,13 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
 CHECKED = "output_typing.py"
 
 
-@pytest.mark.proves("outputs.typed")
 def test_pyright_infers_the_output_of_runs(tmp_path: Path) -> None:
     (tmp_path / CHECKED).write_text((HERE / CHECKED).read_text(encoding="utf-8"), encoding="utf-8")
     config = {

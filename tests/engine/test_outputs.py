@@ -131,7 +131,6 @@ def reserve(seats: Annotated[int, Field(ge=1)]) -> str:
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-@pytest.mark.proves("outputs.types")
 @pytest.mark.parametrize(
     ("output", "text", "value"),
     [
@@ -170,7 +169,6 @@ def test_a_run_ends_with_a_value_of_the_type(output: Any, text: str, value: Any)
     json.loads(result.text)
 
 
-@pytest.mark.proves("outputs.types")
 @pytest.mark.parametrize(
     ("output", "said"),
     [
@@ -199,7 +197,6 @@ def test_without_an_output_type_the_output_is_the_text() -> None:
 # ---- an answer that does not fit
 
 
-@pytest.mark.proves("outputs.sent-back")
 def test_an_answer_that_does_not_fit_goes_back_with_place_finding_and_wish() -> None:
     model = Scripted([says('{"name":"Ada","age":"old"}'), says('{"name":"Ada","age":36}')])
     result = agent_of(model, Person).run_sync("go")
@@ -210,7 +207,6 @@ def test_an_answer_that_does_not_fit_goes_back_with_place_finding_and_wish() -> 
     assert 'found "old"' in sent_back.text
 
 
-@pytest.mark.proves("outputs.sent-back")
 @pytest.mark.parametrize("retries", [0, 1, 2])
 def test_after_the_retries_the_error_has_every_attempt(retries: int) -> None:
     texts = [f'{{"name":"n{number}","age":-1}}' for number in range(retries + 1)]
@@ -220,14 +216,12 @@ def test_after_the_retries_the_error_has_every_attempt(retries: int) -> None:
     assert (error.code, error.exit_code) == ("output_invalid", 4)
 
 
-@pytest.mark.proves("outputs.sent-back")
 def test_a_function_can_send_the_value_back() -> None:
     model = Scripted([says('{"name":"Tim","age":7}'), says('{"name":"Ada","age":36}')])
     assert agent_of(model, book).run_sync("go").output == "seat for Ada"
     assert "only adults can book" in model.histories[1][-1].text
 
 
-@pytest.mark.proves("outputs.types", "outputs.sent-back")
 def test_what_annotations_say_of_a_functions_parameters_holds() -> None:
     model = Scripted([says('{"value":0}'), says('{"value":2}')])
     assert agent_of(model, reserve).run_sync("go").output == "2 seats"
@@ -243,7 +237,6 @@ def test_a_function_that_fails_ends_the_run_at_once() -> None:
     assert isinstance(error.__cause__, ValueError)
 
 
-@pytest.mark.proves("outputs.no-guess")
 @pytest.mark.parametrize(
     "text",
     [
@@ -265,7 +258,6 @@ def test_nothing_is_guessed(text: str) -> None:
     assert error.attempts[0].problems
 
 
-@pytest.mark.proves("outputs.no-guess")
 @pytest.mark.parametrize(
     "text",
     [
@@ -298,7 +290,6 @@ class Optional(BaseModel):
     tags: list[str] = []
 
 
-@pytest.mark.proves("outputs.no-guess")
 def test_a_null_that_is_not_allowed_counts_as_left_out() -> None:
     found = answer(list[Optional], says('{"value":[{"name":"a","age":null,"tags":null}]}'))
     assert found.output == [Optional(name="a")]
@@ -313,14 +304,12 @@ def test_a_null_that_is_not_allowed_counts_as_left_out() -> None:
 # ---- defined ends
 
 
-@pytest.mark.proves("outputs.ends")
 def test_a_refusal_of_the_provider_ends_the_run() -> None:
     with pytest.raises(ProviderError) as error:
         answer(Person, says("I cannot", stop="filter"))
     assert error.value.code == "content_filter"
 
 
-@pytest.mark.proves("outputs.ends")
 def test_an_answer_that_was_cut_is_asked_for_again_even_if_it_could_be_whole() -> None:
     whole = '{"name":"Ada","age":36}'
     model = Scripted([says(whole, stop="length"), says('{"name":"Ada","age":37}')])
@@ -330,7 +319,6 @@ def test_an_answer_that_was_cut_is_asked_for_again_even_if_it_could_be_whole() -
     assert "was cut" in error.detail
 
 
-@pytest.mark.proves("outputs.ends")
 @pytest.mark.parametrize("mode", OUTPUT_MODES)
 def test_the_last_answer_at_a_limit_is_checked_and_final(mode: str) -> None:
     def talk(last: str) -> Scripted:
@@ -346,7 +334,6 @@ def test_the_last_answer_at_a_limit_is_checked_and_final(mode: str) -> None:
         agent_of(talk("no"), Person, [look_up], limits=limits, output_mode=mode).run_sync("go")
 
 
-@pytest.mark.proves("outputs.ends")
 def test_retries_count_as_turns() -> None:
     error = refused(Person, says("no"), limits=Limits(max_turns=1))
     assert len(error.attempts) == 1
@@ -367,7 +354,6 @@ def test_a_session_goes_on_after_an_answer_that_did_not_fit() -> None:
 # ---- modes
 
 
-@pytest.mark.proves("outputs.modes")
 @pytest.mark.parametrize(
     ("capabilities", "has_tools", "modes"),
     [
@@ -390,7 +376,6 @@ def test_the_mode_is_chosen_by_what_the_model_can_do(
     assert list_output_modes(capabilities, has_tools=has_tools) == modes
 
 
-@pytest.mark.proves("outputs.modes")
 @pytest.mark.parametrize("tools", [[], [look_up]], ids=["no-tools", "tools"])
 @pytest.mark.parametrize("mode", OUTPUT_MODES)
 def test_every_mode_gives_the_value(mode: str, tools: list[Any]) -> None:
@@ -413,7 +398,6 @@ def test_every_mode_gives_the_value(mode: str, tools: list[Any]) -> None:
     assert (OUTPUT_TOOL in named) == (mode == "tool")
 
 
-@pytest.mark.proves("outputs.modes")
 def test_a_mode_that_the_provider_refuses_falls_to_the_next_and_says_so() -> None:
     no = fails(ProviderError("response_format is not supported", code="http_400"))
     model = Scripted([no, says('{"name":"Ada","age":36}')], capabilities=PLAIN)
@@ -425,7 +409,6 @@ def test_a_mode_that_the_provider_refuses_falls_to_the_next_and_says_so() -> Non
     assert "output by schema is refused" in notice and "continuing with tool" in notice
 
 
-@pytest.mark.proves("outputs.modes")
 def test_the_last_mode_is_fallen_to_as_well_and_its_refusal_is_the_error() -> None:
     no = fails(ProviderError("no tools", code="http_400"))
     two = Capabilities(True, True, structured_with_tools=False)
@@ -437,7 +420,6 @@ def test_the_last_mode_is_fallen_to_as_well_and_its_refusal_is_the_error() -> No
         agent_of(model, Person, [look_up]).run_sync("go")
 
 
-@pytest.mark.proves("outputs.modes")
 def test_a_mode_that_is_set_does_not_fall_and_one_that_worked_neither() -> None:
     no = fails(ProviderError("bad", code="http_400"))
     with pytest.raises(ProviderError):
@@ -446,7 +428,6 @@ def test_a_mode_that_is_set_does_not_fall_and_one_that_worked_neither() -> None:
         answer(Person, says("no"), no)
 
 
-@pytest.mark.proves("outputs.no-guess")
 def test_a_value_beside_calls_is_not_taken_since_their_results_were_not_known() -> None:
     both = calls(("look_up", {"name": "Ada"}), (OUTPUT_TOOL, {"name": "Ada", "age": 1}))
     after = calls((OUTPUT_TOOL, {"name": "Ada", "age": 3}))
@@ -489,7 +470,6 @@ def test_what_a_model_says_beside_the_value_stays_in_the_history() -> None:
 # ---- the journal
 
 
-@pytest.mark.proves("outputs.replay")
 @pytest.mark.parametrize("mode", OUTPUT_MODES)
 def test_a_session_with_outputs_is_replayed_and_run_again_offline(mode: str) -> None:
     steps = [says('{"name":"Ada"}'), says('{"name":"Ada","age":36}')]
@@ -511,7 +491,6 @@ def test_a_session_with_outputs_is_replayed_and_run_again_offline(mode: str) -> 
     assert not replay(broken).same
 
 
-@pytest.mark.proves("outputs.replay")
 def test_a_run_that_a_dead_process_left_unchecked_is_resumed_without_the_model(
     tmp_path: Path,
 ) -> None:
@@ -544,7 +523,6 @@ def test_a_run_that_a_dead_process_left_unchecked_is_resumed_without_the_model(
     assert result.output == Person(name="Ada", age=36)
 
 
-@pytest.mark.proves("outputs.replay")
 def test_an_agent_without_the_type_resumes_by_the_schema_that_was_recorded() -> None:
     model = Scripted([says('{"a":"x"}'), says('{"a":1}')])
     agent = agent_of(model, str)
@@ -569,7 +547,6 @@ def test_schemas_are_the_same_bytes_each_time() -> None:
 # ---- sub-agents and workers
 
 
-@pytest.mark.proves("outputs.delegated")
 def test_a_sub_agent_gives_a_value_and_its_parent_text() -> None:
     reader = SubAgent("reader", "Reads.", output_type=Person)
     model = Scripted(
@@ -585,7 +562,6 @@ def test_a_sub_agent_gives_a_value_and_its_parent_text() -> None:
     assert result.results[0].data["answer"] == {"name": "Ada", "age": 36}
 
 
-@pytest.mark.proves("outputs.delegated")
 def test_a_tool_gets_the_value_of_a_sub_agent_as_its_type() -> None:
     found: list[Any] = []
 
@@ -602,7 +578,6 @@ def test_a_tool_gets_the_value_of_a_sub_agent_as_its_type() -> None:
     assert found == [Person(name="Ada", age=36)]
 
 
-@pytest.mark.proves("outputs.delegated")
 def test_a_sub_agent_without_a_value_is_an_error_of_the_call() -> None:
     reader = SubAgent("reader", "Reads.", output_type=Person)
     no = says("I know nobody")
@@ -617,7 +592,6 @@ def test_a_sub_agent_without_a_value_is_an_error_of_the_call() -> None:
         SubAgent("bad", "Bad.", output_type=object())
 
 
-@pytest.mark.proves("outputs.delegated")
 def test_the_outcome_of_a_job_has_the_value(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     job = Job("go", run="run-1", session="session-1")
@@ -635,7 +609,6 @@ def test_the_outcome_of_a_job_has_the_value(tmp_path: Path) -> None:
 # ---- what is sent
 
 
-@pytest.mark.proves("outputs.modes")
 def test_the_schema_mode_sends_the_subset_that_providers_promise_to_keep_to() -> None:
     model = Scripted([says('{"name":"Ada","age":null,"tags":null}')], capabilities=PLAIN)
     assert agent_of(model, Optional).run_sync("go").output == Optional(name="Ada")
@@ -666,7 +639,6 @@ class Price(BaseModel):
     amount: float
 
 
-@pytest.mark.proves("output.hook")
 def test_a_hook_may_change_an_output_or_send_it_back() -> None:
     seen: list[Any] = []
 
@@ -688,7 +660,6 @@ def test_a_hook_may_change_an_output_or_send_it_back() -> None:
     assert "a price is not negative" in model.asks[1].history[-1].text
 
 
-@pytest.mark.proves("output.hook")
 def test_what_a_hook_puts_in_place_of_an_output_is_checked_again() -> None:
     @hook("output")
     def spoil(event: OutputPost) -> Action:
@@ -700,7 +671,6 @@ def test_what_a_hook_puts_in_place_of_an_output_is_checked_again() -> None:
         agent.run_sync("price?")
 
 
-@pytest.mark.proves("output.hook")
 def test_what_an_output_function_did_cannot_be_taken_back() -> None:
     done: list[float] = []
 

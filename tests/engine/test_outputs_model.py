@@ -19,7 +19,6 @@ class Person:
 
 
 @pytest.mark.model
-@pytest.mark.proves("outputs.local")
 def test_the_embedded_model_fills_a_flat_schema_by_grammar() -> None:
     agent = Agent(
         "local:smollm2",

@@ -92,7 +92,6 @@ USES = (
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-@pytest.mark.proves("resources.flat")
 def test_nothing_grows_with_the_number_of_agents(
     use: Callable[[SqliteJournal], None], tmp_path: Path
 ) -> None:
@@ -105,7 +104,6 @@ def test_nothing_grows_with_the_number_of_agents(
     assert after == before
 
 
-@pytest.mark.proves("resources.flat")
 async def test_connections_to_a_server_do_not_outlive_their_agents() -> None:
     body = {
         "id": "c",

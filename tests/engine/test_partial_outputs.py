@@ -82,7 +82,6 @@ def parts(output: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.mark.proves("outputs.partial")
 def test_texts_grow_and_numbers_and_choices_come_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         '{"title":"Two","items":[{"name":"x","price":12.50,"size":"smaller","kind":"ab"},'
@@ -100,7 +99,6 @@ def test_texts_grow_and_numbers_and_choices_come_whole(monkeypatch: pytest.Monke
     assert found[-1].items[0] == Item(name="x", price=Decimal("12.5"), size=Size.SMALLER, kind="ab")
 
 
-@pytest.mark.proves("outputs.partial")
 @pytest.mark.parametrize(
     ("output", "text", "last"),
     [
@@ -141,7 +139,6 @@ def test_text_before_the_value_gives_none(monkeypatch: pytest.MonkeyPatch) -> No
     ),
     st.integers(1, 40),
 )
-@pytest.mark.proves("outputs.partial")
 def test_partial_values_of_any_json_never_fail(value: Any, size: int) -> None:
     parsed = parse_output_type({"type": "object"})
     assert parsed is not None
@@ -197,7 +194,6 @@ def follow(output: Any, text: str, size: int) -> Any:
 
 @settings(max_examples=30)
 @given(TEXTS, ROWS, st.lists(st.integers(0, 99), max_size=5), st.sampled_from([None, 1]))
-@pytest.mark.proves("outputs.partial-linear")
 def test_values_are_the_same_whether_items_are_cut_out_or_not(
     title: str, rows: list[Any], places: list[int], indent: int | None
 ) -> None:
@@ -217,7 +213,6 @@ def test_values_are_the_same_whether_items_are_cut_out_or_not(
         assert follow(output, text, 5) == follow(output, text, len(text))
 
 
-@pytest.mark.proves("outputs.partial-linear")
 @pytest.mark.parametrize("many", ["rows", "by_name", "places"])
 @pytest.mark.parametrize("is_second", [False, True])
 def test_the_work_is_linear_in_the_bytes(
@@ -264,7 +259,6 @@ def test_the_work_is_linear_in_the_bytes(
     assert shown[-1] > 0.6 * len(value[many])
 
 
-@pytest.mark.proves("outputs.partial")
 def test_a_list_after_a_long_one_grows_too() -> None:
     rows = [{"name": f"item {number}", "price": number} for number in range(1_000)]
     shelf = {"title": "many", "rows": rows, "by_name": {row["name"]: row for row in rows}}
@@ -276,7 +270,6 @@ def test_a_list_after_a_long_one_grows_too() -> None:
     assert len([count for count in shown if count]) >= 2
 
 
-@pytest.mark.proves("outputs.partial-linear")
 def test_a_text_whose_items_cannot_be_told_apart_is_parsed_as_it_doubles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -306,7 +299,6 @@ def test_a_text_whose_items_cannot_be_told_apart_is_parsed_as_it_doubles(
     assert len(last.rows[0].rows) > 2_000
 
 
-@pytest.mark.proves("outputs.partial")
 @pytest.mark.parametrize("mode", ["schema", "grammar", "prompt"])
 def test_a_stream_gives_partial_values_and_the_checked_one_at_the_end(mode: str) -> None:
     good = '{"title": "One long title of an order", "items": [{"name": "x", "price": 5}], "sum": 5}'

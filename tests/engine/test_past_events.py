@@ -26,7 +26,6 @@ def journal() -> Iterator[SqliteJournal]:
         yield made
 
 
-@pytest.mark.proves("events.past")
 def test_pages_follow_each_other_without_a_gap_and_without_secrets(journal: SqliteJournal) -> None:
     redactor, after, seen = Redactor(), 0, list[str]()
     while True:
@@ -38,7 +37,6 @@ def test_pages_follow_each_other_without_a_gap_and_without_secrets(journal: Sqli
     assert seen == [str(number) for number in range(1, 11)]
 
 
-@pytest.mark.proves("events.past")
 def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(
     journal: SqliteJournal,
 ) -> None:
@@ -48,7 +46,6 @@ def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(
     assert (page.events, page.examined, page.next) == ([], 4, 0)
 
 
-@pytest.mark.proves("events.past")
 def test_a_session_of_somebody_else_and_a_kind_that_is_none_are_errors(
     journal: SqliteJournal,
 ) -> None:

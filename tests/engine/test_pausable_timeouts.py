@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from ferrule import Agent, Context, tool
 from ferrule.core.calls import ErrorType
 from grouped_options import grouped
@@ -32,7 +30,6 @@ async def hangs_afterwards(context: Context) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.proves("mcp.elicitation.time")
 async def test_timeouts_stand_still_while_a_person_is_asked_and_hold_afterwards(
     tmp_path: Path,
 ) -> None:

@@ -73,7 +73,6 @@ def refuse(text: str) -> EventHook:
     return EventHook(name="refuse", events=("tool.pre",), run=run)
 
 
-@pytest.mark.proves("plugins.parts")
 async def test_each_part_does_what_it_says() -> None:
     seen: list[BusEvent] = []
     plugin = Plain(
@@ -94,7 +93,6 @@ async def test_each_part_does_what_it_says() -> None:
     assert {"run.started", "call.answered"} <= {event.kind for event in seen}
 
 
-@pytest.mark.proves("plugins.parts")
 async def test_hooks_of_a_plugin_refuse_calls() -> None:
     model = Scripted([calls(("greet", {})), says("done")])
     agent = Agent(model, plugins=[Plain(Parts(tools=[greet], hooks=[refuse("not today")]))])
@@ -102,7 +100,6 @@ async def test_hooks_of_a_plugin_refuse_calls() -> None:
     assert "not today" in (run.results[0].error_message or "")
 
 
-@pytest.mark.proves("plugins.parts")
 async def test_tools_find_the_resources_of_a_plugin() -> None:
     notes = Notes()
     model = Scripted([calls(("keep", {})), says("done")])
@@ -111,7 +108,6 @@ async def test_tools_find_the_resources_of_a_plugin() -> None:
     assert notes.texts == ["note"]
 
 
-@pytest.mark.proves("plugins.parts")
 def test_tools_are_made_of_the_tools_of_all_plugins() -> None:
     def count(catalog: Catalog) -> Sequence[Tool]:
         names = ",".join(catalog.names())
@@ -124,7 +120,6 @@ def test_tools_are_made_of_the_tools_of_all_plugins() -> None:
     assert made is not None and made.description == "greet,keep"
 
 
-@pytest.mark.proves("plugins.parts")
 def test_instructions_without_their_tools_are_left_out() -> None:
     agent = Agent(Scripted([]), plugins=[Plain(Parts(tools=[greet], instructions="Use greet."))])
     assert "Use greet." in agent.session().system
@@ -132,7 +127,6 @@ def test_instructions_without_their_tools_are_left_out() -> None:
         assert "Use greet." not in agent.session().system
 
 
-@pytest.mark.proves("plugins.parts")
 def test_instructions_are_made_of_the_tools_of_a_session() -> None:
     parts = Parts(instructions=lambda catalog: f"Tools: {len(catalog)}.")
     assert "Tools: 1." in Agent(Scripted([]), [greet], plugins=[Plain(parts)]).session().system
@@ -142,7 +136,6 @@ def describe_again(tools: Sequence[Tool]) -> Sequence[Tool]:
     return [replace(one, description="Say hello, shortly.") for one in tools if one.name != "keep"]
 
 
-@pytest.mark.proves("plugins.present")
 def test_a_plugin_presents_tools_and_leaves_some_out() -> None:
     agent = Agent(Scripted([]), [greet, keep], plugins=[Plain(Parts(present=describe_again))])
     assert [one.description for one in agent.catalog] == ["Say hello, shortly."]
@@ -160,7 +153,6 @@ def present_more(tools: Sequence[Tool]) -> Sequence[Tool]:
     return [*tools, replace(keep, name="more")]
 
 
-@pytest.mark.proves("plugins.present")
 @pytest.mark.parametrize(
     ("present", "named"),
     [(present_as_harmless, "side_effect"), (present_another, "handler"), (present_more, "name")],
@@ -172,7 +164,6 @@ def test_a_plugin_cannot_present_a_tool_as_less_than_it_is(
         Agent(Scripted([]), [keep], plugins=[Plain(Parts(present=present))])
 
 
-@pytest.mark.proves("plugins.conflicts")
 @pytest.mark.parametrize(
     ("plugins", "said"),
     [
@@ -196,7 +187,6 @@ def test_conflicts_name_both_sides(plugins: Sequence[Plain], said: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.proves("plugins.parts")
 def test_the_order_of_plugins_does_not_change_the_tools_in_requests() -> None:
     one, two = Plain(Parts([greet])), Other(Parts([keep]))
     specs = [
@@ -250,7 +240,6 @@ def lasting(name: str, log: list[str], *, breaks: str = "") -> Parts:
     return Parts(lifetime=live)
 
 
-@pytest.mark.proves("plugins.lifetimes")
 async def test_lifetimes_are_entered_before_the_first_session_and_left_in_reverse() -> None:
     assert lifetimes.MOST_SECONDS == 10
     log: list[str] = []
@@ -264,7 +253,6 @@ async def test_lifetimes_are_entered_before_the_first_session_and_left_in_revers
     assert log == ["a on", "b on", "b off", "a off"]
 
 
-@pytest.mark.proves("plugins.lifetimes")
 async def test_one_that_cannot_be_left_does_not_keep_the_others_open(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -279,7 +267,6 @@ async def test_one_that_cannot_be_left_does_not_keep_the_others_open(
         assert "the plugin `other` could not be closed: " in caplog.text and said in caplog.text
 
 
-@pytest.mark.proves("plugins.lifetimes")
 async def test_a_plugin_that_cannot_start_refuses_the_session_by_name() -> None:
     log: list[str] = []
     plugins = [Plain(lasting("a", log)), Other(lasting("b", log, breaks="enter"))]
@@ -290,7 +277,6 @@ async def test_a_plugin_that_cannot_start_refuses_the_session_by_name() -> None:
     assert log == ["a on", "a off"] * 2
 
 
-@pytest.mark.proves("plugins.lifetimes")
 def test_lifetimes_end_with_the_event_loop_and_begin_again_in_the_next() -> None:
     log: list[str] = []
     agent = Agent(Scripted([says("one")]), plugins=[Plain(lasting("a", log))])
@@ -301,7 +287,6 @@ def test_lifetimes_end_with_the_event_loop_and_begin_again_in_the_next() -> None
     assert log == ["a on", "a off"] * 2
 
 
-@pytest.mark.proves("plugins.lifetimes")
 async def test_a_copy_of_an_agent_shares_the_lifetime_and_does_not_end_it() -> None:
     log: list[str] = []
     agent = Agent(Scripted([says("two")]), plugins=[Plain(lasting("a", log))])
@@ -315,7 +300,6 @@ async def test_a_copy_of_an_agent_shares_the_lifetime_and_does_not_end_it() -> N
     assert log == ["a on", "a off"]
 
 
-@pytest.mark.proves("plugins.parts")
 async def test_observers_are_detached_when_the_agent_is_closed() -> None:
     seen: list[BusEvent] = []
     agent = Agent(Scripted([says("one")]), plugins=[Plain(Parts(observers=[seen.append]))])
@@ -331,7 +315,6 @@ async def test_observers_are_detached_when_the_agent_is_closed() -> None:
     assert seen[before:]
 
 
-@pytest.mark.proves("plugins.parts")
 async def test_an_observer_of_two_agents_sees_each_event_once_until_both_are_closed() -> None:
     seen: list[BusEvent] = []
     plugins = [Plain(Parts(observers=[seen.append]))]
@@ -349,7 +332,6 @@ async def test_an_observer_of_two_agents_sees_each_event_once_until_both_are_clo
 # ---- what tests of plugins use
 
 
-@pytest.mark.proves("plugins.checks")
 def test_a_plugin_that_keeps_the_rules_passes(tmp_path: Path) -> None:
     check_plugin(Plain(Parts(tools=[greet])))
     called = call_plugin(Plain(Parts(tools=[greet])), "greet", state=tmp_path)
@@ -375,7 +357,6 @@ class Unsteady(Plain):
         return Parts(tools=[replace(greet, name=self.names.pop(0))])
 
 
-@pytest.mark.proves("plugins.checks")
 def test_one_that_breaks_a_rule_fails_with_the_rule() -> None:
     with pytest.raises(AssertionError, match="can be changed"):
         check_plugin(Changing())  # pyright: ignore[reportArgumentType]  what is to be found

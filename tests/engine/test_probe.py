@@ -118,7 +118,6 @@ async def died(
     return message, [record.event for record in left.records(session.id)]
 
 
-@pytest.mark.proves("crash.probe")
 @pytest.mark.parametrize("did", [True, False])
 async def test_a_probe_finds_out_and_the_effect_happens_exactly_once(did: bool) -> None:
     world = World()
@@ -159,7 +158,6 @@ async def test_where_nobody_knows_the_outcome_is_unknown_and_nothing_runs_again(
     assert not any(isinstance(event, CallProbed) for event in events)
 
 
-@pytest.mark.proves("crash.person-decides")
 async def test_a_person_may_have_it_done_again_or_leave_it_unknown() -> None:
     world, person = World(), Person("once")
     message, events = await died(world, world.tool(), did=True, approver=person)
@@ -178,7 +176,6 @@ async def test_a_person_may_have_it_done_again_or_leave_it_unknown() -> None:
     assert "outcome unknown" in message.text
 
 
-@pytest.mark.proves("crash.rules-of-today")
 async def test_what_did_not_happen_is_not_started_again_where_a_person_is_to_be_asked_by_now() -> (
     None
 ):

@@ -18,7 +18,6 @@ def large() -> str:
     return "x" * 200_000
 
 
-@pytest.mark.proves("journal.programs")
 async def test_runs_of_a_program_leave_nothing_in_the_persons_folders(own_folders: Path) -> None:
     agent = Agent(Scripted([calls(("large", {})), says("done")]), [large])
     session = agent.session()
@@ -29,7 +28,6 @@ async def test_runs_of_a_program_leave_nothing_in_the_persons_folders(own_folder
     assert [path for path in own_folders.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.proves("journal.programs")
 async def test_a_program_keeps_its_runs_where_it_says(tmp_path: Path, own_folders: Path) -> None:
     file = tmp_path / "shop.db"
     agent = Agent(Scripted([says("done")]), storage=Storage(journal=file))
@@ -40,7 +38,6 @@ async def test_a_program_keeps_its_runs_where_it_says(tmp_path: Path, own_folder
     assert not (own_folders / "state/journal.db").exists()
 
 
-@pytest.mark.proves("sessions.unused")
 async def test_a_session_that_never_asked_a_model_is_not_open() -> None:
     agent = Agent(Scripted([]), [large])
     session = agent.session()
@@ -51,7 +48,6 @@ async def test_a_session_that_never_asked_a_model_is_not_open() -> None:
     await agent.close()
 
 
-@pytest.mark.proves("sessions.unused")
 @pytest.mark.parametrize("model", ["gpt-4o", "gemini:gemini-3", "openai:gpt-5.2"])
 async def test_a_run_whose_model_cannot_be_used_has_failed_and_is_not_open(
     model: str, monkeypatch: pytest.MonkeyPatch

@@ -299,7 +299,6 @@ def test_another_status_or_error_has_no_class(error: Exception) -> None:
         run(tool_that(), Tries(error))
 
 
-@pytest.mark.proves("cancel.passes-the-shell")
 def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
     async def cancelled() -> bool:
         task = asyncio.ensure_future(
@@ -447,7 +446,6 @@ def test_a_failure_that_is_not_retried_exhausts_nothing() -> None:
 # ---- Retry-After
 
 
-@pytest.mark.proves("reliability.retry-after")
 @pytest.mark.parametrize(
     ("failure", "waited"),
     [
@@ -464,14 +462,12 @@ def test_a_service_that_says_when_is_asked_again_then_and_no_attempt_pays_for_th
     assert clock.slept == [waited]
 
 
-@pytest.mark.proves("reliability.retry-after")
 def test_a_wait_that_was_asked_for_is_never_shorter_than_our_own() -> None:
     clock = FakeClock()
     run(tool_that(), Tries(Answered(503, after="0"), Answered(503, after="nonsense")), clock)
     assert clock.slept[0] >= 0.2 and clock.slept[1] >= 0.4
 
 
-@pytest.mark.proves("reliability.retry-after")
 @pytest.mark.parametrize("after", ["3600", "inf"])
 def test_a_wait_that_is_too_long_is_not_begun_and_the_result_says_how_long_it_would_be(
     after: str,
@@ -549,7 +545,6 @@ async def test_bad_arguments_are_no_attempt_and_an_event_that_says_so() -> None:
     assert [(event.verdict, event.result) for event in judged] == [("refuse", result)]
 
 
-@pytest.mark.proves("reliability.output-not-retried")
 async def test_a_result_that_does_not_fit_its_schema_is_not_asked_for_again() -> None:
     clock, times = FakeClock(), list[int]()
 
@@ -564,7 +559,6 @@ async def test_a_result_that_does_not_fit_its_schema_is_not_asked_for_again() ->
     assert times == [1]
 
 
-@pytest.mark.proves("reliability.one-shell")
 async def test_retries_of_a_call_within_a_call_do_not_multiply() -> None:
     clock, times = FakeClock(), list[int]()
 
@@ -579,7 +573,6 @@ async def test_retries_of_a_call_within_a_call_do_not_multiply() -> None:
     assert "4 attempts, the last failed as 5xx" in (result.error_message or "")
 
 
-@pytest.mark.proves("reliability.one-shell")
 async def test_a_result_that_a_hook_sees_is_that_of_all_attempts_together() -> None:
     clock, times, seen = FakeClock(), list[int](), list[bool]()
 

@@ -156,7 +156,6 @@ CASES = {
 }
 
 
-@pytest.mark.proves("replay.strict")
 @pytest.mark.parametrize("case", CASES)
 async def test_whatever_a_session_went_through_its_replay_is_the_same(case: str) -> None:
     script, work, limits = CASES[case]
@@ -169,7 +168,6 @@ async def test_whatever_a_session_went_through_its_replay_is_the_same(case: str)
     assert all(len(digest) == 64 for digest in finished.values())
 
 
-@pytest.mark.proves("replay.strict")
 async def test_a_replay_runs_no_tool_and_asks_no_model() -> None:
     records = await two_runs()
     ran.clear()
@@ -179,7 +177,6 @@ async def test_a_replay_runs_no_tool_and_asks_no_model() -> None:
     assert ran == []
 
 
-@pytest.mark.proves("replay.names-the-difference")
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_recording_that_did_not_happen_so_is_named_at_the_event(data: st.DataObject) -> None:
@@ -224,7 +221,6 @@ def _outside(records: list[JournalRecord], numbered: list[JournalRecord]) -> boo
     return shown(records) == shown(numbered)
 
 
-@pytest.mark.proves("replay.names-the-difference")
 async def test_a_history_that_was_changed_is_found_by_its_digest() -> None:
     records = await two_runs()
 
@@ -241,7 +237,6 @@ async def test_a_history_that_was_changed_is_found_by_its_digest() -> None:
     assert isinstance(records[difference.seq - 1].event, events.RunFinished)
 
 
-@pytest.mark.proves("replay.other-model")
 async def test_another_model_gets_the_recorded_results_and_no_handler_runs() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
@@ -266,7 +261,6 @@ async def test_another_model_gets_the_recorded_results_and_no_handler_runs() -> 
     assert not again.same
 
 
-@pytest.mark.proves("replay.live-tools")
 async def test_recorded_answers_meet_the_tools_as_they_are() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
@@ -299,7 +293,6 @@ async def test_recorded_answers_meet_the_tools_as_they_are() -> None:
     assert again.missing == ("endless",)
 
 
-@pytest.mark.proves("replay.live-tools")
 async def test_live_tools_stay_behind_the_agents_own_gate() -> None:
     recording = Recording.of(await two_runs())
     ran.clear()
@@ -333,7 +326,6 @@ def test_arguments_are_the_same_if_they_are_the_same_json() -> None:
     assert canonical_json('{"a": 1}') != canonical_json('{"a": 1.5}')
 
 
-@pytest.mark.proves("replay.other-rules")
 async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> None:
     journal = SqliteJournal(":memory:")
     records = await two_runs()
@@ -360,7 +352,6 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     assert not any(one.known for one in gone if one.call.tool == "add")
 
 
-@pytest.mark.proves("bundle.whole", "bundle.tampered")
 async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_change(
     tmp_path: Path,
 ) -> None:
@@ -433,7 +424,6 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "one.ferrule").read_bytes()
 
 
-@pytest.mark.proves("bundle.tampered")
 @settings(max_examples=60, deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3),
@@ -460,7 +450,6 @@ def test_a_bundle_with_any_byte_changed_is_whole_or_refused_and_never_a_defect(
         assert [r.event for r in fresh.records("s1")] == MADE
 
 
-@pytest.mark.proves("bundle.tampered")
 @pytest.mark.parametrize(
     "artifact",
     [
@@ -490,7 +479,6 @@ def test_a_manifest_that_makes_no_sense_is_refused_before_anything_is_written(
     assert fresh.sessions() == []
 
 
-@pytest.mark.proves("replay.strict", "bundle.whole")
 async def test_a_session_that_is_still_open_is_bundled_and_replayed_as_far_as_it_is(
     tmp_path: Path,
 ) -> None:
@@ -510,7 +498,6 @@ async def test_a_session_that_is_still_open_is_bundled_and_replayed_as_far_as_it
     journal.close()
 
 
-@pytest.mark.proves("replay.pytest")
 async def test_bundles_are_tests_for_pytest(tmp_path: Path) -> None:
     journal = SqliteJournal(":memory:")
     records = await two_runs()

@@ -138,7 +138,6 @@ async def test_each_run_is_judged_by_its_own_calls_and_may_say_what_it_requires_
     assert (await session.run("third", require_successful_tools=[])).stop == "done"
 
 
-@pytest.mark.proves("required.checked")
 @pytest.mark.parametrize(
     "wrong", ["run_command", [[]], [""], [3], [["a", ""]], {"a": 1}, [["a", ["b"]]]]
 )
@@ -147,7 +146,6 @@ def test_what_cannot_be_required_is_an_error_that_shows_the_form(wrong: Any) -> 
         Agent("local:smollm2", run_options={"require_successful_tools": wrong})
 
 
-@pytest.mark.proves("required.checked")
 async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -> None:
     model = Scripted([])
     agent = Agent(model, [read_output], storage=Storage(journal=SqliteJournal(":memory:")))
@@ -158,7 +156,6 @@ async def test_a_tool_that_is_not_there_is_refused_before_the_model_is_asked() -
     assert model.asks == []
 
 
-@pytest.mark.proves("required.only-clean-ends")
 async def test_a_run_that_ended_at_a_limit_ended_there() -> None:
     endless = [calls(("read_output", {})), calls(("tail_output", {}))]
     agent = Agent(
@@ -172,7 +169,6 @@ async def test_a_run_that_ended_at_a_limit_ended_there() -> None:
         await agent.run("go")
 
 
-@pytest.mark.proves("required.journaled")
 async def test_what_is_required_is_part_of_the_run_so_that_another_process_judges_the_same(
     tmp_path: Any,
 ) -> None:

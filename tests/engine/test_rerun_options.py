@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from ferrule import Agent, Permissions, Storage
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.engine.live_events import Live, TextDelta
@@ -74,7 +72,6 @@ async def recorded() -> Recording:
     return Recording.of(agent.journal.records(session.id))
 
 
-@pytest.mark.proves("replay.live-tools")
 async def test_whoever_watches_sees_the_recorded_answers_come() -> None:
     agent = agent_of()
     again = await rerun(await recorded(), agent, tools="live")
@@ -82,7 +79,6 @@ async def test_whoever_watches_sees_the_recorded_answers_come() -> None:
     assert agent.shown == "looked"
 
 
-@pytest.mark.proves("rerun.aims")
 async def test_a_model_that_does_not_do_what_was_required_fails_again_as_it_would_have() -> None:
     recording = await recorded()
     again = await rerun(recording, agent_of(), model=Scripted([says("nothing was looked at")]))
@@ -90,7 +86,6 @@ async def test_a_model_that_does_not_do_what_was_required_fails_again_as_it_woul
     assert not again.same
 
 
-@pytest.mark.proves("rerun.aims")
 async def test_the_join_is_the_recorded_one_and_tools_that_are_gone_are_not_required() -> None:
     recording = await recorded()
     started = recording.messages[0]
@@ -116,7 +111,6 @@ class Closing(Scripted):
         await super().close()
 
 
-@pytest.mark.proves("replay.other-model")
 async def test_a_model_that_a_recording_was_run_again_with_is_disconnected_afterwards() -> None:
     recording = await recorded()
     model = Closing([says("looked")])

@@ -80,7 +80,6 @@ def back(
     return restore_files(point, Workspace(folder), store, Scope("local", "me", session), **how)
 
 
-@pytest.mark.proves("rewind.files")
 async def test_files_are_put_back_to_the_end_of_any_run(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
@@ -117,7 +116,6 @@ async def test_files_are_put_back_to_the_end_of_any_run(tmp_path: Path) -> None:
     assert content(folder) == {"gone": None, "gone/deep.txt": "deep\n", "old.txt": "as it was\n"}
 
 
-@pytest.mark.proves("rewind.conflict")
 async def test_what_somebody_else_changed_since_is_left_alone_and_named(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     journal, store, session = await worked(
@@ -133,7 +131,6 @@ async def test_what_somebody_else_changed_since_is_left_alone_and_named(tmp_path
     assert not (folder / "a.txt").exists()
 
 
-@pytest.mark.proves("sessions.fork")
 async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(
     tmp_path: Path,
 ) -> None:
@@ -165,7 +162,6 @@ async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(
         plan_rewind(journal.records(session), 9)
 
 
-@pytest.mark.proves("rewind.conflict")
 async def test_a_link_that_took_a_files_place_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
@@ -189,7 +185,6 @@ async def test_a_link_that_took_a_files_place_is_not_followed(tmp_path: Path) ->
     assert (folder / "d").is_symlink()
 
 
-@pytest.mark.proves("rewind.reserved")
 def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says(
     tmp_path: Path,
 ) -> None:
@@ -211,7 +206,6 @@ def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says
     assert (tmp_path / "out.txt").read_text() == "mine\n"
 
 
-@pytest.mark.proves("rewind.conflict")
 async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
@@ -225,7 +219,6 @@ async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path)
     assert (folder / "a.txt").read_text() == "after\n"
 
 
-@pytest.mark.proves("rewind.conflict")
 async def test_a_file_too_large_to_be_compared_is_not_removed_unless_a_person_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +243,6 @@ def test_what_may_not_be_looked_at_is_not_taken_for_missing(tmp_path: Path) -> N
     assert read_state(workspace, "nothing/below.txt", None) == NOTHING
 
 
-@pytest.mark.proves("rewind.files")
 async def test_more_paths_than_are_kept_are_told_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,7 +268,6 @@ class Yes:
         return ApprovalAnswer("once", by="a person")
 
 
-@pytest.mark.proves("rewind.files")
 async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_approved_them() -> (
     None
 ):
@@ -307,7 +298,6 @@ async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_a
     assert uncovered == [3, 1, 0]
 
 
-@pytest.mark.proves("sessions.fork")
 async def test_a_fork_of_a_session_in_use_has_no_call_that_is_still_under_way() -> None:
     @tool(side_effect="external")
     def send() -> str:
@@ -363,7 +353,6 @@ CALLS = st.one_of(
 )
 
 
-@pytest.mark.proves("rewind.files")
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
@@ -405,7 +394,6 @@ def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
     journal.close()
 
 
-@pytest.mark.proves("rewind.files", "sessions.fork")
 def test_the_command_line_asks_before_it_puts_files_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -474,7 +462,6 @@ def written(
     return str(json.loads(capsys.readouterr().out)["session"])
 
 
-@pytest.mark.proves("rewind.leased")
 def test_a_session_that_somebody_works_with_is_not_rewound(
     tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -489,7 +476,6 @@ def test_a_session_that_somebody_works_with_is_not_rewound(
     assert (tmp_path / "work" / "a.txt").read_text() == "before\n"
 
 
-@pytest.mark.proves("rewind.reserved")
 def test_a_rewind_obeys_what_the_persons_settings_protect_by_now(
     tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,6 @@ from ferrule.runtime.tool_profiles import list_known_names
 from grouped_options import grouped
 
 
-@pytest.mark.proves("rules.misspelled-tool")
 @pytest.mark.parametrize("given", ["allow", "ask", "deny"])
 @pytest.mark.parametrize(
     ("name", "meant"),
@@ -35,7 +34,6 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
         assert f"`{meant}`" in caught.value.hint
 
 
-@pytest.mark.proves("rules.misspelled-tool")
 @pytest.mark.parametrize(
     "name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"]
 )
@@ -43,7 +41,6 @@ def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
     Agent(Scripted([]), tools=load_shipped_tools(), permissions=Permissions(allow=[name]))
 
 
-@pytest.mark.proves("rules.no-subject")
 @pytest.mark.parametrize("given", ["allow", "ask", "deny"])
 def test_a_rule_about_the_arguments_of_a_tool_that_marks_none_is_an_error(given: str) -> None:
     @tool(side_effect="write")
@@ -65,7 +62,6 @@ def test_a_rule_about_the_arguments_of_a_tool_that_marks_none_is_an_error(given:
     assert "name alone" in (refused.value.hint or "")
 
 
-@pytest.mark.proves("rules.misspelled-tool")
 def test_each_tool_that_a_run_can_have_may_be_named_where_it_is_not_there(tmp_path: Path) -> None:
     names = list_known_names()
     assemble_at_terminal(
@@ -73,7 +69,6 @@ def test_each_tool_that_a_run_can_have_may_be_named_where_it_is_not_there(tmp_pa
     )
 
 
-@pytest.mark.proves("rules.misspelled-tool")
 @pytest.mark.parametrize("how", ["flag", "settings"])
 def test_the_command_line_refuses_a_misspelled_tool(
     how: str,

@@ -31,7 +31,6 @@ def echo_last(history: Sequence[Message]) -> Step:
     return says(last.text)
 
 
-@pytest.mark.proves("instructions.functions")
 async def test_functions_and_texts_make_the_system_text_of_the_first_run() -> None:
     async def who(context: Context[str]) -> str:
         return f"You serve {context.deps} in run {context.identity.run}."
@@ -47,7 +46,6 @@ async def test_functions_and_texts_make_the_system_text_of_the_first_run() -> No
     assert run.text == "Hello"
 
 
-@pytest.mark.proves("instructions.functions")
 async def test_later_runs_are_told_only_what_changed_and_behind_the_prefix() -> None:
     said = iter(["It is Monday.", "It is Monday.", "It is Tuesday.", ""])
     model = Scripted([echo_last] * 4)
@@ -63,7 +61,6 @@ async def test_later_runs_are_told_only_what_changed_and_behind_the_prefix() -> 
     assert list_systems(model)[0].endswith("It is Monday.")
 
 
-@pytest.mark.proves("instructions.functions")
 async def test_a_resumed_session_has_the_same_prefix_and_asks_no_function(tmp_path: Path) -> None:
     storage = Storage(journal=tmp_path / "journal.db")
     asked: list[str] = []
@@ -91,7 +88,6 @@ async def test_a_resumed_session_has_the_same_prefix_and_asks_no_function(tmp_pa
     await session.close()
 
 
-@pytest.mark.proves("instructions.replayed")
 async def test_a_replay_and_a_rerun_ask_no_function() -> None:
     asked: list[str] = []
 
@@ -118,7 +114,6 @@ async def test_a_replay_and_a_rerun_ask_no_function() -> None:
     assert asked == ["day", "day"]
 
 
-@pytest.mark.proves("instructions.functions")
 @pytest.mark.parametrize(
     ("instructions", "said"),
     [
@@ -132,7 +127,6 @@ def test_what_is_no_instruction_is_refused(instructions: Any, said: str) -> None
         Agent("scripted:x", instructions=instructions)
 
 
-@pytest.mark.proves("instructions.functions")
 async def test_a_function_that_fails_or_says_no_text_ends_the_run_before_it_begins() -> None:
     def broken() -> str:
         raise LookupError("no calendar")
@@ -159,7 +153,6 @@ async def test_a_function_that_fails_or_says_no_text_ends_the_run_before_it_begi
         Agent(Scripted([]), instructions=wants_bytes, deps_type=str)
 
 
-@pytest.mark.proves("instructions.functions")
 async def test_two_runs_at_once_are_refused_also_while_a_function_is_asked() -> None:
     async def slow() -> str:
         await asyncio.sleep(0.01)

@@ -54,7 +54,6 @@ def interrupted_agent(effects: list[int]) -> Agent:
 
 @pytest.mark.parametrize("host", [*HOSTS, "coroutine"])
 @pytest.mark.usefixtures("real_interrupts")
-@pytest.mark.proves("cancellation.run-sync")
 def test_an_interrupt_stops_the_run_before_the_caller_sees_it(host: str) -> None:
     effects: list[int] = []
     threads_before = set(threading.enumerate())
@@ -153,7 +152,6 @@ class FlavorHook:
 
 
 @pytest.mark.parametrize("host", [*HOSTS, "thread"])
-@pytest.mark.proves("cancellation.run-sync")
 def test_context_variables_of_the_caller_reach_tools_and_hooks(host: str) -> None:
     seen: list[str] = []
     both = calls(("in_a_thread", {}), ("in_a_task", {}))

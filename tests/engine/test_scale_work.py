@@ -113,7 +113,6 @@ async def abandoned(job: Job, journal: Journal, acts: Acts) -> None:
         await task
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJournal) -> None:
     outcome = bounded(run_job(JOB, journal, make))
     assert outcome == {
@@ -128,7 +127,6 @@ def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJour
     journal.verify(JOB.session)
 
 
-@pytest.mark.proves("scale.same-key")
 def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
     first = bounded(run_job(JOB, journal, make))
 
@@ -139,7 +137,6 @@ def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
     assert count(journal, RunStarted) == 1
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
     journal: SqliteJournal,
 ) -> None:
@@ -162,7 +159,6 @@ def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
     )
 
 
-@pytest.mark.proves("scale.session")
 def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
     journal: SqliteJournal,
 ) -> None:
@@ -189,7 +185,6 @@ def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
     assert ends == ["first", "second"]
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: SqliteJournal) -> None:
     async def cancelled() -> None:
         acts = Acts()
@@ -210,7 +205,6 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Sqli
     assert count(journal, ToolAnswered) == 1
 
 
-@pytest.mark.proves("scale.session")
 def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -> None:
     async def both() -> list[dict[str, Any]]:
         acts, turns = Acts(), SessionTurns()
@@ -237,7 +231,6 @@ def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -
     journal.verify("session-1")
 
 
-@pytest.mark.proves("scale.session")
 def test_a_job_that_comes_while_another_waits_is_behind_both() -> None:
     async def story() -> list[tuple[str, bool]]:
         turns = SessionTurns()
@@ -301,7 +294,6 @@ class Passing:
             raise JournalError("not now", code=self.code)
 
 
-@pytest.mark.proves("scale.waits-for-the-journal")
 @pytest.mark.parametrize("code", ["journal_leased", "journal_unreachable", "journal_unsure"])
 def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
     journal: SqliteJournal, code: str, monkeypatch: pytest.MonkeyPatch
@@ -313,7 +305,6 @@ def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
     assert count(journal, RunStarted) == 1
 
 
-@pytest.mark.proves("scale.waits-for-the-journal")
 def test_an_error_of_the_journal_that_waiting_does_not_mend_is_raised_at_once(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +315,6 @@ def test_an_error_of_the_journal_that_waiting_does_not_mend_is_raised_at_once(
     assert passing.left == 2
 
 
-@pytest.mark.proves("scale.waits-for-the-journal")
 def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +342,6 @@ def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
         assert bounded(both())["stop"] == "done"
 
 
-@pytest.mark.proves("scale.cannot-begin")
 def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
     journal: SqliteJournal,
 ) -> None:
@@ -364,7 +353,6 @@ def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
     assert journal.sessions() == []
 
 
-@pytest.mark.proves("scale.identity")
 def test_the_run_of_somebody_else_is_not_told(journal: SqliteJournal) -> None:
     bounded(run_job(JOB, journal, make))
     theirs = Job("look", run="run-1", session="session-1", tenant="other", user="ines")
@@ -372,7 +360,6 @@ def test_the_run_of_somebody_else_is_not_told(journal: SqliteJournal) -> None:
         bounded(run_job(theirs, journal, make))
 
 
-@pytest.mark.proves("scale.same-key")
 def test_a_key_names_the_run_and_its_new_session() -> None:
     job = Job("look", run="order-7").with_name()
     assert (job.run, job.session) == ("order-7", "order-7")
@@ -380,19 +367,16 @@ def test_a_key_names_the_run_and_its_new_session() -> None:
     assert Job("look").with_name().run != Job("look").with_name().run
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_is_loaded_as_it_was_stored_and_fields_of_newer_versions_are_dropped() -> None:
     job = Job("look", tenant="acme", priority=3, options={"max_turns": 2}).with_name()
     assert Job.of({**job.as_dict(), "colour": "red"}) == job
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize("start", ["postgres://", "postgresql://", "postgresql+psycopg://"])
 def test_a_database_is_named_as_postgresql_programs_name_it(start: str) -> None:
     assert libpq_url(f"{start}ann@db/x") == "postgresql://ann@db/x"
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize("wrong", ["", "sqlite:///x.db", "db.example.com", "mysql://db/x"])
 def test_a_database_that_is_no_postgresql_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="is PostgreSQL"):
@@ -414,7 +398,6 @@ class Unread:
         return self._journal.records(session)
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_run_that_began_here_and_ended_well_is_told_as_the_journal_tells_it(
     journal: SqliteJournal,
 ) -> None:
@@ -429,7 +412,6 @@ def test_a_run_that_began_here_and_ended_well_is_told_as_the_journal_tells_it(
     assert outcome == bounded(run_job(strange, unread, make))
 
 
-@pytest.mark.proves("scale.session")
 def test_of_two_new_jobs_of_one_session_the_second_goes_on_with_it(journal: SqliteJournal) -> None:
     async def both() -> list[dict[str, Any]]:
         acts, turns = Acts(), SessionTurns()

@@ -16,7 +16,6 @@ from ferrule.engine.distributed.schedules import begin_scheduled, build_run_id, 
 FRIDAY = datetime(2026, 7, 31, 22, 59, 30, tzinfo=UTC)
 
 
-@pytest.mark.proves("scale.schedule")
 @pytest.mark.parametrize(
     ("expression", "due"),
     [
@@ -35,7 +34,6 @@ def test_a_schedule_is_due_at_the_next_time_that_matches(expression: str, due: s
     assert f"{find_next_time(expression, FRIDAY):%Y-%m-%d %H:%M:%S}" == due
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
@@ -81,7 +79,6 @@ NOON = datetime(2026, 7, 31, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.mark.proves("scale.schedule")
 def test_a_job_submits_the_next_of_its_schedule_once() -> None:
     table = Table(NOON, NOON)
     assert table.begin(NOON)
@@ -90,7 +87,6 @@ def test_a_job_submits_the_next_of_its_schedule_once() -> None:
     assert table.submitted == [NOON + MINUTE]
 
 
-@pytest.mark.proves("scale.schedule")
 def test_a_job_whose_schedule_was_removed_or_changed_is_not_wanted() -> None:
     table = Table(NOON + MINUTE, NOON)
     assert not table.begin(NOON)
@@ -99,7 +95,6 @@ def test_a_job_whose_schedule_was_removed_or_changed_is_not_wanted() -> None:
     assert table.submitted == []
 
 
-@pytest.mark.proves("scale.schedule")
 def test_times_at_which_no_worker_ran_are_left_out() -> None:
     late = NOON + timedelta(days=3, seconds=30)
     table = Table(NOON, late)

@@ -29,7 +29,6 @@ async def run(agent: Agent, question: str) -> tuple[str, list[Any]]:
     return answered[-1].text if answered else "", items
 
 
-@pytest.mark.proves("ollama.run")
 async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understood() -> None:
     steps = [
         calls(("weather", {"city": "Ghent"}), ("weather", {"city": "Oslo"})),
@@ -48,7 +47,6 @@ async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understoo
         assert not [item for item in items if isinstance(item, Noticed)]
 
 
-@pytest.mark.proves("ollama.truncation-is-said")
 async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journal() -> None:
     journal = SqliteJournal(":memory:")
     async with OllamaDouble([says("I see no tools.")], memory=600) as server:
@@ -82,7 +80,6 @@ SHORT = ModelOptions(temperature=0, max_tokens=40)
 
 
 @pytest.mark.model
-@pytest.mark.proves("llama-cpp.tools-dropped-is-said")
 async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_forced(
     llama_url: str,
 ) -> None:
@@ -102,7 +99,6 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
 
 
 @pytest.mark.model
-@pytest.mark.proves("llama-cpp.run")
 async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama_url: str) -> None:
     model_client = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     assert (await model_client.capabilities()).tools is not True

@@ -55,7 +55,6 @@ def agent(steps: list[Any], tools: list[Any], **options: Any) -> Agent:
     return Agent(Scripted(steps), tools, **grouped(**options))
 
 
-@pytest.mark.proves("run.whole-way")
 async def test_a_question_becomes_a_call_a_result_and_an_answer() -> None:
     ours = agent([calls(("add", {"a": 2, "b": 3})), says("It is 5.")], [add])
     result = await ours.run("What is 2 + 3?")
@@ -89,7 +88,6 @@ def test_run_sync_raises_what_ended_the_run_and_not_what_went_wrong_after_it() -
     assert "2 of 3 steps were not used" in note
 
 
-@pytest.mark.proves("run.stream")
 async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> None:
     @tool(side_effect="write")
     def keep(n: int) -> str:
@@ -107,7 +105,6 @@ async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> N
     assert "".join(item.text for item in seen if isinstance(item, TextDelta)) == "It is two."
 
 
-@pytest.mark.proves("run.stream")
 async def test_a_stream_that_ended_keeps_nothing_of_later_runs() -> None:
     session = agent([says("one")], []).session()
     before = session.driver.log._observers  # nothing else shows who still listens
@@ -142,7 +139,6 @@ async def test_four_calls_of_four_kinds_get_four_results_in_order() -> None:
     assert ran == []
 
 
-@pytest.mark.proves("approval.no-terminal")
 async def test_an_ask_without_anybody_to_ask_is_a_no_that_says_so() -> None:
     @tool(side_effect="execute")
     def launch() -> str:
@@ -180,7 +176,6 @@ async def test_once_asks_again_session_does_not_and_deny_answers_the_model(
     }
 
 
-@pytest.mark.proves("grants.session-survives-resume")
 async def test_a_session_grant_holds_after_the_session_is_resumed() -> None:
     @tool(side_effect="external")
     def send(n: int) -> str:
@@ -254,7 +249,6 @@ async def test_a_run_over_its_tokens_is_stopped() -> None:
         await ours.run("go")
 
 
-@pytest.mark.proves("cancel.settles")
 async def test_cancelling_a_run_stops_the_handler_and_answers_every_call() -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
@@ -293,7 +287,6 @@ async def test_cancelling_a_run_stops_the_handler_and_answers_every_call() -> No
     assert len(told) == 2
 
 
-@pytest.mark.proves("cancel.one-call")
 async def test_stopping_one_call_lets_the_run_go_on() -> None:
     started = asyncio.Event()
 
@@ -389,7 +382,7 @@ async def test_a_person_can_call_a_tool_without_a_model() -> None:
     assert refused == [call.id for call in made[1:4]]
 
 
-@pytest.mark.proves("reliability.reads-retry", "reliability.writes-do-not")
+@pytest.mark.proves("reliability.writes-do-not")
 async def test_a_transient_failure_is_retried_for_reads_and_not_for_writes() -> None:
     from ferrule import ToolFailed
 
@@ -423,7 +416,7 @@ async def test_a_transient_failure_is_retried_for_reads_and_not_for_writes() -> 
     assert len(clock.slept) == 2 and 0.15 <= clock.slept[0] <= 0.25 and 0.3 <= clock.slept[1] <= 0.5
 
 
-@pytest.mark.proves("parallel.reads-together", "parallel.model-order")
+@pytest.mark.proves("parallel.reads-together")
 async def test_reads_run_together_and_answer_in_the_models_order() -> None:
     arrived = 0
     everyone = asyncio.Event()
@@ -443,7 +436,6 @@ async def test_reads_run_together_and_answer_in_the_models_order() -> None:
     assert [r.data for r in result.results] == ["n0", "n1", "n2", "n3", "n4"]
 
 
-@pytest.mark.proves("parallel.undeclared-together")
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_plain_functions_that_declare_nothing_run_together(is_async: bool) -> None:
     # Each waits for all others: one by one none would ever end.
@@ -466,7 +458,6 @@ async def test_plain_functions_that_declare_nothing_run_together(is_async: bool)
     assert [r.data for r in result.results] == list(range(32))
 
 
-@pytest.mark.proves("parallel.run-one-by-one")
 async def test_a_run_can_be_told_to_take_calls_one_by_one() -> None:
     inside = most = 0
     order: list[int] = []
@@ -529,7 +520,6 @@ async def test_a_tool_denied_by_name_is_not_shown_to_the_model() -> None:
     assert [spec.name for spec in ours.model_client.opened[0].tools] == ["add"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("identity.never-crosses")
 async def test_a_session_of_somebody_else_does_not_exist() -> None:
     journal = SqliteJournal(":memory:")
     done = await agent([says("mine")], [], journal=journal, user="ann").run("go")
@@ -539,7 +529,6 @@ async def test_a_session_of_somebody_else_does_not_exist() -> None:
         agent([], [], journal=journal, user="ann").resume("nothing-like-it")
 
 
-@pytest.mark.proves("concurrency.no-cross-talk")
 async def test_a_hundred_runs_at_once_do_not_mix() -> None:
     @tool(side_effect="none")
     async def who(context: Context) -> str:
@@ -601,7 +590,6 @@ async def test_a_journal_that_cannot_be_written_stops_the_run_before_any_effect(
     assert ran == []
 
 
-@pytest.mark.proves("rules.deny-holds-in-search")
 async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_path: Path) -> None:
     from ferrule.toolkits.files import browse
     from ferrule.toolkits.search import search_files as search
@@ -638,7 +626,6 @@ async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() ->
     assert len(approver.requests) == 1
 
 
-@pytest.mark.proves("rules.command-rule-suffices")
 @pytest.mark.usefixtures("commands_are_held")
 async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
     from ferrule.toolkits import commands as shell
@@ -654,7 +641,6 @@ async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
     ).error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("gate.offers-stay-inside")
 async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
     from ferrule.toolkits.files import browse
     from ferrule.toolkits.files import tools as files
@@ -676,7 +662,6 @@ async def test_no_offer_reaches_above_the_workspace(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.proves("session.cancelled-question")
 async def test_a_direct_call_cancelled_at_its_question_does_not_hold_up_the_next() -> None:
     asked = asyncio.Event()
 
@@ -714,7 +699,6 @@ async def test_an_approver_that_breaks_has_not_said_yes() -> None:
     assert "the window was closed" in (result.results[0].error_message or "")
 
 
-@pytest.mark.proves("events.calls-are-named")
 async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -> None:
     journal = SqliteJournal(":memory:")
     ours = agent([calls(("add", {"a": 1, "b": 2})), says("ok")], [add], journal=journal)
@@ -730,7 +714,6 @@ async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -
     assert streamed == answered == kept != ""
 
 
-@pytest.mark.proves("tool-modes.fallback-off")
 async def test_without_fallback_calls_in_the_text_of_a_native_answer_are_not_run() -> None:
     prose = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
     on = await agent([says(prose), says("three")], [add]).run("go")
@@ -739,7 +722,6 @@ async def test_without_fallback_calls_in_the_text_of_a_native_answer_are_not_run
     assert off.results == ()
 
 
-@pytest.mark.proves("agent.unknown-option")
 def test_an_unknown_option_is_told_of_the_nearest_and_of_all() -> None:
     options: dict[str, Any] = {"instruction": "x"}
     with pytest.raises(TypeError) as raised:
@@ -758,7 +740,6 @@ def test_an_unknown_option_is_told_of_the_nearest_and_of_all() -> None:
         ("bus", "host=Host(bus=...)"),
     ],
 )
-@pytest.mark.proves("agent.unknown-option")
 def test_an_option_of_a_value_is_told_of_that_value(option: str, place: str) -> None:
     options: dict[str, Any] = {option: None}
     with pytest.raises(TypeError) as raised:
@@ -766,7 +747,6 @@ def test_an_option_of_a_value_is_told_of_that_value(option: str, place: str) -> 
     assert place in str(raised.value)
 
 
-@pytest.mark.proves("session.one-run")
 async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_first_goes_on() -> (
     None
 ):
@@ -793,7 +773,6 @@ async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_fir
     await session.close()
 
 
-@pytest.mark.proves("session.facade")
 async def test_any_number_of_observers_see_a_session_until_they_stop() -> None:
     session = agent([says("one"), says("two")], []).session()
     first: list[Live] = []
@@ -809,7 +788,6 @@ async def test_any_number_of_observers_see_a_session_until_they_stop() -> None:
     assert runs == [1, 2]
 
 
-@pytest.mark.proves("session.facade")
 async def test_a_cancelled_run_is_settled_and_the_session_goes_on() -> None:
     begun = asyncio.Event()
 
@@ -833,7 +811,6 @@ async def test_a_cancelled_run_is_settled_and_the_session_goes_on() -> None:
     assert (await session.run("again")).text == "later"
 
 
-@pytest.mark.proves("session.facade")
 async def test_a_session_forks_itself_behind_a_run() -> None:
     ours = agent([says("one"), says("two"), says("three")], [])
     session = ours.session()
@@ -853,7 +830,6 @@ class Closing(Scripted):
         await super().close()
 
 
-@pytest.mark.proves("session.run-sync-disconnects")
 def test_a_run_without_an_event_loop_leaves_no_connection_behind() -> None:
     model = Closing([says("one")])
     assert Agent(model, **grouped(journal=":memory:")).run_sync("go").text == "one"

@@ -96,6 +96,12 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a script in a folder": ("run_command", {"command": "cd folder && sh run.sh"}, "folder/run.sh"),
     "a script beside an option": ("run_command", {"command": "python3 -I x.py"}, "x.py"),
     "a sourced script": ("run_command", {"command": ". ./s.sh"}, "s.sh"),
+    "a script as input": ("run_command", {"command": "bash < s.sh"}, "s.sh"),
+    "a script from a pipeline": ("run_command", {"command": "cat s.sh | nice bash -s"}, "s.sh"),
+    "a module": ("run_command", {"command": "python3 -m x"}, "x.py"),
+    "an absent module": ("run_command", {"command": "python3 -m later"}, "later/__main__.py"),
+    "a build file": ("run_command", {"command": "make all"}, "Makefile"),
+    "scripts of a package": ("run_command", {"command": "npm run build"}, "package.json"),
     "an absent script": ("run_command", {"command": "sh later.sh"}, "later.sh"),
 }
 
@@ -193,11 +199,16 @@ async def test_a_policy_that_answers_in_a_persons_place_is_asked_again_too(root:
         ("env A=1 python3 x.py", {"x.py"}),
         ("nice -n 5 sh s.sh", {"s.sh"}),
         ("ls s.sh", set()),
-        ("cat a.txt | sh -s", set()),
+        ("cat a.txt | sh -s", {"a.txt"}),
+        ("cat a.txt | sort | sh", {"a.txt"}),
+        ("sh < a.txt > b.txt", {"a.txt"}),
+        ("cat a.txt | sort", set()),
+        ("python3 -m a.b c", {"a/b.py", "a/b/__main__.py", "a.b", "c"}),
     ],
 )
 def test_scripts_are_found_in_commands(line: str, named: set[str]) -> None:
-    found = {name for part in analyse_command(line).parts for name in find_scripts(part)}
+    parts = analyse_command(line).parts
+    found = {name for part in parts for name in find_scripts(part, parts)}
     assert found == named
 
 

@@ -54,7 +54,6 @@ def two_turns(asked: list[int]) -> Scripted:
     return Scripted([call, say])
 
 
-@pytest.mark.proves("stepping.pauses")
 async def test_a_run_after_one_that_was_stepped_through_is_not_paused() -> None:
     turns = Scripted([says("one"), calls(("write", {"name": "a"})), says("two")])
     session = Agent(turns, tools=[write], permissions=Permissions(allow=["write"])).session()
@@ -64,7 +63,6 @@ async def test_a_run_after_one_that_was_stepped_through_is_not_paused() -> None:
     assert ran == ["a"]
 
 
-@pytest.mark.proves("stepping.pauses")
 async def test_nothing_happens_until_the_next_step_is_asked_for() -> None:
     asked: list[int] = []
     session = Agent(
@@ -92,7 +90,6 @@ async def test_nothing_happens_until_the_next_step_is_asked_for() -> None:
     assert ran == ["a", "b"]
 
 
-@pytest.mark.proves("stepping.changes")
 async def test_a_step_changes_answers_or_refuses_a_call_and_the_journal_says_so() -> None:
     model = Scripted(
         [
@@ -132,7 +129,6 @@ async def test_a_step_changes_answers_or_refuses_a_call_and_the_journal_says_so(
     assert replay(records).same
 
 
-@pytest.mark.proves("stepping.changes")
 async def test_changed_arguments_are_checked_and_decided_again() -> None:
     agent = Agent(
         Scripted([calls(("write", {"name": "a"})), calls(("write", {"name": "a"})), says("Done.")]),
@@ -151,7 +147,6 @@ async def test_changed_arguments_are_checked_and_decided_again() -> None:
     assert ran == []
 
 
-@pytest.mark.proves("stepping.pauses")
 async def test_leaving_the_loop_cancels_the_run_and_the_next_one_is_not_paused() -> None:
     session = Agent(
         Scripted([calls(("write", {"name": "a"})), says("Done.")]), tools=[write]
@@ -167,7 +162,6 @@ async def test_leaving_the_loop_cancels_the_run_and_the_next_one_is_not_paused()
     assert (await session.run("And now?")).text == "Done."
 
 
-@pytest.mark.proves("stepping.pauses")
 async def test_what_the_run_raises_comes_after_the_last_step() -> None:
     agent = Agent(
         Scripted([calls(("write", {"name": "a"}))]),

@@ -420,7 +420,6 @@ async def playing() -> AsyncIterator[Scene]:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("name", STUBBORN)
-@pytest.mark.proves("cancellation.level")
 async def test_nothing_happens_after_a_stop_whatever_a_handler_makes_of_it(
     name: str, way: Way
 ) -> None:
@@ -437,7 +436,6 @@ async def test_nothing_happens_after_a_stop_whatever_a_handler_makes_of_it(
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("make", [blocking_tool, hanging_tool], ids=lambda make: make.__name__)
-@pytest.mark.proves("cancellation.level")
 async def test_nothing_happens_after_a_stop_while_a_handler_blocks_a_thread(
     make: Callable[[Scene], Tool], way: Way
 ) -> None:
@@ -481,7 +479,6 @@ class StubbornApprover:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.proves("cancellation.level")
 async def test_a_call_does_not_run_after_a_stop_that_a_hook_swallowed(way: Way) -> None:
     async with playing() as scene:
         world = World(
@@ -495,7 +492,6 @@ async def test_a_call_does_not_run_after_a_stop_that_a_hook_swallowed(way: Way) 
 
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.proves("cancellation.level")
 async def test_a_call_does_not_run_after_a_stop_that_an_approver_swallowed(
     way: Way, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,7 +506,6 @@ async def test_a_call_does_not_run_after_a_stop_that_an_approver_swallowed(
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.proves("cancellation.level")
 async def test_no_call_of_an_answer_runs_that_came_after_a_stop(way: Way) -> None:
     async with playing() as scene:
 

@@ -22,7 +22,6 @@ def run(work: Any) -> Any:
     return asyncio.run(asyncio.wait_for(work, BOUND))
 
 
-@pytest.mark.proves("threads.blocking-handlers")
 def test_the_loop_goes_on_while_a_handler_blocks() -> None:
     release = threading.Event()
 
@@ -35,7 +34,6 @@ def test_the_loop_goes_on_while_a_handler_blocks() -> None:
     assert run(both()) == "released"
 
 
-@pytest.mark.proves("threads.blocking-handlers")
 def test_a_lone_handler_is_waited_for_in_place_and_one_that_takes_longer_holds_nothing_up() -> None:
     release = threading.Event()
     order: list[str] = []
@@ -62,7 +60,6 @@ def test_a_lone_handler_is_waited_for_in_place_and_one_that_takes_longer_holds_n
     assert order == ["waited for", "told"], "what a handler says comes before its result"
 
 
-@pytest.mark.proves("threads.blocking-handlers")
 def test_many_blocking_handlers_run_at_once() -> None:
     together = threading.Barrier(40)
 
@@ -97,7 +94,6 @@ def test_no_more_threads_than_allowed_and_nothing_is_lost() -> None:
     assert numbers == list(range(50))
 
 
-@pytest.mark.proves("cancel.not-started-does-not-run")
 def test_a_cancelled_call_that_waits_for_a_thread_never_starts() -> None:
     release = threading.Event()
     ran: list[str] = []
@@ -115,7 +111,6 @@ def test_a_cancelled_call_that_waits_for_a_thread_never_starts() -> None:
     assert ran == ["third"]
 
 
-@pytest.mark.proves("dispatch.any-exception-is-a-result")
 @pytest.mark.parametrize(
     "error", [ValueError("x"), SystemExit(3), MemoryError(), StopIteration(1), GeneratorExit()]
 )
@@ -150,7 +145,6 @@ def test_a_handler_sees_the_context_variables_of_its_caller() -> None:
     assert run(ask()) == "caller"
 
 
-@pytest.mark.proves("threads.do-not-keep-the-process")
 def test_a_handler_that_hangs_does_not_keep_the_process_alive() -> None:
     program = """
 import asyncio, threading

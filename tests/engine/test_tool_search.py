@@ -126,7 +126,6 @@ async def test_what_a_search_finds_is_there_with_the_next_question_and_works() -
     )
 
 
-@pytest.mark.proves("tool-search.result")
 async def test_a_search_answers_with_names_best_first_and_why() -> None:
     agent = agent_of([calls(search("deploy a service")), says("done")], tool_search="bm25")
     await agent.run("go")
@@ -138,7 +137,6 @@ async def test_a_search_answers_with_names_best_first_and_why() -> None:
     assert "diagnostic" not in read
 
 
-@pytest.mark.proves("tool-search.hybrid-numbers")
 async def test_the_published_numbers_of_hybrid_come_out_of_a_run() -> None:
     tools = [
         look,
@@ -204,7 +202,6 @@ async def test_a_tool_for_other_tools_is_unknown_to_a_model(option: bool | None)
     assert direct.data == "deploy_service in y"
 
 
-@pytest.mark.proves("tool-search.binds-models-only")
 async def test_people_and_tools_call_what_the_model_has_not_found() -> None:
     @tool(side_effect="none")
     async def through(context: Context) -> str:
@@ -221,7 +218,6 @@ async def test_people_and_tools_call_what_the_model_has_not_found() -> None:
 # ---- narrowing, empty results, reading one tool
 
 
-@pytest.mark.proves("tool-search.tags")
 async def test_tags_choose_before_the_limit_counts() -> None:
     many = [deferred(f"paint_{n:02d}", "Paint a wall.") for n in range(30)]
     tagged = replace(
@@ -235,7 +231,6 @@ async def test_tags_choose_before_the_limit_counts() -> None:
     assert answer(agent)["tool_names"] == ["paint_zz"]
 
 
-@pytest.mark.proves("tool-search.tags")
 async def test_tags_are_namespaces_groups_and_servers_too_and_all_must_match() -> None:
     ops = replace(
         deferred("deploy", "Deploy."), namespace="ops", annotations={"groups": ("cloud",)}
@@ -257,7 +252,6 @@ async def test_tags_are_namespaces_groups_and_servers_too_and_all_must_match() -
     assert "cloud" in last["diagnostic"]
 
 
-@pytest.mark.proves("tool-search.limit")
 async def test_ten_tools_are_found_unless_the_search_says_how_many_and_never_more_than_fifty() -> (
     None
 ):
@@ -275,7 +269,6 @@ async def test_ten_tools_are_found_unless_the_search_says_how_many_and_never_mor
     assert ran.results[3].error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("tool-search.diagnostic")
 @pytest.mark.parametrize(
     ("option", "query", "says_why"),
     [
@@ -298,7 +291,6 @@ async def test_a_search_that_finds_nothing_says_why(option: str, query: str, say
     assert isinstance(told, ToolSearchResult) and told.tool_references == told.promoted == ()
 
 
-@pytest.mark.proves("tool-search.arguments")
 async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_else() -> None:
     agent = agent_of(
         [calls(("tool_search", {"query": "x", "top": 3})), calls(("tool_search", {})), says("")]
@@ -313,7 +305,6 @@ async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_els
     assert schema["additionalProperties"] is False
 
 
-@pytest.mark.proves("tool-search.get")
 async def test_one_tool_can_be_read_before_it_is_loaded_and_that_does_not_load_it() -> None:
     shown = replace(DEPLOY, examples=({"env": "prod"},), annotations={"tags": ["ops"]})
     steps = [
@@ -396,7 +387,6 @@ async def test_a_searcher_of_ones_own_gets_and_gives_only_what_the_run_may_use()
 # ---- searchers of one's own
 
 
-@pytest.mark.proves("tool-search.own-strategy")
 @pytest.mark.parametrize(
     "shape",
     [
@@ -435,7 +425,6 @@ async def test_a_searcher_may_answer_in_any_of_the_shapes_and_wait(
     assert (asked.name, asked.strategy, told.strategy) == ("tool_search_tool_mine", "mine", "mine")
 
 
-@pytest.mark.proves("tool-search.own-strategy")
 @pytest.mark.parametrize("broken", [42, {"nothing": 1}, RuntimeError("no index")])
 async def test_a_searcher_that_fails_is_an_error_for_the_model_and_the_run_goes_on(
     broken: object,
@@ -509,7 +498,6 @@ async def test_a_tool_larger_than_the_whole_budget_is_never_loaded() -> None:
 # ---- hooks, registration, sub-agents, concurrency
 
 
-@pytest.mark.proves("tool-search.hook-answers")
 async def test_what_a_hook_answers_in_place_of_the_search_is_found() -> None:
     class Knows:
         async def before(
@@ -532,7 +520,6 @@ async def test_what_a_hook_answers_in_place_of_the_search_is_found() -> None:
     assert isinstance(told, ToolSearchResult) and told.promoted == ("paint_wall",)
 
 
-@pytest.mark.proves("tool-search.hook-answers")
 async def test_a_recorded_session_that_searched_comes_out_the_same_with_recorded_results() -> None:
     together = calls(search("deploy"), ("deploy_service", {"env": "a"}))
     steps = [together, calls(("deploy_service", {"env": "b"})), says("done")]
@@ -569,7 +556,6 @@ async def test_what_is_discovered_and_what_is_registered_come_in_the_order_in_wh
     ]
 
 
-@pytest.mark.proves("tool-search.sub-agents")
 async def test_an_agent_that_was_given_a_tool_by_name_need_not_search_for_it() -> None:
     painter = SubAgent("painter", "paints", tools=("paint_wall",))
     steps = [
@@ -583,7 +569,6 @@ async def test_an_agent_that_was_given_a_tool_by_name_need_not_search_for_it() -
     assert offered(agent)[1] == ["paint_wall"]
 
 
-@pytest.mark.proves("tool-search.sessions-apart")
 async def test_twenty_sessions_of_one_agent_discover_different_tools_and_nothing_of_each_other() -> (
     None
 ):
@@ -625,7 +610,6 @@ def journal_of(kept: list[Event], folder: Path) -> SqliteJournal:
     return made
 
 
-@pytest.mark.proves("tool-search.resume")
 async def test_a_session_that_another_process_left_keeps_its_discoveries(tmp_path: Path) -> None:
     where = tmp_path / "j.db"
 
@@ -648,7 +632,6 @@ async def test_a_session_that_another_process_left_keeps_its_discoveries(tmp_pat
     second.journal.close()
 
 
-@pytest.mark.proves("tool-search.resume")
 async def test_an_open_call_is_judged_after_a_crash_by_what_its_model_had_been_sent(
     tmp_path: Path,
 ) -> None:
@@ -674,7 +657,6 @@ async def test_an_open_call_is_judged_after_a_crash_by_what_its_model_had_been_s
     copy.close()
 
 
-@pytest.mark.proves("tool-search.resume")
 async def test_an_open_call_of_a_tool_that_had_been_found_before_is_run_after_a_crash(
     tmp_path: Path,
 ) -> None:
@@ -694,7 +676,6 @@ async def test_an_open_call_of_a_tool_that_had_been_found_before_is_run_after_a_
     second.journal.close()
 
 
-@pytest.mark.proves("tool-search.resume")
 async def test_what_a_bound_had_pushed_out_is_out_after_a_resume_too(tmp_path: Path) -> None:
     where = tmp_path / "j.db"
     option = {"variant": "bm25", "budget_tokens": 150}
@@ -735,7 +716,6 @@ async def test_the_two_events_reach_watchers_and_every_export() -> None:
 # ---- off, and where nothing is deferred
 
 
-@pytest.mark.proves("tool-search.off")
 async def test_with_no_search_deferred_tools_are_like_all_others() -> None:
     agent = agent_of([calls(("deploy_service", {"env": "x"})), says("")], tool_search=False)
     ran = await agent.run("go")
@@ -743,7 +723,6 @@ async def test_with_no_search_deferred_tools_are_like_all_others() -> None:
     assert offered(agent) == [["deploy_service", "look", "paint_wall"]]
 
 
-@pytest.mark.proves("tool-search.off")
 async def test_a_catalog_that_two_agents_share_shows_no_search_to_the_one_without() -> None:
     catalog = Catalog([look, DEPLOY])
     finding = Agent(
@@ -763,7 +742,6 @@ async def test_a_catalog_that_two_agents_share_shows_no_search_to_the_one_withou
     assert alone.error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("tool-search.auto")
 async def test_it_is_on_by_itself_exactly_where_something_that_may_be_used_is_deferred() -> None:
     scoped = replace(DEPLOY, scopes=frozenset({"root"}))
     for tools, options, expected in (
@@ -778,7 +756,6 @@ async def test_it_is_on_by_itself_exactly_where_something_that_may_be_used_is_de
         assert offered(agent) == [expected]
 
 
-@pytest.mark.proves("tool-search.auto")
 async def test_sessions_without_deferred_tools_load_nothing_of_it() -> None:
     import subprocess
     import sys
@@ -799,7 +776,6 @@ async def test_sessions_without_deferred_tools_load_nothing_of_it() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-@pytest.mark.proves("tool-search.name-taken")
 async def test_a_tool_that_has_the_searchs_name_is_told_and_another_name_can_be_chosen() -> None:
     taken = define_tool("tool_search", "Mine.", parameters={}, handler=lambda: "mine")
     with pytest.raises(ConfigError, match="cannot be called `tool_search`"):

@@ -80,7 +80,6 @@ CLIENT = [("look", False), ("tool_get", False), ("tool_search", False)]
 NATIVE = [("deploy_service", True), ("look", False), ("paint_wall", True)]
 
 
-@pytest.mark.proves("tool-search.shapes")
 @pytest.mark.parametrize(
     ("option", "variant", "strategy"),
     [
@@ -119,14 +118,12 @@ async def test_each_shape_searches_as_it_says_with_and_without_a_provider_that_s
     assert (sent, searched) == (NATIVE, "") if variant else (CLIENT, strategy)
 
 
-@pytest.mark.proves("tool-search.shapes")
 async def test_false_sends_deferred_tools_like_all_others() -> None:
     for native in (False, True):
         sent, asked, _ = await first_request(agent_of(False, native=native))
         assert (sent, asked) == ([(name, False) for name, _ in NATIVE], "")
 
 
-@pytest.mark.proves("tool-search.shapes")
 async def test_true_is_on_where_nothing_is_deferred_and_the_search_says_so() -> None:
     agent = agent_of(True, tools=[look])
     sent, _, _ = await first_request(agent)
@@ -135,7 +132,6 @@ async def test_true_is_on_where_nothing_is_deferred_and_the_search_says_so() -> 
     assert "there are no tools to be found" in read
 
 
-@pytest.mark.proves("tool-search.refused-words")
 @pytest.mark.parametrize(
     ("option", "named", "hint"),
     [
@@ -235,7 +231,6 @@ async def test_a_model_with_nothing_but_deferred_tools_is_refused_before_any_req
     assert agent.model_client.asks == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("tool-search.always-loaded")
 @pytest.mark.parametrize("native", [False, True])
 async def test_pins_are_sent_from_the_start_and_count_as_loaded_for_the_check(native: bool) -> None:
     agent = agent_of(
@@ -249,7 +244,6 @@ async def test_pins_are_sent_from_the_start_and_count_as_loaded_for_the_check(na
     assert '"tool_names":[]' in again.model_client.histories[-1][-1].text  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("tool-search.stub-listing")
 @pytest.mark.parametrize("native", [False, True])
 async def test_a_listing_names_deferred_tools_with_their_first_sentence_and_never_changes(
     native: bool,
@@ -276,14 +270,12 @@ async def system_text_with(descriptions: Mapping[str, str]) -> str:
     return agent.model_client.opened[0].system  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("tool-search.stub-listing")
 async def test_a_long_listing_is_cut_and_says_so() -> None:
     system = await system_text_with({f"tool_{n:04d}": "Does a thing. " * 9 for n in range(900)})
     assert len(system) < 20_000
     assert system.rstrip().endswith("more")
 
 
-@pytest.mark.proves("tool-search.stub-listing")
 @pytest.mark.parametrize(("longer", "is_cut"), [(0, False), (1, True)])
 async def test_a_listing_has_at_most_16384_characters(longer: int, is_cut: bool) -> None:
     # 128 lines of 127 characters and a newline.

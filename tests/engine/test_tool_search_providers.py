@@ -322,7 +322,6 @@ async def test_a_providers_search_that_failed_finds_nothing() -> None:
     ]
 
 
-@pytest.mark.proves("tool-search.resume")
 @pytest.mark.parametrize("kind", ["anthropic", "responses"])
 async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
     kind: str, tmp_path: Any
@@ -349,7 +348,6 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
     assert after.part("tools")[0] == before.part("tools")[0]
 
 
-@pytest.mark.proves("tool-search.model-changed")
 async def test_what_ferrule_found_for_one_model_is_sent_whole_to_one_that_searches_itself() -> None:
     answers = [
         [a_call("anthropic", "c1", "deploy_service", {"env": "b"})],
@@ -500,7 +498,6 @@ async def test_namespaces_and_servers_are_groups_in_requests_and_their_calls_com
     assert ran.results[0].data == "deploy_b in x"
 
 
-@pytest.mark.proves("tool-search.capabilities")
 @pytest.mark.parametrize(
     ("model", "able"),
     [
@@ -539,7 +536,6 @@ async def test_who_searches_is_known_by_the_models_name(model: str, able: bool) 
         assert bool((await model_client.capabilities()).tool_search) is able
 
 
-@pytest.mark.proves("tool-search.capabilities")
 async def test_a_router_is_believed_by_the_models_name_or_by_the_persons_word() -> None:
     async with HttpDouble(lambda _: Reply(404, json={})) as server:
         address = f"{server.url}/v1"
@@ -613,7 +609,6 @@ def grows(parts: list[str]) -> bool:
     return all(later.startswith(earlier[:-1]) for earlier, later in pairwise(parts))
 
 
-@pytest.mark.proves("tool-search.append-only")
 @settings(max_examples=15, deadline=None)
 @given(ROUNDS)
 def test_whatever_is_discovered_every_request_begins_with_the_bytes_of_the_one_before(
@@ -628,7 +623,6 @@ def test_whatever_is_discovered_every_request_begins_with_the_bytes_of_the_one_b
     assert sent == list(dict.fromkeys(f"paint_{word}" for found in rounds for word in found))
 
 
-@pytest.mark.proves("tool-search.append-only")
 @pytest.mark.parametrize("kind", ["anthropic", "responses"])
 @settings(max_examples=8, deadline=None)
 @given(rounds=ROUNDS)

@@ -87,7 +87,6 @@ def list_kept(session: Session[Any]) -> list[WorkspaceKept]:
     return [one.event for one in records if isinstance(one.event, WorkspaceKept)]
 
 
-@pytest.mark.proves("travelling-files.killed-after-each-turn")
 def test_runs_that_are_killed_after_each_turn_end_as_undisturbed_ones(tmp_path: Path) -> None:
     command = [sys.executable, recorded_edits.__file__, "0", str(RUNS), str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60 * RUNS)
@@ -95,14 +94,12 @@ def test_runs_that_are_killed_after_each_turn_end_as_undisturbed_ones(tmp_path: 
     assert len(done.stdout.splitlines()) == RUNS
 
 
-@pytest.mark.proves("travelling-files.brought")
 async def test_a_session_finds_its_files_in_an_empty_folder(here: Path, there: Path) -> None:
     name = await work(here, "echo more >> a.txt; git commit -qam more; ln -s a.txt l; rm b.sh")
     await work(there, "true", session=name)
     assert describe(there) == describe(here)
 
 
-@pytest.mark.proves("travelling-files.brought")
 async def test_a_folder_of_an_earlier_time_is_brought_up_to_date(here: Path, there: Path) -> None:
     name = await work(here, "mkdir d; echo 1 > d/one")
     await work(there, "rm -r d; echo 2 > d; git add -A; git commit -qm two", session=name)
@@ -111,7 +108,6 @@ async def test_a_folder_of_an_earlier_time_is_brought_up_to_date(here: Path, the
     assert (here / "d").read_text() == "2\n"
 
 
-@pytest.mark.proves("travelling-files.brought")
 async def test_another_clone_of_the_same_commit_counts_as_the_sessions_own(
     here: Path, there: Path
 ) -> None:
@@ -126,7 +122,6 @@ async def test_another_clone_of_the_same_commit_counts_as_the_sessions_own(
     assert shell(there, "git config user.name") == "Other\n", "its settings stay"
 
 
-@pytest.mark.proves("travelling-files.conflict")
 async def test_a_file_that_is_ignored_here_and_kept_there_is_a_conflict(
     here: Path, there: Path
 ) -> None:
@@ -140,7 +135,6 @@ async def test_a_file_that_is_ignored_here_and_kept_there_is_a_conflict(
     assert (there / "build" / "out").read_text() == "mine"
 
 
-@pytest.mark.proves("travelling-files.history")
 async def test_calls_that_run_together_are_each_kept(here: Path) -> None:
     first = "until [ -e ../go ]; do sleep 0.01; done; echo 1 > slow"
     both = calls(("do", {"command": first}), ("do", {"command": "echo 1 > quick; touch ../go"}))
@@ -150,7 +144,6 @@ async def test_calls_that_run_together_are_each_kept(here: Path) -> None:
     assert sorted(kept) == ["quick", "slow"]
 
 
-@pytest.mark.proves("travelling-files.conflict")
 @pytest.mark.parametrize(
     ("command", "path"),
     [
@@ -183,7 +176,6 @@ async def test_files_of_somebody_else_are_a_conflict_and_nothing_is_changed(
     assert describe(there) == describe(here), "after its hint was followed"
 
 
-@pytest.mark.proves("travelling-files.history")
 async def test_files_are_in_the_journal_before_the_result_of_the_call(here: Path) -> None:
     session = make_session(here, do("echo 1 > one"))
     await session.run("go")
@@ -193,7 +185,6 @@ async def test_files_are_in_the_journal_before_the_result_of_the_call(here: Path
     assert kept[1] < answered[0]
 
 
-@pytest.mark.proves("travelling-files.history")
 async def test_the_files_are_those_that_the_journal_has_results_of(here: Path, there: Path) -> None:
     """The process dies with an effect of which the journal has no result."""
     session = make_session(here, [calls(("do", {"command": "echo 1 > one"})), dies_in_a_call(here)])
@@ -218,7 +209,6 @@ def dies_in_a_call(folder: Path) -> Step:
     return step
 
 
-@pytest.mark.proves("travelling-files.interrupted")
 async def test_what_an_interrupted_call_left_is_kept_aside_when_the_session_comes_back(
     here: Path, there: Path
 ) -> None:
@@ -240,7 +230,6 @@ async def test_what_an_interrupted_call_left_is_kept_aside_when_the_session_come
     assert b"half of a call" in found
 
 
-@pytest.mark.proves("travelling-files.costs-nothing")
 async def test_a_turn_that_changes_nothing_keeps_nothing(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +247,6 @@ async def test_a_turn_that_changes_nothing_keeps_nothing(
     assert list_kept(session) == first
 
 
-@pytest.mark.proves("travelling-files.kept-new")
 async def test_only_what_is_new_is_kept_again(here: Path) -> None:
     session = make_session(here, do("echo 1 > one", "rm a.txt"))
     await session.run("go")
@@ -268,7 +256,6 @@ async def test_only_what_is_new_is_kept_again(here: Path) -> None:
     assert (gone.paths, gone.states) == (("a.txt",), ("",))
 
 
-@pytest.mark.proves("travelling-files.left-out")
 async def test_secrets_hooks_and_folders_that_can_be_made_again_stay(
     here: Path, there: Path
 ) -> None:
@@ -292,7 +279,6 @@ async def test_secrets_hooks_and_folders_that_can_be_made_again_stay(
     assert b"password" not in stored
 
 
-@pytest.mark.proves("travelling-files.too-large")
 async def test_a_workspace_that_is_too_large_is_an_error_before_anything_is_done(
     here: Path,
 ) -> None:
@@ -303,7 +289,6 @@ async def test_a_workspace_that_is_too_large_is_an_error_before_anything_is_done
     assert not (here / "one").exists()
 
 
-@pytest.mark.proves("travelling-files.too-large")
 async def test_a_workspace_that_grows_too_large_ends_the_run_with_an_error(here: Path) -> None:
     session = make_session(here, do("head -c 2000000 /dev/zero > big"))
     with pytest.raises(FerruleError) as raised:
@@ -314,7 +299,6 @@ async def test_a_workspace_that_grows_too_large_ends_the_run_with_an_error(here:
     await work(here, "true", session=session.id)
 
 
-@pytest.mark.proves("travelling-files.incomplete")
 async def test_a_content_that_is_not_kept_any_more_is_an_error_and_nothing_is_changed(
     here: Path, there: Path
 ) -> None:
@@ -329,7 +313,6 @@ async def test_a_content_that_is_not_kept_any_more_is_an_error_and_nothing_is_ch
     assert list(there.iterdir()) == []
 
 
-@pytest.mark.proves("travelling-files.cannot")
 async def test_a_repository_outside_of_the_workspace_is_refused(here: Path, tmp_path: Path) -> None:
     shell(here, f"git worktree add -q {tmp_path}/tree")
     session = make_session(tmp_path / "tree", do())

@@ -94,7 +94,6 @@ def list_seen(session: Session) -> list[FilesSeen]:
     return [one.event for one in records if isinstance(one.event, FilesSeen)]
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_a_run_that_edited_deleted_renamed_formatted_and_ran_a_script_is_undone(
     folder: Path,
 ) -> None:
@@ -126,7 +125,6 @@ async def test_a_run_that_edited_deleted_renamed_formatted_and_ran_a_script_is_u
     assert read_tree(folder) == before
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_the_sandboxed_command_is_covered_too(folder: Path) -> None:
     before = read_tree(folder)
     command = "rm src/a.py; echo two > src/deep/b.txt"
@@ -169,7 +167,6 @@ OPERATIONS = st.lists(
 )
 
 
-@pytest.mark.proves("rewind.commands")
 @settings(
     max_examples=25,
     deadline=None,
@@ -205,7 +202,6 @@ def test_any_run_of_commands_is_undone(
     assert read_tree(place) == before
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_commands_are_undone_where_no_cache_can_be_made(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +214,6 @@ async def test_commands_are_undone_where_no_cache_can_be_made(
     assert read_tree(folder) == before
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_a_change_of_the_person_between_two_commands_is_not_the_commands(
     folder: Path,
 ) -> None:
@@ -234,7 +229,6 @@ async def test_a_change_of_the_person_between_two_commands_is_not_the_commands(
     assert not (folder / "z.txt").exists()
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_commands_at_the_same_time_share_the_state_before_the_first(folder: Path) -> None:
     """The second begins after the first has changed a file, and ends before it."""
     before = read_tree(folder)
@@ -265,7 +259,6 @@ async def test_commands_at_the_same_time_share_the_state_before_the_first(folder
     assert read_tree(folder) == before
 
 
-@pytest.mark.proves("rewind.commands")
 @pytest.mark.parametrize(
     "command",
     [
@@ -295,7 +288,6 @@ async def test_what_only_reads_takes_no_snapshot_and_is_covered(
     assert read_tree(folder) == before
 
 
-@pytest.mark.proves("rewind.commands-not-covered")
 async def test_what_a_snapshot_leaves_out_is_not_touched(folder: Path) -> None:
     (folder / ".gitignore").write_text("build/\nlocal.db\n")
     for name in ("build/o.txt", "node_modules/p/i.js", ".git/config", "local.db", ".env"):
@@ -313,7 +305,6 @@ async def test_what_a_snapshot_leaves_out_is_not_touched(folder: Path) -> None:
     assert not any(path.startswith((".git/", "node_modules", "build")) for path in changed)
 
 
-@pytest.mark.proves("rewind.commands-not-covered")
 @pytest.mark.parametrize(
     ("bound", "value", "said"),
     [("MAX_ENTRIES", 3, "more than 3 names"), ("MAX_BYTES", 4, "more than 0 MiB")],
@@ -334,7 +325,6 @@ async def test_of_a_workspace_that_is_too_large_there_is_no_snapshot_and_that_is
     assert session.diff_files() == ([], 3)
 
 
-@pytest.mark.proves("rewind.commands-not-covered")
 async def test_a_command_in_the_background_is_counted_as_not_covered(folder: Path) -> None:
     steps = [
         calls(("plain_shell", {"command": "rm run.sh", "background": True})),
@@ -353,7 +343,6 @@ def test_the_bounds_of_a_snapshot() -> None:
     )
 
 
-@pytest.mark.proves("rewind.commands")
 async def test_copies_have_no_name_and_end_with_the_session(folder: Path) -> None:
     session = await run_commands(folder, "rm run.sh")
     copies = session.driver.dispatcher.file_copies

@@ -31,7 +31,6 @@ def allowed(url: str, *entries: str) -> bool:
         return False
 
 
-@pytest.mark.proves("starlark.domains")
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -62,7 +61,6 @@ def test_the_allowed_domains_of_the_requirement(url: str, expected: bool) -> Non
     assert allowed(url, *ACCEPTANCE) is expected
 
 
-@pytest.mark.proves("starlark.domains")
 def test_no_entries_are_the_open_internet_by_name_only() -> None:
     assert allowed("https://anything.test")
     assert not allowed("https://93.184.216.34")
@@ -70,7 +68,6 @@ def test_no_entries_are_the_open_internet_by_name_only() -> None:
     assert not allowed("http://localhost")
 
 
-@pytest.mark.proves("starlark.domains")
 def test_a_star_is_every_host_and_an_address_only_itself() -> None:
     assert allowed("https://93.184.216.34", "*")
     assert allowed("https://anything.test", "*")
@@ -83,7 +80,6 @@ def test_a_star_is_every_host_and_an_address_only_itself() -> None:
             AllowedDomains.parse((entry,))
 
 
-@pytest.mark.proves("starlark.domains")
 @pytest.mark.parametrize(
     "entry", ["", "https://example.com", "*.com*", "*.", "*.127.0.0.1", "a b", "*.localhost"]
 )
@@ -92,7 +88,6 @@ def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
         AllowedDomains.parse([entry])
 
 
-@pytest.mark.proves("starlark.domains")
 @pytest.mark.parametrize(
     "address",
     [
@@ -121,7 +116,6 @@ LABEL = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=5)
 NAME = st.lists(LABEL.map(lambda text: "a" + text), min_size=2, max_size=4).map(".".join)
 
 
-@pytest.mark.proves("starlark.domains")
 @given(NAME, st.lists(NAME, min_size=1, max_size=4), st.lists(NAME, max_size=3))
 def test_a_further_list_never_allows_more(host: str, entries: list[str], more: list[str]) -> None:
     wide, narrow = AllowedDomains.parse(entries), AllowedDomains.parse(more)
@@ -138,7 +132,6 @@ def web(*entries: str, **options: Any) -> WebClient:
     return WebClient(AllowedDomains.parse(entries), environment={}, **options)
 
 
-@pytest.mark.proves("starlark.http")
 async def test_an_answer_is_status_body_and_headers() -> None:
     def answer(request: Request) -> Reply:
         assert request.headers["x-mine"] == "1"
@@ -154,7 +147,6 @@ async def test_an_answer_is_status_body_and_headers() -> None:
     assert got["url"] == f"http://localhost:{server.port}/a?b=c"
 
 
-@pytest.mark.proves("starlark.http")
 async def test_a_long_body_is_cut_and_says_so() -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"a" * 65_536] * 40)) as server:
         got = await web("localhost").fetch("GET", f"http://localhost:{server.port}/", {}, None, 30)
@@ -167,7 +159,6 @@ async def denied(ours: WebClient, url: str, headers: dict[str, str] | None = Non
     return caught.value
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_redirect_from_an_allowed_host_to_another_is_denied() -> None:
     async with HttpDouble(
         lambda request: Reply(status=302, headers={"Location": "http://evil.test/"})
@@ -178,7 +169,6 @@ async def test_a_redirect_from_an_allowed_host_to_another_is_denied() -> None:
     assert "evil.test" in failed.message
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_redirect_to_an_address_of_this_machine_is_denied() -> None:
     async with HttpDouble(
         lambda request: Reply(status=307, headers={"Location": "http://169.254.169.254/"})
@@ -187,7 +177,6 @@ async def test_a_redirect_to_an_address_of_this_machine_is_denied() -> None:
     assert failed.error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_redirects_within_what_is_allowed_are_followed_and_counted() -> None:
     def answer(request: Request) -> Reply:
         number = int(request.target.removeprefix("/"))
@@ -207,7 +196,6 @@ async def test_redirects_within_what_is_allowed_are_followed_and_counted() -> No
         ).error_type is ErrorType.LIMIT
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_what_identifies_a_script_does_not_follow_to_another_origin() -> None:
     seen: list[Request] = []
 
@@ -235,7 +223,6 @@ async def test_what_identifies_a_script_does_not_follow_to_another_origin() -> N
     assert seen[0].headers["accept"] == "text/plain"
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_post_that_is_redirected_keeps_its_body_only_where_it_must() -> None:
     for status, method, body in ((303, "GET", b""), (307, "POST", b"data")):
 
@@ -253,7 +240,6 @@ async def test_a_post_that_is_redirected_keeps_its_body_only_where_it_must() -> 
         assert (server.requests[1].method, server.requests[1].body) == (method, body)
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_name_that_leads_to_this_machine_is_not_connected_to() -> None:
     async def lookup(host: str) -> Sequence[str]:
         return ["127.0.0.1"]
@@ -267,7 +253,6 @@ async def test_a_name_that_leads_to_this_machine_is_not_connected_to() -> None:
         assert server.connection_count == 0
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_denied_host_is_not_even_looked_up() -> None:
     asked: list[str] = []
 
@@ -280,7 +265,6 @@ async def test_a_denied_host_is_not_even_looked_up() -> None:
     assert asked == []
 
 
-@pytest.mark.proves("starlark.http")
 async def test_what_cannot_be_reached_or_does_not_answer_is_an_error_with_its_type() -> None:
     async with HttpDouble(lambda request: Reply(hold_head=True)) as server:
         with pytest.raises(ToolFailed) as caught:
@@ -294,7 +278,6 @@ async def test_what_cannot_be_reached_or_does_not_answer_is_an_error_with_its_ty
     assert failed.error_type is ErrorType.IO_ERROR
 
 
-@pytest.mark.proves("starlark.http")
 @pytest.mark.parametrize(
     "headers",
     [{"Host": "evil.test"}, {"content-length": "5"}, {"X": "a\r\nEvil: 1"}, {"Tränen": "1"}],
@@ -306,7 +289,6 @@ async def test_headers_that_would_change_the_request_are_refused(headers: dict[s
     assert server.requests == []
 
 
-@pytest.mark.proves("starlark.http")
 async def test_a_proxy_of_the_environment_is_used_and_the_domains_still_hold() -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"through"])) as proxy:
         ours = WebClient(
@@ -346,7 +328,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return both
 
 
-@pytest.mark.proves("starlark.http-tls")
 async def test_a_certificate_is_checked_against_the_name(certificate: Path) -> None:
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate)
@@ -363,7 +344,6 @@ async def test_a_certificate_is_checked_against_the_name(certificate: Path) -> N
         assert len(server.requests) == 1
 
 
-@pytest.mark.proves("starlark.http-every-hop")
 async def test_a_redirect_from_https_to_http_is_denied(certificate: Path) -> None:
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.load_cert_chain(certificate)

@@ -32,7 +32,6 @@ def add(number: int) -> int:
     return number
 
 
-@pytest.mark.proves("policy.what-if-bounded")
 def test_rules_are_read_from_lines_and_a_wrong_one_is_named() -> None:
     rules = parse_rules("# mine\n\ndeny Bash(rm:*)\nAsk: note\n allow Read(docs/**)\n")
     assert [(rule.list, rule.text) for rule in rules] == [
@@ -46,7 +45,6 @@ def test_rules_are_read_from_lines_and_a_wrong_one_is_named() -> None:
             parse_rules(text)
 
 
-@pytest.mark.proves("policy.what-if-bounded")
 async def test_past_calls_are_counted_by_what_other_rules_would_have_said() -> None:
     script = [
         calls(("note", {"text": "a"}), ("add", {"number": 1}), ("note", {"text": "b"})),

@@ -86,7 +86,6 @@ def story(journal: SqliteJournal, session: str) -> list[Event]:
     return [record.event for record in journal.records(session)]
 
 
-@pytest.mark.proves("journal.shared-writes")
 def test_runs_at_once_need_far_fewer_writes_and_leave_the_same_journal(tmp_path: Path) -> None:
     with Counting(tmp_path / "many.db") as many, Counting(tmp_path / "one.db") as one:
         asyncio.run(at_once(agent_on(many), RUNS))
@@ -104,14 +103,12 @@ def test_runs_at_once_need_far_fewer_writes_and_leave_the_same_journal(tmp_path:
         assert not many.find_problems()
 
 
-@pytest.mark.proves("journal.shared-writes")
 def test_a_run_alone_writes_at_once(tmp_path: Path) -> None:
     with Counting(tmp_path / "j.db") as journal:
         asyncio.run(at_once(agent_on(journal), 1))
         assert journal.shared == 0 and journal.writes > 0
 
 
-@pytest.mark.proves("journal.shared-write-fails")
 def test_where_one_session_cannot_be_written_the_others_are(tmp_path: Path) -> None:
     with Counting(tmp_path / "j.db") as journal:
         agent = agent_on(journal)
@@ -133,7 +130,6 @@ def test_where_one_session_cannot_be_written_the_others_are(tmp_path: Path) -> N
             assert isinstance(story(journal, info.session)[-1], RunFinished)
 
 
-@pytest.mark.proves("journal.before-effect")
 def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(
     tmp_path: Path,
 ) -> None:
@@ -165,7 +161,6 @@ def test_an_effect_among_many_runs_begins_only_when_the_journal_has_its_call(
     assert len(asked) == RUNS and not early
 
 
-@pytest.mark.proves("journal.shared-writes")
 def test_runs_that_are_cancelled_while_they_wait_for_the_write_are_settled(tmp_path: Path) -> None:
     with Counting(tmp_path / "j.db") as journal:
         agent = agent_on(journal)
@@ -187,7 +182,6 @@ def test_runs_that_are_cancelled_while_they_wait_for_the_write_are_settled(tmp_p
             assert begun == sum(isinstance(event, RunFinished) for event in told), info
 
 
-@pytest.mark.proves("journal.shared-writes")
 def test_an_agent_in_two_threads_shares_no_write_between_them(tmp_path: Path) -> None:
     with Counting(tmp_path / "j.db") as journal:
         agent = agent_on(journal)
@@ -210,7 +204,6 @@ ADA = Identity("t", "ada", "s1", "r1")
 BOB = Identity("t", "bob", "s2", "r2")
 
 
-@pytest.mark.proves("journal.shared-writes")
 def test_what_is_written_together_stands_as_if_written_alone(tmp_path: Path) -> None:
     with (
         SqliteJournal(tmp_path / "j.db", now=lambda: 1.0) as both,
@@ -229,7 +222,6 @@ def test_what_is_written_together_stands_as_if_written_alone(tmp_path: Path) -> 
         assert len(both.sessions()) == 2
 
 
-@pytest.mark.proves("journal.shared-write-fails")
 def test_a_common_write_is_all_or_nothing(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
         journal.append("s1", "r1", [RunStarted("a")], identity=ADA)

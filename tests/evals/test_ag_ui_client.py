@@ -12,7 +12,6 @@ import pytest
     not ag_ui_client.is_installed(),
     reason="`make lab NAME=ag-ui-client` has not installed the client here",
 )
-@pytest.mark.proves("serve.ag-ui.client")
 def test_the_protocols_own_client_is_served_asked_and_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -20,7 +19,6 @@ def test_the_protocols_own_client_is_served_asked_and_goes_on(
     assert "7 runs, 0 faults" in capsys.readouterr().out
 
 
-@pytest.mark.proves("serve.ag-ui.client")
 def test_a_conversation_that_is_not_as_it_should_be_is_named(tmp_path: Path) -> None:
     run = {"text": "", "error": "", "outcome": "success", "events": [], "pending": []}
     seen = {"runs": [{**run, "interrupts": []} for _ in range(7)], "messages": []}

@@ -33,7 +33,6 @@ def test_the_table_has_commands_of_every_kind() -> None:
     assert all(row.why for row in ROWS if row.expect in ("asks", "refused"))
 
 
-@pytest.mark.proves("command.all-granted")
 def test_after_one_approval_the_gate_decides_as_a_person_expects() -> None:
     gate = make_gate(Path("/work/project"), Path("/home/person"))
     wrong: list[str] = []
@@ -45,7 +44,6 @@ def test_after_one_approval_the_gate_decides_as_a_person_expects() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("command.all-granted")
 async def test_some_of_them_become_at_a_terminal_what_a_person_expects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,6 @@ def test_a_cell_that_ran_is_not_untried_again() -> None:
     assert page.add_row([untried], tried, ["a"]) == [tried]
 
 
-@pytest.mark.proves("documents.tried")
 def test_only_what_went_well_counts_as_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +70,6 @@ def test_only_what_went_well_counts_as_tried(
     assert "\n- macOS\n- missing: install the package mmdebstrap\n- not run: not run yet\n" in shown
 
 
-@pytest.mark.proves("documents.tried")
 def test_pages_and_doctor_say_what_the_table_says() -> None:
     rows, untried = page.read_rows(), described()["untried"]
     order = [line["name"] for line in described()["cells"]]
@@ -82,7 +80,6 @@ def test_pages_and_doctor_say_what_the_table_says() -> None:
     assert page.README.read_text(encoding="utf-8") == page.make_readme(tried)
 
 
-@pytest.mark.proves("documents.tried")
 def test_a_classifier_names_a_python_that_was_tried_or_is_called_untried() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]

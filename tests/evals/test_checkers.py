@@ -11,7 +11,6 @@ from checkers import TRIALS, try_checker
 BY_FOLDER = {trial.folder: trial for trial in TRIALS if trial.server is None}
 
 
-@pytest.mark.proves("hooks.diagnostics")
 @pytest.mark.parametrize("folder", ["c", "c-database", "rust"])
 async def test_a_real_checker_reports_the_new_fault_and_not_the_old_one(
     tmp_path: Path, folder: str

@@ -31,7 +31,6 @@ def outcomes(mistake: Mistake) -> list[Outcome]:
     return [outcome for outcome in sent if outcome is not None]
 
 
-@pytest.mark.proves("edits.real-changes")
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_no_edit_lands_wrong_and_what_is_refused_shows_the_place(mistake: Mistake) -> None:
     sent = outcomes(mistake)
@@ -43,7 +42,6 @@ def test_no_edit_lands_wrong_and_what_is_refused_shows_the_place(mistake: Mistak
         assert len(sent) > 5
 
 
-@pytest.mark.proves("edits.refusals")
 @pytest.mark.parametrize("form", ["V4A patch", "unified diff"])
 def test_a_patch_that_spells_its_newlines_is_told_where_its_text_is(form: str) -> None:
     (spelled,) = (mistake for mistake in MISTAKES if mistake.name == "escaped newlines")

@@ -30,7 +30,6 @@ placed.
 MISTAKES = [name for name, kind in KINDS.items() if not kind.always and name not in AGAIN]
 
 
-@pytest.mark.proves("faults.finish")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_run_ends_with_the_order_that_was_meant_whatever_the_model_does_on_its_way(
     kind: str,
@@ -41,7 +40,6 @@ async def test_a_run_ends_with_the_order_that_was_meant_whatever_the_model_does_
         )
 
 
-@pytest.mark.proves("faults.finish")
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.streamed])
 async def test_it_does_so_behind_the_messages_format_as_well(kind: str) -> None:
     async with FaultServer() as server:

@@ -16,7 +16,6 @@ from outputs.worker import play as play_over_socket
 from ferrule.models.output_modes import OUTPUT_MODES
 
 
-@pytest.mark.proves("outputs.table")
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.name)
 def test_no_manner_leads_to_a_wrong_value(manner: Manner) -> None:
     assert len(ASKED) == 40
@@ -28,7 +27,6 @@ def test_no_manner_leads_to_a_wrong_value(manner: Manner) -> None:
         assert end == "right", f"{asked.name}, {mode}"
 
 
-@pytest.mark.proves("outputs.table")
 async def test_no_manner_of_a_model_on_a_server_leads_to_a_wrong_value() -> None:
     modes = ("schema", "tool", "prompt", "grammar")
     async with ManneredServer() as server:

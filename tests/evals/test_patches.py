@@ -17,7 +17,6 @@ from ferrule.toolkits.files.patch import find_edits, parse_patch
 CHANGES = Path(__file__).with_name("edit_changes.jsonl")
 
 
-@pytest.mark.proves("patch.never-wrong")
 def test_a_hunk_that_fits_behind_an_indentation_and_adds_another_is_refused() -> None:
     hunk = "-    x = 1\n+        x = 1\n+        y = 2\n \n"
     before = "class A:\n    def f(self):\n        x = 1\n\n        return x\n"
@@ -26,7 +25,6 @@ def test_a_hunk_that_fits_behind_an_indentation_and_adds_another_is_refused() ->
         edits.plan_text_replacement(find_edits(before, change, "a"))(before, "a")
 
 
-@pytest.mark.proves("patch.never-wrong")
 @pytest.mark.parametrize("form", ["V4A patch", "unified diff"])
 @pytest.mark.parametrize(
     "name", ["none", "indented 4 less, old only", "curly quotes", "a stale line"]
@@ -39,7 +37,6 @@ def test_no_change_with_a_mistake_lands_wrong_as_a_patch(form: str, name: str) -
     assert name != "none" or set(kinds) == {"right"}
 
 
-@pytest.mark.proves("patch.never-wrong")
 @pytest.mark.parametrize("context", [0, 1, 3])
 def test_real_changes_land_right_or_are_refused(context: int) -> None:
     changes = load_changes(CHANGES)

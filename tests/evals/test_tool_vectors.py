@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import tool_vectors
 
-from ferrule.models.local.installed_models import installed_path
-from ferrule.models.local.vector_cache import SHIPPED, VectorCache
+from ferrule_local.installed_models import installed_path
+from ferrule_local.vector_cache import SHIPPED, VectorCache
 
 
 @pytest.mark.model
-@pytest.mark.proves("small-models.first-answer")
 def test_no_tool_that_ships_is_read_by_the_model_before_its_first_answer(tmp_path: Path) -> None:
     prompts = tool_vectors.list_prompts(tool_vectors.shipped_tools().values())
     cache = VectorCache(tmp_path, installed_path(tool_vectors.MODEL))
@@ -23,7 +22,6 @@ def test_no_tool_that_ships_is_read_by_the_model_before_its_first_answer(tmp_pat
 
 
 @pytest.mark.model
-@pytest.mark.proves("small-models.first-answer")
 def test_other_texts_are_kept_beside_what_ships(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, installed_path(tool_vectors.MODEL))
     before = SHIPPED.read_bytes()

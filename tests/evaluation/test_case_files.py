@@ -79,7 +79,6 @@ def test_a_file_says_what_is_asked_expected_and_forbidden(folder: Path) -> None:
     assert second.never.effects_above is None, "a case's own word takes the place of the default"
 
 
-@pytest.mark.proves("evaluation.mistakes")
 def test_every_mistake_is_reported_at_once_with_its_line_and_the_nearest_key(folder: Path) -> None:
     wrong = """trails: 3
 cases:

@@ -34,7 +34,6 @@ def report(cases: dict[str, tuple[int, int]], *, model: str = "m:x", digest: str
 BEFORE = {"reads": (5, 5), **{f"case {number}": (5, 5) for number in range(29)}}
 
 
-@pytest.mark.proves("evaluation.compare")
 def test_a_case_that_broke_among_thirty_is_named_and_is_not_called_chance() -> None:
     compared = compare_reports(report(BEFORE), report({**BEFORE, "reads": (0, 5)}))
     (target,) = compared.targets
@@ -49,7 +48,6 @@ def test_a_case_that_broke_among_thirty_is_named_and_is_not_called_chance() -> N
     assert json.loads(compared.to_json())["has_regressed"] is True
 
 
-@pytest.mark.proves("evaluation.compare")
 def test_one_trial_that_failed_is_named_and_may_be_chance() -> None:
     compared = compare_reports(report(BEFORE), report({**BEFORE, "reads": (4, 5)}))
     (worse,) = compared.targets[0].select("worse")
@@ -58,7 +56,6 @@ def test_one_trial_that_failed_is_named_and_may_be_chance() -> None:
     assert "chance can explain it" in format_comparison(compared)
 
 
-@pytest.mark.proves("evaluation.compare")
 def test_many_small_losses_are_a_loss_together() -> None:
     before = {f"case {number}": (1, 1) for number in range(8)}
     after = {f"case {number}": (0, 1) for number in range(8)}
@@ -69,14 +66,12 @@ def test_many_small_losses_are_a_loss_together() -> None:
     assert compared.has_regressed
 
 
-@pytest.mark.proves("evaluation.compare")
 def test_what_became_better_is_no_regression() -> None:
     compared = compare_reports(report({**BEFORE, "reads": (0, 5)}), report(BEFORE))
     assert [case.name for case in compared.targets[0].select("better")] == ["reads"]
     assert not compared.has_regressed
 
 
-@pytest.mark.proves("evaluation.compare")
 def test_each_change_of_a_script_is_real() -> None:
     first = report({"a": (1, 1), "b": (1, 1)}, model="scripted:x")
     second = report({"a": (0, 1), "b": (1, 1)}, model="scripted:y")
@@ -124,7 +119,6 @@ def test_targets_are_compared_by_name_where_there_are_several() -> None:
         compare_reports(two, report({"a": (1, 1)}, model="m:z"))
 
 
-@pytest.mark.proves("evaluation.statistics")
 def test_a_report_shows_intervals_and_says_when_more_trials_say_nothing_new() -> None:
     text = format_report(report({"a": (3, 3), "b|c": (0, 3)}))
     assert "m:x     3/6 50.0 %  9-91 %" in text, "two cases, and not six trials"

@@ -22,7 +22,6 @@ def made(tool: str, outcome: str = "success", **arguments: Any) -> MadeCall:
     return MadeCall(tool, arguments, encode_json(arguments), outcome)
 
 
-@pytest.mark.proves("evaluation.calls")
 @pytest.mark.parametrize(
     ("expected", "call", "fits"),
     [
@@ -53,7 +52,6 @@ def test_a_call_is_the_expected_one(expected: ExpectedCall, call: MadeCall, fits
     assert matches_call(expected, call) is fits
 
 
-@pytest.mark.proves("evaluation.calls")
 def test_defaults_may_be_left_out_or_given_and_paths_are_compared_by_what_they_name() -> None:
     tools = {"f": ToolFacts({"depth": 2}, frozenset({"path"}))}
     exact = ExpectedCall("f", {"path": "a/b"})
@@ -64,7 +62,6 @@ def test_defaults_may_be_left_out_or_given_and_paths_are_compared_by_what_they_n
     assert matches_call(ExpectedCall("f", {"path": "a", "depth": 2}), made("f", path="a"), tools)
 
 
-@pytest.mark.proves("evaluation.calls")
 def test_calls_come_in_the_given_order_and_others_may_lie_between() -> None:
     wanted = [ExpectedCall("a"), ExpectedCall("b")]
     assert find_call_problems(wanted, [made("a"), made("x"), made("b")]) == []
@@ -76,7 +73,6 @@ def test_calls_come_in_the_given_order_and_others_may_lie_between() -> None:
     assert find_call_problems([], [], other_calls=False) == []
 
 
-@pytest.mark.proves("evaluation.calls")
 def test_a_call_that_fits_two_expectations_goes_to_the_one_that_has_no_other() -> None:
     wanted = [ExpectedCall("read_*"), ExpectedCall("read_file")]
     assert find_call_problems(wanted, [made("read_file"), made("read_tail")], order="any") == []
@@ -125,7 +121,6 @@ async def test_a_function_says_why_a_text_does_not_pass() -> None:
     assert "KeyError" in await ask_function(fails, "x", Evidence())
 
 
-@pytest.mark.proves("evaluation.code")
 def test_code_that_a_file_names_is_loaded_only_from_modules_that_a_person_named(
     tmp_path: Any,
 ) -> None:

@@ -19,7 +19,6 @@ from ferrule.evaluation.statistics import (
 )
 
 
-@pytest.mark.proves("evaluation.statistics")
 def test_wilsons_interval_has_the_published_values() -> None:
     # R. G. Newcombe, 1998, table I, method 3.
     for passed, trials, low, high in [
@@ -55,7 +54,6 @@ def test_no_outcome_with_as_many_passes_is_rarer_than_the_smallest(
     assert fisher_exact(first, second) == pytest.approx(fisher_exact(second, first))
 
 
-@pytest.mark.proves("evaluation.statistics")
 def test_trials_of_a_case_that_all_come_out_the_same_count_as_one() -> None:
     assert effective_trials([(5, 5), (0, 5), (5, 5), (5, 5)]) == pytest.approx(4)
     assert effective_trials([(5, 5)] * 6) == 6
@@ -72,7 +70,6 @@ def test_trials_are_worth_no_more_than_their_number(cases: list[tuple[int, int]]
     assert 0 < effective_trials(cases) <= total + 1e-9
 
 
-@pytest.mark.proves("evaluation.statistics")
 def test_cases_that_never_fail_do_not_hide_the_one_that_broke() -> None:
     one = (fisher_exact((5, 5), (0, 5)), smallest_fisher((5, 5), (0, 5)))
     others = {f"case {number}": (1.0, 1.0) for number in range(29)}

@@ -99,7 +99,6 @@ async def test_a_trial_passes_if_everything_expected_happened(shop: Path) -> Non
     assert other.failures == ("output: must contain 'milk', found 'bread'",)
 
 
-@pytest.mark.proves("evaluation.approvals")
 async def test_a_call_that_the_case_does_not_approve_is_refused_and_nobody_is_asked(
     shop: Path,
 ) -> None:
@@ -124,14 +123,12 @@ async def test_a_call_that_the_case_does_not_approve_is_refused_and_nobody_is_as
     assert changed.failures == ("file notes.txt: must be 'buy milk', found 'nothing'",)
 
 
-@pytest.mark.proves("evaluation.approvals")
 async def test_a_case_cannot_approve_a_call_of_critical_risk() -> None:
     case = Case("burns", ("go",), approve=(ExpectedCall("*"),))
     done = await trial(case, calls(("burn", {"text": "x"})), says("no"))
     assert done.calls[0].endswith("permission_denied")
 
 
-@pytest.mark.proves("evaluation.workspace")
 async def test_each_trial_works_in_a_copy_and_leaves_the_fixture_as_it_was(shop: Path) -> None:
     case = Case(
         "writes",
@@ -147,7 +144,6 @@ async def test_each_trial_works_in_a_copy_and_leaves_the_fixture_as_it_was(shop:
     assert [path.name for path in shop.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.proves("evaluation.effects")
 async def test_what_must_not_happen_fails_a_trial(shop: Path) -> None:
     never = Forbidden(("write_*",), ("*.txt",), SideEffect.READ)
     case = Case("looks", ("go",), never=never, fixture=shop)
@@ -165,7 +161,6 @@ async def test_what_must_not_happen_fails_a_trial(shop: Path) -> None:
     assert (await trial(approved, READ, says("done"))).passed
 
 
-@pytest.mark.proves("evaluation.effects")
 async def test_a_tool_that_declares_nothing_counts_as_the_most() -> None:
     @tool
     def guess(text: str) -> str:

@@ -94,7 +94,6 @@ async def ended(session: Session, task_id: str) -> dict[str, Any]:
     return (await session.call("task_await", task_id=task_id, timeout_ms=PATIENT * 1000)).data
 
 
-@pytest.mark.proves("async.answers-at-once")
 async def test_an_async_tool_answers_at_once_and_its_script_goes_on(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -113,7 +112,6 @@ async def test_an_async_tool_answers_at_once_and_its_script_goes_on(
     assert (await session.call("task_poll", task_id=task_id)).data["status"] == "done"
 
 
-@pytest.mark.proves("async.answers-at-once")
 async def test_each_call_of_an_async_tool_has_exactly_one_result(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -136,7 +134,6 @@ async def test_each_call_of_an_async_tool_has_exactly_one_result(
     assert all(one.call_id in answered for one in result.results)
 
 
-@pytest.mark.proves("async.told")
 async def test_the_model_hears_of_the_end_with_its_next_question_and_not_of_the_result(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -160,7 +157,6 @@ async def test_the_model_hears_of_the_end_with_its_next_question_and_not_of_the_
     assert notice.text in session.driver.machine.history[-2].text
 
 
-@pytest.mark.proves("async.told")
 async def test_who_waits_for_a_task_is_not_told_a_second_time(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -177,7 +173,6 @@ async def test_who_waits_for_a_task_is_not_told_a_second_time(
     assert [event for event in script_session.events() if isinstance(event, NoticeGiven)] == []
 
 
-@pytest.mark.proves("async.same-gate")
 async def test_what_a_task_does_passes_the_gate_of_its_session(
     script_session: ScriptSession,
 ) -> None:
@@ -188,7 +183,6 @@ async def test_what_a_task_does_passes_the_gate_of_its_session(
     assert not (script_session.folder / "b.txt").exists()
 
 
-@pytest.mark.proves("async.same-gate")
 async def test_an_async_tool_that_is_denied_starts_nothing(script_session: ScriptSession) -> None:
     script_session.options["deny"] = ["slow"]
     session = opened(script_session, slow(script_session, "return 1"))
@@ -196,7 +190,6 @@ async def test_an_async_tool_that_is_denied_starts_nothing(script_session: Scrip
     assert script_session.notices("task") == []
 
 
-@pytest.mark.proves("async.failures")
 @pytest.mark.parametrize(
     ("body", "fields", "error_type", "said"),
     [
@@ -218,7 +211,6 @@ async def test_however_a_task_fails_it_says_why(
 # ---- hooks
 
 
-@pytest.mark.proves("async.tool-post")
 async def test_hooks_see_the_result_of_a_task_and_not_its_launch(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -242,7 +234,6 @@ async def test_hooks_see_the_result_of_a_task_and_not_its_launch(
     assert (posted.result, posted.arguments) == ({"said": "open", "n": 7}, {"n": 7})
 
 
-@pytest.mark.proves("async.tool-post")
 async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(
     script_session: ScriptSession,
 ) -> None:
@@ -283,7 +274,6 @@ class AroundCalls:
         return replace(result, data=result.data["said"].upper())
 
 
-@pytest.mark.proves("async.tool-post")
 async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -297,7 +287,6 @@ async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(
     assert (result.tool, result.data) == ("slow", {"said": "open", "n": 7})
 
 
-@pytest.mark.proves("async.tool-post")
 async def test_hooks_see_that_a_task_could_not_be_started(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -316,7 +305,6 @@ async def test_hooks_see_that_a_task_could_not_be_started(
     assert heard == [(False, "limit")]
 
 
-@pytest.mark.proves("async.answers-at-once")
 @pytest.mark.parametrize(("outcome", "fits"), [(3, True), ("three", False)])
 async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
     script_session: ScriptSession, outcome: Any, fits: bool
@@ -348,7 +336,6 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
 # ---- ends and bounds
 
 
-@pytest.mark.proves("async.ends")
 async def test_a_task_ends_with_its_session_and_leaves_nothing(
     script_session: ScriptSession, gate: Gate, pool: WorkerPool
 ) -> None:
@@ -363,7 +350,6 @@ async def test_a_task_ends_with_its_session_and_leaves_nothing(
     script_session.session = None
 
 
-@pytest.mark.proves("async.ends")
 async def test_a_task_can_be_stopped(script_session: ScriptSession, gate: Gate) -> None:
     session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session)
@@ -373,7 +359,6 @@ async def test_a_task_can_be_stopped(script_session: ScriptSession, gate: Gate) 
     assert gate.stopped.is_set()
 
 
-@pytest.mark.proves("async.ends")
 async def test_a_task_goes_on_when_the_run_that_began_it_is_over(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -391,7 +376,6 @@ async def test_a_task_goes_on_when_the_run_that_began_it_is_over(
     assert (await ended(session, result.results[0].data["task_id"]))["result"]["said"] == "open"
 
 
-@pytest.mark.proves("async.bounded")
 async def test_only_so_many_tasks_of_a_session_run(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -405,7 +389,6 @@ async def test_only_so_many_tasks_of_a_session_run(
     await begun(session)
 
 
-@pytest.mark.proves("async.bounded")
 async def test_a_large_result_of_a_task_is_cut_and_says_so(script_session: ScriptSession) -> None:
     session = opened(script_session, slow(script_session, "return 'é' * 100000"))
     found = await ended(session, await begun(session))
@@ -416,7 +399,6 @@ async def test_a_large_result_of_a_task_is_cut_and_says_so(script_session: Scrip
 # ---- whose a task is, and what is known of one that was lost
 
 
-@pytest.mark.proves("async.own-session")
 async def test_tasks_of_other_sessions_are_not_found(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -431,7 +413,6 @@ async def test_tasks_of_other_sessions_are_not_found(
     assert (await session.call("task_poll", task_id=task_id)).data["status"] == "running"
 
 
-@pytest.mark.proves("async.unknown-after-crash")
 def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import asyncio, os, signal, sys
@@ -479,7 +460,6 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
         assert "check what it did before doing it again" in found["error"]
 
 
-@pytest.mark.proves("async.unknown-after-crash")
 async def test_the_journal_says_when_a_task_began_and_how_it_ended(
     script_session: ScriptSession, gate: Gate
 ) -> None:
@@ -498,7 +478,6 @@ async def test_the_journal_says_when_a_task_began_and_how_it_ended(
 # ---- the catalog
 
 
-@pytest.mark.proves("async.tools")
 def test_the_tools_for_tasks_are_there_only_with_an_async_tool_and_once() -> None:
     script = b"script: |\n  def run(args):\n      return 1\n---\n"
     plain = load_tools({".harness/tools/t.md": b"---\n" + script})
@@ -512,7 +491,6 @@ def test_the_tools_for_tasks_are_there_only_with_an_async_tool_and_once() -> Non
     assert len(again) == len(set(again))
 
 
-@pytest.mark.proves("async.tools")
 async def test_a_script_asks_after_a_task_like_a_model(script_session: ScriptSession) -> None:
     body = (
         "id = meta.call_tool('slow', {})['task_id']\nreturn [task.wait(id)['result'], "

@@ -29,12 +29,10 @@ from ferrule.tools.definition import Tool
 # ---- files
 
 
-@pytest.mark.proves("starlark.fs")
 async def test_a_file_is_read_to_the_byte(script_session: ScriptSession) -> None:
     assert await script_session.value("return fs.read('a.txt')") == "one\r\ntwo\n\nlast"
 
 
-@pytest.mark.proves("starlark.fs")
 async def test_a_file_larger_than_a_result_is_read_in_pieces(script_session: ScriptSession) -> None:
     text = "ü€\x01" * 60_000
     (script_session.folder / "big.txt").write_text(text)
@@ -46,7 +44,6 @@ async def test_a_file_larger_than_a_result_is_read_in_pieces(script_session: Scr
     ]
 
 
-@pytest.mark.proves("starlark.fs")
 async def test_a_script_can_do_with_files_what_the_matrix_says(
     script_session: ScriptSession,
 ) -> None:
@@ -85,7 +82,6 @@ return found
     }
 
 
-@pytest.mark.proves("starlark.fs")
 async def test_a_part_of_an_answer_is_never_taken_for_the_whole(
     script_session: ScriptSession,
 ) -> None:
@@ -96,7 +92,6 @@ async def test_a_part_of_an_answer_is_never_taken_for_the_whole(
     assert "larger than a result may be" in (result.error_message or "")
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 @pytest.mark.parametrize(
     "body",
     [
@@ -123,7 +118,6 @@ async def test_a_script_may_not_touch_what_no_tool_may_touch(
     )
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 async def test_a_deny_rule_for_a_tool_holds_for_scripts(script_session: ScriptSession) -> None:
     script_session.options["deny"] = ["write_file"]
     result = await script_session.run("return fs.write('b.txt', 'x')")
@@ -131,7 +125,6 @@ async def test_a_deny_rule_for_a_tool_holds_for_scripts(script_session: ScriptSe
     assert not (script_session.folder / "b.txt").exists()
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 async def test_what_a_person_would_be_asked_is_asked_for_scripts_too(
     script_session: ScriptSession,
 ) -> None:
@@ -141,7 +134,6 @@ async def test_what_a_person_would_be_asked_is_asked_for_scripts_too(
     assert not (script_session.folder / "b.txt").exists()
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 async def test_what_a_script_does_stands_in_the_journal(script_session: ScriptSession) -> None:
     await script_session.value("fs.write('b.txt', 'x')\nreturn fs.read('b.txt')")
     assert script_session.session is not None
@@ -182,7 +174,6 @@ PLAIN = (run_command,)
 FULL = command_tools(CommandOptions(output_format="value"))
 
 
-@pytest.mark.proves("starlark.exec")
 @pytest.mark.parametrize("commands", [PLAIN, FULL], ids=["plain", "full"])
 async def test_a_command_is_run_and_its_outcome_is_a_dictionary(
     script_session: ScriptSession, commands: tuple[Tool, ...]
@@ -228,7 +219,6 @@ ENDINGS = [
 """Programs, their exit status, and what they print."""
 
 
-@pytest.mark.proves("starlark.exec-status")
 @FORMS
 async def test_a_script_gets_the_status_and_the_output_whatever_a_program_prints(
     script_session: ScriptSession, commands: tuple[Tool, ...]
@@ -244,7 +234,6 @@ async def test_a_script_gets_the_status_and_the_output_whatever_a_program_prints
     assert found == [(code, code == 0, out) for _, code, out in ENDINGS]
 
 
-@pytest.mark.proves("starlark.exec-status")
 @FORMS
 async def test_a_long_output_keeps_its_status(
     script_session: ScriptSession, commands: tuple[Tool, ...]
@@ -258,7 +247,6 @@ async def test_a_long_output_keeps_its_status(
     assert value == [3, True]
 
 
-@pytest.mark.proves("starlark.exec-status")
 async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(
     script_session: ScriptSession,
 ) -> None:
@@ -271,7 +259,6 @@ async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(
     assert (value["stdout"], value["exit_code"]) == ("[redacted]", 0)
 
 
-@pytest.mark.proves("starlark.exec-status")
 async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only(
     script_session: ScriptSession,
 ) -> None:
@@ -287,7 +274,6 @@ async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only
     assert await script_session.value(body) == [[0, "[exit status 2]\nmore"], [2, "out"], [2, ""]]
 
 
-@pytest.mark.proves("starlark.exec")
 @pytest.mark.parametrize("program", ["ls | wc", "ls > f", "a; b", "a && b", "a\nb"])
 async def test_a_line_for_a_shell_is_no_program(
     script_session: ScriptSession, program: str
@@ -296,7 +282,6 @@ async def test_a_line_for_a_shell_is_no_program(
     assert (result.success, result.error_type) == (False, ErrorType.VALIDATION_FAILED)
 
 
-@pytest.mark.proves("starlark.exec")
 async def test_a_command_that_takes_too_long_is_an_outcome_and_not_an_error(
     script_session: ScriptSession,
 ) -> None:
@@ -304,7 +289,6 @@ async def test_a_command_that_takes_too_long_is_an_outcome_and_not_an_error(
     assert (value["ok"], value["timed_out"], value["exit_code"]) == (False, True, -1)
 
 
-@pytest.mark.proves("file.requirement-example")
 @pytest.mark.parametrize("commands", [PLAIN, FULL], ids=["plain", "full"])
 async def test_the_example_of_the_requirement_runs_or_names_the_setting_that_lets_it(
     script_session: ScriptSession, commands: tuple[Tool, ...]
@@ -322,7 +306,6 @@ async def test_the_example_of_the_requirement_runs_or_names_the_setting_that_let
     assert (await script_session.value(body, {"command": "printf hi"}))["stdout"] == "hi"
 
 
-@pytest.mark.proves("starlark.exec")
 async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_there_is(
     script_session: ScriptSession,
 ) -> None:
@@ -345,13 +328,11 @@ async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_the
         assert "milliseconds from 1 to 3600000" in (result.error_message or "")
 
 
-@pytest.mark.proves("starlark.exec")
 async def test_a_command_is_ended_after_its_milliseconds(script_session: ScriptSession) -> None:
     value = await script_session.value("return exec.run('sleep', ['60'], 50)")
     assert value["timed_out"]
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 async def test_a_command_that_a_rule_denies_is_not_run(script_session: ScriptSession) -> None:
     script_session.options["deny"] = ["Bash(touch *)"]
     result = await script_session.run("return exec.run('touch', ['made'])")
@@ -362,7 +343,6 @@ async def test_a_command_that_a_rule_denies_is_not_run(script_session: ScriptSes
 # ---- cache, log, env, delegate, meta
 
 
-@pytest.mark.proves("starlark.cache")
 async def test_the_cache_lasts_for_the_session_and_is_the_files_own(
     script_session: ScriptSession,
 ) -> None:
@@ -387,7 +367,6 @@ async def test_the_cache_lasts_for_the_session_and_is_the_files_own(
     await fresh.close()
 
 
-@pytest.mark.proves("starlark.cache")
 async def test_the_cache_is_bounded(script_session: ScriptSession) -> None:
     result = await script_session.run("cache.set('a', 'x' * 2000000)\nreturn 1")
     assert result.error_type is ErrorType.LIMIT
@@ -402,7 +381,6 @@ async def test_the_cache_forgets_what_is_deleted(script_session: ScriptSession) 
     assert await script_session.value(body) == [False, True, False]
 
 
-@pytest.mark.proves("starlark.print")
 async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(
     script_session: ScriptSession,
 ) -> None:
@@ -413,7 +391,6 @@ async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(
     assert script_session.shown == ["mine: step 1", "mine: warn: odd code=7"]
 
 
-@pytest.mark.proves("starlark.print-journal")
 async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_printed_between(
     script_session: ScriptSession,
 ) -> None:
@@ -433,7 +410,6 @@ async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_pr
     ]
 
 
-@pytest.mark.proves("starlark.print-journal")
 async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(
     script_session: ScriptSession,
 ) -> None:
@@ -444,7 +420,6 @@ async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(
     assert kept[-1] == "mine: [more than 200 lines; the rest is not kept]"
 
 
-@pytest.mark.proves("starlark.print-journal")
 async def test_a_model_is_told_nothing_of_what_a_script_prints(
     script_session: ScriptSession,
 ) -> None:
@@ -460,7 +435,6 @@ async def test_a_model_is_told_nothing_of_what_a_script_prints(
     await session.close()
 
 
-@pytest.mark.proves("starlark.built-ins")
 async def test_time_chance_and_waiting_are_answered_by_the_run(
     script_session: ScriptSession,
 ) -> None:
@@ -471,7 +445,6 @@ async def test_time_chance_and_waiting_are_answered_by_the_run(
     assert await script_session.value(body) == ["float", 36, [True] * 20]
 
 
-@pytest.mark.proves("starlark.env")
 async def test_a_script_sees_the_environment_that_child_processes_see(
     script_session: ScriptSession,
 ) -> None:
@@ -482,7 +455,6 @@ async def test_a_script_sees_the_environment_that_child_processes_see(
     assert await script_session.value(body) == ["C", None, "none"]
 
 
-@pytest.mark.proves("starlark.seams")
 async def test_delegate_and_meta_are_refused_where_the_run_has_none(
     script_session: ScriptSession,
 ) -> None:
@@ -494,7 +466,6 @@ async def test_delegate_and_meta_are_refused_where_the_run_has_none(
         await script_session.session.close()
 
 
-@pytest.mark.proves("starlark.seams")
 async def test_delegate_and_meta_reach_what_the_run_gives(script_session: ScriptSession) -> None:
     heard: list[Any] = []
 
@@ -524,7 +495,6 @@ return delegate("a", tools=["read_file"])["text"]
     ]
 
 
-@pytest.mark.proves("starlark.seams")
 async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(
     script_session: ScriptSession,
 ) -> None:
@@ -544,7 +514,6 @@ async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(
     assert value[1].startswith("error (permission_denied): ")
 
 
-@pytest.mark.proves("starlark.nesting")
 async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(
     script_session: ScriptSession,
 ) -> None:
@@ -559,7 +528,6 @@ async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(
     assert "6 scripts wait for each other" in value
 
 
-@pytest.mark.proves("starlark.built-ins")
 def test_every_asked_name_is_answered_and_no_other() -> None:
     listed = {
         names.full_name(space, member)
@@ -569,7 +537,6 @@ def test_every_asked_name_is_answered_and_no_other() -> None:
     assert listed == set(builtins.FUNCTIONS)
 
 
-@pytest.mark.proves("starlark.built-ins")
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -70,7 +70,6 @@ async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> lis
         await session.close()
 
 
-@pytest.mark.proves("bundle.when")
 @pytest.mark.parametrize("spelling", ["when", "condition"])
 async def test_tools_and_hooks_of_a_bundle_take_part_in_the_turns_that_its_condition_names(
     spelling: str,
@@ -89,7 +88,6 @@ async def test_tools_and_hooks_of_a_bundle_take_part_in_the_turns_that_its_condi
     assert [one.success for one in third] == [True, False]
 
 
-@pytest.mark.proves("bundle.when")
 async def test_the_condition_is_decided_on_the_message_as_hooks_left_it() -> None:
     @hook("turn.start", priority=500)
     def rewrite(start: TurnStart) -> Action:
@@ -100,7 +98,6 @@ async def test_the_condition_is_decided_on_the_message_as_hooks_left_it() -> Non
     assert ship.success
 
 
-@pytest.mark.proves("bundle.when")
 async def test_a_bundle_without_a_condition_takes_part_always() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, GUARD)}
     ((ship, echoed),) = await turns(files, "anything")
@@ -108,7 +105,6 @@ async def test_a_bundle_without_a_condition_takes_part_always() -> None:
     assert [one.name for one in hooks_of(files).hooks] == ["no-rm"]
 
 
-@pytest.mark.proves("bundle.when")
 async def test_a_condition_that_cannot_be_decided_is_a_no() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, GUARD, head="when: text < 3\n")}
     ((ship, echoed),) = await turns(files, "anything")
@@ -117,7 +113,6 @@ async def test_a_condition_that_cannot_be_decided_is_a_no() -> None:
     assert "no-rm" in (echoed.error_message or "")
 
 
-@pytest.mark.proves("bundle.when")
 async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head='when: text == "x"\n')}
     agent = Agent(
@@ -128,7 +123,6 @@ async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None
     assert "ship" in [one.name for one in agent.visible_tools.specs()]
 
 
-@pytest.mark.proves("bundle.when")
 @pytest.mark.parametrize(
     ("head", "said"),
     [
@@ -152,7 +146,6 @@ def test_a_condition_that_cannot_be_read_is_an_error_with_its_place(head: str, s
 # ---- what a bundle requires
 
 
-@pytest.mark.proves("bundle.requires")
 @pytest.mark.parametrize("spelling", ["requires", "depends_on"])
 async def test_a_bundle_takes_part_only_with_what_it_requires(spelling: str) -> None:
     files = {
@@ -167,7 +160,6 @@ async def test_a_bundle_takes_part_only_with_what_it_requires(spelling: str) -> 
     assert [one.success for (_, one) in found] == [False, True, True]
 
 
-@pytest.mark.proves("bundle.requires")
 @pytest.mark.parametrize(
     ("requires", "said"),
     [
@@ -188,7 +180,6 @@ def test_a_requirement_that_cannot_be_met_is_an_error(requires: dict[str, str], 
         assert said in caught.value.detail
 
 
-@pytest.mark.proves("bundle.requires")
 def test_a_required_name_that_two_bundles_have_is_an_error() -> None:
     files = {
         ".harness/plugins/a.md": plugin("same"),
@@ -209,7 +200,6 @@ def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
     return parse_bundle("plugin", parse_document(data, f".harness/plugins/{name}.md"), data)[0]
 
 
-@pytest.mark.proves("bundle.requires")
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"),
@@ -244,7 +234,6 @@ def test_a_bundle_holds_where_all_that_it_reaches_hold_or_it_is_refused(
 # ---- hooks in bundles and in main files
 
 
-@pytest.mark.proves("hook.inline")
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -269,7 +258,6 @@ async def test_hooks_of_main_files_take_effect(name: str, before: str, after: st
     assert "the hook `no-rm`: no rm" in (result.error_message or "")
 
 
-@pytest.mark.proves("hook.inline")
 def test_a_main_file_in_markdown_may_have_the_known_shape_and_a_settings_file_its_section() -> None:
     shape = (
         "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: "
@@ -280,7 +268,6 @@ def test_a_main_file_in_markdown_may_have_the_known_shape_and_a_settings_file_it
     assert hooks_of({".ferrule/ferrule.yaml": b"hooks: { hosts: [a.test] }\n"}).hooks == ()
 
 
-@pytest.mark.proves("hook.inline")
 def test_all_mistakes_of_hooks_in_lists_are_said_with_their_places() -> None:
     bad = (
         "hooks:\n  - name: a\n    events: [tool.pr]\n    script: 'x'\n  - name: b\n    events: "
@@ -298,7 +285,6 @@ def test_all_mistakes_of_hooks_in_lists_are_said_with_their_places() -> None:
     assert "did you mean `tool.pre`?" in caught.value.detail
 
 
-@pytest.mark.proves("hook.inline")
 def test_hooks_without_a_name_are_called_after_where_they_stand_and_none_takes_anothers_place() -> (
     None
 ):
@@ -317,7 +303,6 @@ def test_hooks_without_a_name_are_called_after_where_they_stand_and_none_takes_a
     ]
 
 
-@pytest.mark.proves("hook.untrusted")
 def test_hooks_of_bundles_and_main_files_do_nothing_before_they_are_trusted() -> None:
     files = {
         ".harness/plugins/p.md": plugin("p", GUARD),
@@ -330,7 +315,6 @@ def test_hooks_of_bundles_and_main_files_do_nothing_before_they_are_trusted() ->
     assert (found.hooks, found.inert) == ((), (".harness/plugins/p.md", "harness.md"))
 
 
-@pytest.mark.proves("hook.untrusted")
 def test_a_bundle_that_is_a_link_is_an_error_where_hooks_are_read() -> None:
     seen = ConfigurationSnapshot(
         "/nowhere", "trusted", "", {}, {".harness/plugins/p.md": "../../x.md"}
@@ -339,7 +323,6 @@ def test_a_bundle_that_is_a_link_is_an_error_where_hooks_are_read() -> None:
         load_hooks(seen)
 
 
-@pytest.mark.proves("bundle.when")
 async def test_a_session_that_ends_is_forgotten(tmp_path: Path) -> None:
     world = ScriptEnvironment()
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head='when: text == "x"\n')}

@@ -52,12 +52,10 @@ tests:
 """
 
 
-@pytest.mark.proves("tools-check.everything-at-once")
 async def test_a_good_file_has_nothing_wrong(shared_workers: WorkerPool) -> None:
     assert await check_tool(front(GOOD), "t.md", pool=shared_workers) == []
 
 
-@pytest.mark.proves("tools-check.everything-at-once")
 async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
     shared_workers: WorkerPool,
 ) -> None:
@@ -95,7 +93,6 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
     ]
 
 
-@pytest.mark.proves("tools-check.script")
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -125,7 +122,6 @@ async def test_a_script_that_cannot_be_called_is_found(
     assert any(wanted in one for one in found), found
 
 
-@pytest.mark.proves("tools-check.script")
 @pytest.mark.parametrize(
     "script",
     [
@@ -146,7 +142,6 @@ async def test_every_way_to_take_one_argument_is_right(
     )
 
 
-@pytest.mark.proves("tools-check.parameters-used")
 @pytest.mark.parametrize(
     ("script", "read", "hidden"),
     [
@@ -173,7 +168,6 @@ def test_what_a_script_reads_of_its_arguments_is_seen(
     assert (set(looked.read), looked.escapes) == (read, hidden)
 
 
-@pytest.mark.proves("tools-check.everything-at-once")
 @pytest.mark.parametrize(
     ("top", "problem"),
     [
@@ -196,7 +190,6 @@ async def test_whatever_ends_a_script_before_it_is_called_is_a_problem(
     assert one.level == "error" and problem in one.message
 
 
-@pytest.mark.proves("tools-check.runs-nothing")
 async def test_checking_runs_no_built_in_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +202,6 @@ async def test_checking_runs_no_built_in_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.proves("tools-check.never-breaks")
 @LOTS
 @given(
     st.text(max_size=200)
@@ -245,7 +237,6 @@ def test_any_text_of_a_script_can_be_looked_at(source: str) -> None:
     assert all(line >= 1 for line, _, _ in text.find_unknown_builtins())
 
 
-@pytest.mark.proves("tools-check.places")
 @pytest.mark.parametrize(
     ("where", "message", "place"),
     [
@@ -265,7 +256,6 @@ def test_a_place_is_taken_apart(where: str, message: str, place: tuple[str, int,
 # ---- hooks
 
 
-@pytest.mark.proves("tools-check.hooks")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -313,7 +303,6 @@ async def test_what_is_wrong_with_a_hook_is_found_before_it_is_asked(
     assert any(said in one for one in found), found
 
 
-@pytest.mark.proves("tools-check.hooks")
 async def test_a_good_hook_has_nothing_wrong(shared_workers: WorkerPool) -> None:
     text = (
         "events: [tool.pre, custom.made]\nscript: |\n  def handle(event, payload):\n      return "
@@ -378,7 +367,6 @@ def written(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-@pytest.mark.proves("validate.everything-at-once")
 async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
     tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
@@ -410,7 +398,6 @@ async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
     )
 
 
-@pytest.mark.proves("validate.needs-no-trust")
 async def test_a_workspace_is_checked_without_trust_and_gets_none(
     tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
@@ -421,7 +408,6 @@ async def test_a_workspace_is_checked_without_trust_and_gets_none(
     assert (await check_workspace(root, pool=shared_workers)).problems == first.problems
 
 
-@pytest.mark.proves("tools-check.script")
 @pytest.mark.parametrize(
     "line",
     ['if "path" in args: return args["path"]', 'args["path"] = "a"'],
@@ -442,7 +428,6 @@ async def test_an_optional_parameter_that_the_script_looks_after_is_no_warning(
     assert not [one for one in problems if "may be left out" in one]
 
 
-@pytest.mark.proves("validate.everything-at-once")
 async def test_what_is_shadowed_and_what_is_a_link_are_warnings(
     tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
@@ -457,7 +442,6 @@ async def test_what_is_shadowed_and_what_is_a_link_are_warnings(
     }
 
 
-@pytest.mark.proves("validate.everything-at-once")
 async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_place(
     tmp_path: Path,
 ) -> None:
@@ -483,7 +467,6 @@ async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_p
     ]
 
 
-@pytest.mark.proves("tools-check.places")
 @pytest.mark.parametrize(
     ("body", "line"),
     [
@@ -501,7 +484,6 @@ async def test_what_cannot_be_read_is_said_at_its_own_line(
     assert "-->" not in found[0].message
 
 
-@pytest.mark.proves("tools-check.parameters-used")
 @pytest.mark.parametrize(
     ("expression", "strict", "level"),
     [
@@ -527,7 +509,6 @@ async def test_an_empty_workspace_has_nothing_wrong(tmp_path: Path) -> None:
 # ---- trust covers what is read
 
 
-@pytest.mark.proves("trust.covers-what-is-read")
 @pytest.mark.parametrize("name", MAIN_FILES)
 def test_every_file_that_tools_are_read_from_is_covered_by_trust(name: str, tmp_path: Path) -> None:
     assert name.partition("/")[0] in COVERED_NAMES

@@ -48,7 +48,6 @@ script: |
 """
 
 
-@pytest.mark.proves("tools-test.outcomes")
 @pytest.mark.parametrize(
     ("case", "said"),
     [
@@ -96,7 +95,6 @@ async def test_a_test_passes_if_all_it_says_holds(
     assert (found.passed, said in found.said) == (said == "", True), found
 
 
-@pytest.mark.proves("tools-test.isolated")
 async def test_each_test_has_a_folder_of_its_own_that_is_gone_afterwards(
     shared_workers: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +116,6 @@ async def test_each_test_has_a_folder_of_its_own_that_is_gone_afterwards(
     assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.proves("tools-test.isolated")
 async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
     shared_workers: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +145,6 @@ async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
     assert secret.read_text() == "private"
 
 
-@pytest.mark.proves("tools-test.real-gate")
 async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(
     shared_workers: WorkerPool,
 ) -> None:
@@ -162,7 +158,6 @@ async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(
     assert found == CaseOutcome("t", "test", "t.md:5:9", "lists", True, "", ("exec.run",))
 
 
-@pytest.mark.proves("tools-test.real-gate")
 async def test_a_test_may_call_the_other_tools_of_the_repository(
     shared_workers: WorkerPool,
 ) -> None:
@@ -177,7 +172,6 @@ async def test_a_test_may_call_the_other_tools_of_the_repository(
     assert found.passed, found
 
 
-@pytest.mark.proves("tools-test.examples")
 @pytest.mark.parametrize(
     ("example", "passed"),
     [
@@ -194,7 +188,6 @@ async def test_an_example_fails_only_by_the_files_own_fault(
     assert (found.kind, found.passed) == ("example", passed), found
 
 
-@pytest.mark.proves("tools-test.examples")
 async def test_an_example_that_breaks_the_script_fails(shared_workers: WorkerPool) -> None:
     text = "script: |\n  def run(args):\n      return args['gone']\nexamples: [{ a: 1 }]"
     (found,) = await outcomes(text, shared_workers)
@@ -202,7 +195,6 @@ async def test_an_example_that_breaks_the_script_fails(shared_workers: WorkerPoo
     assert "the example broke the script" in found.said
 
 
-@pytest.mark.proves("tools-test.bounded")
 async def test_a_test_that_does_not_end_is_ended(shared_workers: WorkerPool) -> None:
     text = (
         "timeout_ms: 300\nscript: |\n  def run(args):\n      for i in range(1000000000):\n       "
@@ -212,7 +204,6 @@ async def test_a_test_that_does_not_end_is_ended(shared_workers: WorkerPool) -> 
     assert "timeout" in found.said
 
 
-@pytest.mark.proves("tools-test.isolated")
 async def test_what_a_link_leads_to_is_not_read_by_what_a_test_leaves(
     shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
@@ -226,7 +217,6 @@ async def test_what_a_link_leads_to_is_not_read_by_what_a_test_leaves(
     assert "private" not in found.said
 
 
-@pytest.mark.proves("tools-test.file-format")
 @pytest.mark.parametrize(
     ("case", "said"),
     [

@@ -67,7 +67,6 @@ def taken(tmp_path: Path, shared_workers: WorkerPool) -> tuple[Tool, ...]:
     )
 
 
-@pytest.mark.proves("file.own-name")
 async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_uses_that(
     taken: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -81,7 +80,6 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
     await session.close()
 
 
-@pytest.mark.proves("file.own-name")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(echo:*)"]}, {"ask": ["run_command"]}, {}])
 async def test_the_tool_that_lost_its_name_keeps_its_rules(
     rules: dict[str, list[str]], taken: tuple[Tool, ...], tmp_path: Path, shared_workers: WorkerPool
@@ -96,7 +94,6 @@ async def test_the_tool_that_lost_its_name_keeps_its_rules(
     await session.close()
 
 
-@pytest.mark.proves("file.own-name")
 async def test_a_guard_knows_the_tool_that_lost_its_name_by_that_name(
     taken: tuple[Tool, ...], tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
@@ -115,7 +112,6 @@ async def test_a_guard_knows_the_tool_that_lost_its_name_by_that_name(
     await session.close()
 
 
-@pytest.mark.proves("file.trust")
 async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_hooks(
     repository: Path, shared_workers: WorkerPool
 ) -> None:

@@ -24,7 +24,6 @@ def test_front_matter_and_body_are_told_apart() -> None:
     assert document.body == "# Title\n\n---\n\nMore"
 
 
-@pytest.mark.proves("file.front-matter")
 @pytest.mark.parametrize(
     "text",
     [
@@ -39,7 +38,6 @@ def test_marks_may_have_white_space_and_a_byte_order_mark(text: str) -> None:
     assert (to_plain(document.fields), document.body) == ({"a": 1}, "body")
 
 
-@pytest.mark.proves("file.front-matter")
 def test_a_line_of_dashes_inside_a_script_does_not_close_it() -> None:
     document = parse_document(b"---\nscript: |\n  ---\n  x\n---\nbody", "t.md")
     assert (to_plain(document.fields), document.body) == ({"script": "---\nx\n"}, "body")
@@ -67,7 +65,6 @@ def test_words_that_only_yaml_takes_for_syntax_are_text(words: str) -> None:
     assert document.body == "body"
 
 
-@pytest.mark.proves("file.places")
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
@@ -91,7 +88,6 @@ def test_an_error_names_its_place(text: str, place: str, said: str) -> None:
     assert said in caught.value.detail
 
 
-@pytest.mark.proves("file.bounded")
 @pytest.mark.parametrize(
     "data",
     [
@@ -156,7 +152,6 @@ LINES = st.one_of(
 FILES = st.lists(LINES, max_size=8).map(lambda lines: "---\n" + "\n".join(lines) + "\n---\nBody\n")
 
 
-@pytest.mark.proves("file.never-breaks")
 @LOTS
 @given(
     st.one_of(
@@ -177,7 +172,6 @@ def test_whatever_a_file_holds_it_is_a_tool_or_an_error_that_names_it(data: byte
         assert found.description
 
 
-@pytest.mark.proves("file.places")
 @LOTS
 @given(st.lists(st.sampled_from(["", "# comment", "strict: true"]), max_size=6, unique=True))
 def test_a_place_is_counted_in_the_whole_file(above: list[str]) -> None:

@@ -84,7 +84,6 @@ async def through_an_agent(
         await agent.close()
 
 
-@pytest.mark.proves("starlark.hard-limits")
 @pytest.mark.parametrize("case", BAD)
 async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_is_fine(
     script_session: ScriptSession, pool: WorkerPool, case: str
@@ -99,7 +98,6 @@ async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_i
     assert pool._computing == 0
 
 
-@pytest.mark.proves("starlark.hard-limits")
 async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_next_call_is_fine(
     script_session: ScriptSession, pool: WorkerPool
 ) -> None:
@@ -110,7 +108,6 @@ async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_n
     assert (good.success, good.data) == (True, "fine")
 
 
-@pytest.mark.proves("starlark.hard-limits")
 async def test_no_process_and_no_descriptor_is_left_of_scripts_that_went_too_far(
     script_session: ScriptSession,
 ) -> None:

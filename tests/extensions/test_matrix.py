@@ -254,7 +254,6 @@ REFUSED = ("http.get", "http.post", "task.poll", "task.wait")
 """Those that this run has nothing for: the error names what was wanted."""
 
 
-@pytest.mark.proves("starlark.matrix")
 def test_the_table_is_the_whole_matrix() -> None:
     members = {
         names.full_name(space, one)
@@ -264,7 +263,6 @@ def test_the_table_is_the_whole_matrix() -> None:
     assert set(MATRIX) == members
 
 
-@pytest.mark.proves("starlark.matrix")
 def test_the_page_for_script_authors_names_every_member() -> None:
     page = (Path(__file__).parents[2] / "docs/built-ins.md").read_text()
     assert [member for member in MATRIX if not re.search(rf"`{re.escape(member)}[`(]", page)] == []
@@ -274,7 +272,6 @@ async def _delegate(context: Context, given: Mapping[str, Any]) -> Any:
     return dict(given)
 
 
-@pytest.mark.proves("starlark.matrix")
 @pytest.mark.parametrize("member", MATRIX)
 async def test_each_member_does_what_the_matrix_says(
     script_session: ScriptSession, member: str
@@ -307,7 +304,6 @@ async def test_each_member_does_what_the_matrix_says(
         assert result.data == expected
 
 
-@pytest.mark.proves("starlark.surroundings")
 async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give(
     script_session: ScriptSession,
 ) -> None:
@@ -315,13 +311,11 @@ async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give
     assert await script_session.value(body) == [".", "localhost", []]
 
 
-@pytest.mark.proves("starlark.surroundings")
 async def test_a_script_learns_what_a_person_gave(script_session: ScriptSession) -> None:
     script_session.world = ScriptEnvironment(arguments=("a",), hostname="build-7")
     assert await script_session.value("return [os.hostname(), os.args()]") == ["build-7", ["a"]]
 
 
-@pytest.mark.proves("starlark.assert-and-log")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -343,7 +337,6 @@ async def test_an_assertion_that_does_not_hold_fails_with_its_text_and_line(
     assert said in message
 
 
-@pytest.mark.proves("starlark.assert-and-log")
 async def test_what_looks_like_an_assertion_or_a_log_within_text_stays_as_it_is(
     script_session: ScriptSession,
 ) -> None:
@@ -351,13 +344,11 @@ async def test_what_looks_like_an_assertion_or_a_log_within_text_stays_as_it_is(
     assert await script_session.value(body) == ["assert(1)", "log(1)", True]
 
 
-@pytest.mark.proves("starlark.assert-and-log")
 async def test_a_script_may_have_a_log_of_its_own(script_session: ScriptSession) -> None:
     body = "def log(x):\n    return [x]\nreturn log(3)"
     assert await script_session.value(body) == [3]
 
 
-@pytest.mark.proves("starlark.ctx")
 async def test_a_turns_store_is_shared_by_files_and_gone_with_the_next_message(
     script_session: ScriptSession,
 ) -> None:
@@ -376,7 +367,6 @@ async def test_a_turns_store_is_shared_by_files_and_gone_with_the_next_message(
     assert [one.data for one in second.results] == ["gone"]
 
 
-@pytest.mark.proves("starlark.ctx")
 @pytest.mark.parametrize("store", ["cache", "ctx"])
 async def test_a_store_is_bounded(script_session: ScriptSession, store: str) -> None:
     result = await script_session.run(
@@ -385,7 +375,6 @@ async def test_a_store_is_bounded(script_session: ScriptSession, store: str) -> 
     assert (result.success, str(result.error_type)) == (False, "limit")
 
 
-@pytest.mark.proves("starlark.metrics")
 async def test_counters_are_shared_by_files_for_the_session_and_bounded(
     script_session: ScriptSession,
 ) -> None:
@@ -400,7 +389,6 @@ async def test_counters_are_shared_by_files_for_the_session_and_bounded(
     assert str((await script_session.session.call("many")).error_type) == "limit"
 
 
-@pytest.mark.proves("starlark.fs")
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
@@ -423,7 +411,6 @@ async def test_a_glob_goes_by_names_of_folders(
     assert sorted(await script_session.value(f"return fs.glob('{pattern}')")) == found
 
 
-@pytest.mark.proves("starlark.through-the-gate")
 @pytest.mark.parametrize(
     "body",
     [
@@ -446,7 +433,6 @@ async def test_new_ways_to_files_are_refused_what_the_old_ones_are(
     assert (script_session.folder / ".env").read_text() == "SECRET=1"
 
 
-@pytest.mark.proves("starlark.emit")
 async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(
     script_session: ScriptSession,
 ) -> None:
@@ -464,7 +450,6 @@ async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(
     assert value[1] == {"blocked": None, "data": ["x", "later"]}
 
 
-@pytest.mark.proves("starlark.emit")
 @pytest.mark.parametrize("event", ["tool.pre", "custom.*", "custom", "session.end"])
 async def test_a_script_emits_events_of_its_own_only(
     script_session: ScriptSession, event: str

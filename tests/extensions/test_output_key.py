@@ -17,7 +17,6 @@ AGENT = "---\ndescription: Reads.\noutput: {output}\n---\nYou read.\n"
 TOOL = "---\nscript: |\n  def run(args):\n      return {value}\noutput: {output}\n---\nMine.\n"
 
 
-@pytest.mark.proves("outputs.files")
 @pytest.mark.parametrize(
     "output",
     ["name, age int", "{ type: object, properties: { age: { type: integer } }, required: [age] }"],
@@ -38,7 +37,6 @@ def test_an_agent_of_a_file_ends_with_the_value(output: str) -> None:
     assert result.data["answer"] == {"name": "Ada", "age": 36}
 
 
-@pytest.mark.proves("outputs.files")
 @pytest.mark.parametrize(("value", "fits"), [('{"age": 36}', True), ('{"age": "old"}', False)])
 async def test_what_a_script_returns_is_checked(
     shared_workers: WorkerPool, value: str, fits: bool

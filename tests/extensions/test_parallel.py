@@ -72,7 +72,6 @@ def begin(script_session: ScriptSession, gates: Gates) -> Callable[[str], asynci
     return begun
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_launched_calls_go_side_by_side_and_come_back_in_the_order_asked_for(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -83,7 +82,6 @@ async def test_launched_calls_go_side_by_side_and_come_back_in_the_order_asked_f
     assert (await call).data == ["async_tool_1", ["through c", "through a", "through b"]]
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_the_first_that_is_done_is_given_and_the_others_go_on(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -100,7 +98,6 @@ async def test_the_first_that_is_done_is_given_and_the_others_go_on(
     assert gates.stopped == []
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_a_race_stops_those_that_lose_it(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -111,7 +108,6 @@ async def test_a_race_stops_those_that_lose_it(
     assert sorted(gates.stopped) == ["a", "c"]
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_a_call_waits_for_what_it_depends_on(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -127,7 +123,6 @@ return [one['ok'] for one in parallel.wait_all([b])]"""
     assert (await call).data == [True]
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_dependents_of_a_failure_fail_and_are_not_made(script_session: ScriptSession) -> None:
     body = """
 a = parallel.launch('read_text', {'path': 'nowhere.txt'})
@@ -148,7 +143,6 @@ return [[one['id'], one['is_error'], one['error_type'], one['error']] for one in
     assert sorted(made) == ["mine", "read_text", "stat_path"]
 
 
-@pytest.mark.proves("starlark.parallel-bounds")
 async def test_only_so_many_calls_go_on_at_once(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -163,13 +157,11 @@ async def test_only_so_many_calls_go_on_at_once(
     assert gates.most == 64
 
 
-@pytest.mark.proves("starlark.parallel-bounds")
 async def test_a_script_launches_a_bounded_number_of_calls(script_session: ScriptSession) -> None:
     body = "for n in range(1001):\n    parallel.launch('nothing', {})\nreturn 1"
     assert (await script_session.run(body)).error_type is ErrorType.LIMIT
 
 
-@pytest.mark.proves("starlark.parallel-ends")
 @pytest.mark.parametrize("last", ["return 1", "fail('over')", "return [].x"])
 async def test_nothing_that_was_launched_outlives_the_script(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates, last: str
@@ -180,7 +172,6 @@ async def test_nothing_that_was_launched_outlives_the_script(
     assert gates.entered.qsize() == len(gates.stopped)
 
 
-@pytest.mark.proves("starlark.parallel-ends")
 async def test_a_script_that_is_cancelled_or_out_of_time_takes_its_calls_with_it(
     script_session: ScriptSession, gates: Gates
 ) -> None:
@@ -199,7 +190,6 @@ async def test_a_script_that_is_cancelled_or_out_of_time_takes_its_calls_with_it
     assert gates.inside == 0
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_a_launched_call_passes_the_gate(script_session: ScriptSession) -> None:
     script_session.options["deny"] = ["write_file"]
     body = (
@@ -210,7 +200,6 @@ async def test_a_launched_call_passes_the_gate(script_session: ScriptSession) ->
     assert not (script_session.folder / "b.txt").exists()
 
 
-@pytest.mark.proves("starlark.parallel")
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -230,7 +219,6 @@ async def test_wrong_use_of_parallel_is_said(
     assert said in (result.error_message or "")
 
 
-@pytest.mark.proves("starlark.parallel")
 async def test_a_tool_that_is_a_script_can_be_launched_many_times(
     script_session: ScriptSession,
 ) -> None:
@@ -248,7 +236,6 @@ async def test_a_tool_that_is_a_script_can_be_launched_many_times(
 # ---- joins
 
 
-@pytest.mark.proves("join.scripts")
 async def test_a_join_gives_all_outcomes_in_the_order_of_the_calls_and_stops_what_is_not_needed(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -277,7 +264,6 @@ async def test_a_join_gives_all_outcomes_in_the_order_of_the_calls_and_stops_wha
     assert sorted(gates.stopped) == ["a", "c"]
 
 
-@pytest.mark.proves("join.scripts")
 async def test_a_join_of_two_waits_for_two_and_a_join_of_all_for_all(
     begin: Callable[[str], asyncio.Task[Any]], gates: Gates
 ) -> None:
@@ -292,7 +278,6 @@ async def test_a_join_of_two_waits_for_two_and_a_join_of_all_for_all(
     assert (await call).data == [[True, True]]
 
 
-@pytest.mark.proves("join.scripts")
 async def test_another_join_is_an_error_that_lists_what_there_is(
     script_session: ScriptSession,
 ) -> None:

@@ -86,7 +86,6 @@ async def called(folder: Path, name: str, **arguments: Any) -> Any:
         await session.close()
 
 
-@pytest.mark.proves("python.loaded")
 async def test_every_tool_that_a_file_names_is_there_and_only_those(folder: Path) -> None:
     more = "from ferrule import define_tool\ndef plain(): ...\n_hidden = add\n"
     more += "TOOLS = [define_tool('listed', 'Listed.', parameters={}, handler=lambda: 'yes')]\n"
@@ -98,7 +97,6 @@ async def test_every_tool_that_a_file_names_is_there_and_only_those(folder: Path
     assert (await called(folder, "listed")).data == "yes"
 
 
-@pytest.mark.proves("python.covered")
 def test_what_is_run_is_what_was_trusted_and_a_change_asks_again(folder: Path) -> None:
     put(folder, "lib/tools.py", lib__tools=ADD)
     seen = load_settings(workspace=folder)
@@ -117,7 +115,6 @@ def test_what_is_run_is_what_was_trusted_and_a_change_asks_again(folder: Path) -
     assert change.name == "lib/tools.py" and "+raise SystemExit" in change.diff
 
 
-@pytest.mark.proves("python.covered")
 def test_a_file_is_run_once_in_a_process_and_again_when_it_changed(folder: Path) -> None:
     counting = f"with open({str(folder / 'ran')!r}, 'a') as file:\n    file.write('x')\n"
     put(folder, "tools.py", tools=ADD + counting)
@@ -129,7 +126,6 @@ def test_a_file_is_run_once_in_a_process_and_again_when_it_changed(folder: Path)
     assert names(folder) == ["plus"]
 
 
-@pytest.mark.proves("python.covered")
 def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +150,6 @@ def test_a_file_imports_what_is_named_beside_it_and_nothing_else_of_the_folder(
         assert not (folder / "ran").exists()
 
 
-@pytest.mark.proves("python.covered")
 @pytest.mark.parametrize("name", ["../x.py", "/etc/x.py", "a/../../x.py", "~/x.py", "lib/x"])
 def test_a_repository_names_no_file_outside_its_folder(name: str, folder: Path) -> None:
     (folder.parent / "x.py").write_text(ADD)
@@ -163,7 +158,6 @@ def test_a_repository_names_no_file_outside_its_folder(name: str, folder: Path) 
         load_settings(workspace=folder)
 
 
-@pytest.mark.proves("python.covered")
 @pytest.mark.parametrize("link", ["tools.py", "lib"])
 def test_a_link_is_not_followed(link: str, folder: Path) -> None:
     (folder.parent / "there").mkdir()
@@ -174,7 +168,6 @@ def test_a_link_is_not_followed(link: str, folder: Path) -> None:
         brought(folder)
 
 
-@pytest.mark.proves("python.persons")
 def test_a_person_names_their_own_files_and_none_that_a_tool_could_change(folder: Path) -> None:
     own = Path(os.environ["FERRULE_CONFIG"])
     own.mkdir(parents=True, exist_ok=True)
@@ -187,7 +180,6 @@ def test_a_person_names_their_own_files_and_none_that_a_tool_could_change(folder
         brought(folder, settings_folder=own)
 
 
-@pytest.mark.proves("python.modules")
 def test_an_installed_module_may_be_named_and_one_of_the_folder_may_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +211,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("python.errors")
 @pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
 def test_what_is_wrong_with_a_file_names_it_the_line_and_the_next_step(
     text: str, folder: Path
@@ -230,7 +221,6 @@ def test_what_is_wrong_with_a_file_names_it_the_line_and_the_next_step(
     assert refused.value.hint
 
 
-@pytest.mark.proves("python.errors")
 def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
     folder: Path,
 ) -> None:
@@ -247,7 +237,6 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
     )
 
 
-@pytest.mark.proves("python.errors")
 def test_an_invalid_tool_file_beside_python_files_is_left_out_with_its_reason(
     folder: Path,
 ) -> None:
@@ -259,7 +248,6 @@ def test_an_invalid_tool_file_beside_python_files_is_left_out_with_its_reason(
     assert (file.kind, file.name) == ("tool", "broken") and "broken.md:2" in file.detail
 
 
-@pytest.mark.proves("python.checked")
 async def test_validate_reads_python_files_and_runs_nothing_of_them(folder: Path) -> None:
     mark = folder / "ran"
     good = ADD + f"open({str(mark)!r}, 'w')\ndef weather(city, unit): ...\n"
@@ -284,7 +272,6 @@ async def test_validate_reads_python_files_and_runs_nothing_of_them(folder: Path
 # ---- names
 
 
-@pytest.mark.proves("python.names")
 def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_override_holds(
     folder: Path,
 ) -> None:
@@ -307,7 +294,6 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
     assert any("`add` of tools.py:2 (harness) is not used" in one for one in made.notices)
 
 
-@pytest.mark.proves("python.names")
 def test_a_tool_in_python_may_take_the_name_of_one_that_ships(folder: Path) -> None:
     put(folder, "tools.py", tools=ADD.replace("add", "read_file"))
     made = brought(folder)
@@ -336,7 +322,6 @@ HANDLERS = {
 }
 
 
-@pytest.mark.proves("file.no-script")
 @pytest.mark.parametrize("text", HANDLERS.values(), ids=HANDLERS)
 async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(
     text: str, folder: Path
@@ -353,7 +338,6 @@ async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(
     assert extra.success == ("**given" in text)
 
 
-@pytest.mark.proves("file.no-script")
 async def test_without_a_function_of_its_name_the_file_says_what_is_missing(folder: Path) -> None:
     put(folder, "tools.py", tools=ADD)
     tool_file(folder, "get-weather", WEATHER)
@@ -367,13 +351,12 @@ async def test_without_a_function_of_its_name_the_file_says_what_is_missing(fold
 
 UNFIT = {
     "def weather(city): ...": "`unit` is no parameter of it",
-    "def weather(city, unit, days): ...": "its `days` has no default, and the file does not require it",
+    "def weather(city, unit, days): ...": "its `days` has no default, and is not required",
     "def weather(city, unit, /): ...": "cannot be passed by name",
-    "def weather(city: Gone, unit): ...": "cannot be read: name 'Gone' is not defined",
+    "def weather(city, unit, context: Gone): ...": "its `context` has no default",
 }
 
 
-@pytest.mark.proves("file.no-script")
 @pytest.mark.parametrize("text", UNFIT)
 def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(
     text: str, folder: Path
@@ -387,7 +370,6 @@ def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(
     assert f"{folder / 'tools.py'}:2" in refused.value.detail
 
 
-@pytest.mark.proves("file.no-script")
 def test_two_handlers_for_one_file_are_an_error(folder: Path) -> None:
     text = HANDLERS["a function"]
     put(folder, "a.py", "b.py", a=text, b=text)

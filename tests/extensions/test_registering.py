@@ -124,7 +124,6 @@ def agent_of(
 # ---- what is registered works, in this session
 
 
-@pytest.mark.proves("registering.tools")
 async def test_a_tool_that_a_script_registers_is_called_in_the_same_run(
     registering_session: ScriptSession,
 ) -> None:
@@ -145,7 +144,6 @@ async def test_a_tool_that_a_script_registers_is_called_in_the_same_run(
     assert len(model_client.opened) == 2
 
 
-@pytest.mark.proves("registering.stable-prefix")
 async def test_what_is_new_stands_behind_what_was_sent_in_the_order_in_which_it_came(
     registering_session: ScriptSession,
 ) -> None:
@@ -169,7 +167,6 @@ async def test_what_is_new_stands_behind_what_was_sent_in_the_order_in_which_it_
     assert {opening.system for opening in model_client.opened} == {model_client.opened[0].system}
 
 
-@pytest.mark.proves("registering.session-only")
 async def test_another_session_of_the_same_agent_sees_nothing_of_it(
     registering_session: ScriptSession,
 ) -> None:
@@ -183,7 +180,6 @@ async def test_another_session_of_the_same_agent_sees_nothing_of_it(
     await other.close()
 
 
-@pytest.mark.proves("registering.hooks")
 async def test_a_hook_that_a_script_registers_watches_this_session_from_then_on(
     registering_session: ScriptSession,
 ) -> None:
@@ -203,7 +199,6 @@ async def test_a_hook_that_a_script_registers_watches_this_session_from_then_on(
     await other.close()
 
 
-@pytest.mark.proves("registering.hooks")
 async def test_a_hook_on_results_sees_the_arguments_too(registering_session: ScriptSession) -> None:
     script = (
         "def handle(event, payload):\n    return modify({'result': payload['arguments']['path']})\n"
@@ -221,7 +216,6 @@ async def test_a_hook_on_results_sees_the_arguments_too(registering_session: Scr
     assert (await session.call("read_text", path="a.txt")).data == "a.txt"
 
 
-@pytest.mark.proves("registering.agents")
 async def test_an_agent_that_a_script_registers_can_be_delegated_to(
     registering_session: ScriptSession,
 ) -> None:
@@ -242,7 +236,6 @@ async def test_an_agent_that_a_script_registers_can_be_delegated_to(
     assert [one.name for one in model_client.opened[1].tools] == ["look"]
 
 
-@pytest.mark.proves("registering.hooks")
 async def test_a_hook_that_was_registered_watches_the_agents_of_the_session_too(
     registering_session: ScriptSession,
 ) -> None:
@@ -274,7 +267,6 @@ class Asked:
         return ApprovalAnswer(self._choice)
 
 
-@pytest.mark.proves("registering.gate")
 @pytest.mark.parametrize("kind", REGISTER)
 async def test_a_person_is_asked_with_the_whole_definition(
     registering_session: ScriptSession, kind: str
@@ -290,7 +282,6 @@ async def test_a_person_is_asked_with_the_whole_definition(
             assert line in request.preview
 
 
-@pytest.mark.proves("registering.gate")
 @pytest.mark.parametrize(
     "options", [{"approver": Asked("deny")}, {"deny": ["register_tool"]}, {"mode": "plan"}, {}]
 )
@@ -306,7 +297,6 @@ async def test_without_a_yes_nothing_is_registered(
     ).error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("registering.gate")
 async def test_a_registration_stands_in_the_journal_with_its_definition(
     registering_session: ScriptSession,
 ) -> None:
@@ -324,7 +314,6 @@ async def test_a_registration_stands_in_the_journal_with_its_definition(
     )
 
 
-@pytest.mark.proves("registering.gate")
 async def test_hooks_that_were_there_see_and_stop_registrations(
     registering_session: ScriptSession,
 ) -> None:
@@ -338,7 +327,6 @@ async def test_hooks_that_were_there_see_and_stop_registrations(
         assert "nothing new" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.gate")
 async def test_what_was_registered_passes_the_gate_like_any_tool(
     registering_session: ScriptSession,
 ) -> None:
@@ -350,7 +338,6 @@ async def test_what_was_registered_passes_the_gate_like_any_tool(
     assert "SECRET" not in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.off")
 @pytest.mark.parametrize("kind", REGISTER)
 async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(
     script_session: ScriptSession, kind: str
@@ -362,7 +349,6 @@ async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(
     assert "`tools.register`" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.off")
 async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_it(
     script_session: ScriptSession,
 ) -> None:
@@ -380,7 +366,6 @@ async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_i
 # ---- attacks
 
 
-@pytest.mark.proves("registering.names")
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -423,7 +408,6 @@ async def test_a_name_that_is_taken_or_wrong_is_refused(
     assert "was not registered" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.names")
 async def test_a_name_is_registered_once_and_stays_what_it_was(
     registering_session: ScriptSession,
 ) -> None:
@@ -438,7 +422,6 @@ async def test_a_name_is_registered_once_and_stays_what_it_was(
     assert (await session.call("shout", text="a")).data == "A"
 
 
-@pytest.mark.proves("registering.names")
 async def test_a_tool_that_a_rule_denies_is_not_registered(
     registering_session: ScriptSession,
 ) -> None:
@@ -460,7 +443,6 @@ def test_no_name_behind_a_built_in_is_free() -> None:
     assert "read_text" in used
 
 
-@pytest.mark.proves("registering.hooks-cannot-hide")
 async def test_a_registered_hook_does_not_see_how_hooks_are_registered(
     registering_session: ScriptSession,
 ) -> None:
@@ -486,7 +468,6 @@ async def test_a_registered_hook_does_not_see_how_hooks_are_registered(
     assert calls_seen.count("register_hook") == 2
 
 
-@pytest.mark.proves("registering.hooks-cannot-hide")
 @pytest.mark.parametrize("priority", [49, 0, -1])
 async def test_a_registered_hook_never_stands_before_the_floor(
     registering_session: ScriptSession, priority: int
@@ -496,7 +477,6 @@ async def test_a_registered_hook_never_stands_before_the_floor(
     assert "50 or more" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.hooks-cannot-hide")
 async def test_hooks_keep_their_order_when_one_is_registered(
     registering_session: ScriptSession,
 ) -> None:
@@ -517,7 +497,6 @@ async def test_hooks_keep_their_order_when_one_is_registered(
     assert [one.name for one in session.driver.extensions[0].hooks.hooks] == ["before", "late"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("registering.hooks-cannot-hide")
 @pytest.mark.parametrize(
     "definition",
     [
@@ -539,7 +518,6 @@ async def test_a_hook_is_a_script_that_computes(
     assert (await registering_session.session.call("read_text", path="a.txt")).success
 
 
-@pytest.mark.proves("registering.only-scripts")
 async def test_a_script_that_another_tool_called_registers_nothing(
     registering_session: ScriptSession,
 ) -> None:
@@ -556,14 +534,12 @@ async def test_a_script_that_another_tool_called_registers_nothing(
     assert (await session.call("shout", text="a")).error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("registering.only-scripts")
 async def test_call_tool_is_no_way_to_register(registering_session: ScriptSession) -> None:
     body = f"return meta.call_tool('register_tool', {{'name': 'shout', 'definition': {SHOUT!r}}})"
     session = opened(registering_session, registering_session.tool(body))
     assert (await session.call("mine")).data.startswith("error (permission_denied)")
 
 
-@pytest.mark.proves("registering.only-scripts")
 async def test_a_model_that_guesses_the_tool_registers_nothing(
     registering_session: ScriptSession,
 ) -> None:
@@ -578,7 +554,6 @@ async def test_a_model_that_guesses_the_tool_registers_nothing(
     )
 
 
-@pytest.mark.proves("registering.limits")
 @pytest.mark.parametrize(("kind", "most"), [("tool", 50), ("hook", 30), ("agent", 10)])
 async def test_one_more_than_the_bound_is_refused(
     registering_session: ScriptSession, kind: str, most: int
@@ -599,7 +574,6 @@ async def test_one_more_than_the_bound_is_refused(
     assert str(most) in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.limits")
 @pytest.mark.parametrize("wrong", [{"tools": -1}, {"hooks": MAX_LIMIT + 1}])
 def test_bounds_that_are_none_are_refused(wrong: dict[str, int]) -> None:
     from ferrule.core.errors import ConfigError
@@ -608,7 +582,6 @@ def test_bounds_that_are_none_are_refused(wrong: dict[str, int]) -> None:
         RegistrationLimits(**wrong)
 
 
-@pytest.mark.proves("registering.definitions")
 @pytest.mark.parametrize(
     "change",
     [
@@ -625,7 +598,6 @@ async def test_a_giant_definition_is_refused(
     assert "most" in (result.error_message or "") or "more than" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.definitions")
 async def test_everything_that_is_wrong_is_said_at_once(registering_session: ScriptSession) -> None:
     broken = {
         "description": "Broken.",
@@ -643,7 +615,6 @@ async def test_everything_that_is_wrong_is_said_at_once(registering_session: Scr
     assert "3 problems" in message
 
 
-@pytest.mark.proves("registering.definitions")
 @pytest.mark.parametrize(
     "change",
     [
@@ -676,7 +647,6 @@ async def test_a_broken_definition_is_refused(
     ).error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("registering.definitions")
 @pytest.mark.parametrize(
     "change",
     [
@@ -695,7 +665,6 @@ async def test_an_agent_is_refused_what_would_widen_or_break_it(
     assert result.error_type is ErrorType.VALIDATION_FAILED, result
 
 
-@pytest.mark.proves("registering.reach")
 async def test_what_is_registered_reaches_no_further_than_who_registered_it(
     registering_session: ScriptSession,
 ) -> None:
@@ -718,7 +687,6 @@ async def test_what_is_registered_reaches_no_further_than_who_registered_it(
     assert "`b.test` is not among the allowed domains" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.reach")
 @pytest.mark.parametrize(
     "claim", [{"side_effect": "none"}, {"side_effect": "external", "risk": "safe"}]
 )
@@ -733,7 +701,6 @@ async def test_a_tool_that_asks_the_network_says_so(
     assert result.error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("registering.reach")
 async def test_the_network_under_another_name_is_asked_about_like_itself(
     registering_session: ScriptSession,
 ) -> None:
@@ -749,7 +716,6 @@ async def test_the_network_under_another_name_is_asked_about_like_itself(
     assert [one.tool.name for one in person.requests] == ["register_tool", "sly"]
 
 
-@pytest.mark.proves("registering.definitions")
 async def test_a_preview_hides_nothing(registering_session: ScriptSession) -> None:
     person = Asked("deny")
     registering_session.options |= {"mode": "default", "approver": person}
@@ -764,7 +730,6 @@ async def test_a_preview_hides_nothing(registering_session: ScriptSession) -> No
     assert "\\u202e" in person.requests[0].preview
 
 
-@pytest.mark.proves("registering.hooks")
 async def test_a_hook_on_the_end_of_the_session_is_asked_there(
     registering_session: ScriptSession,
 ) -> None:
@@ -784,7 +749,6 @@ async def test_a_hook_on_the_end_of_the_session_is_asked_there(
     assert "`end`: goodbye" in told
 
 
-@pytest.mark.proves("registering.hooks")
 async def test_a_hook_on_what_is_over_is_refused(registering_session: ScriptSession) -> None:
     result = await registered(
         registering_session,
@@ -798,7 +762,6 @@ async def test_a_hook_on_what_is_over_is_refused(registering_session: ScriptSess
     assert "`session.start` is over" in (result.error_message or "")
 
 
-@pytest.mark.proves("registering.session-only")
 async def test_what_an_agent_registers_is_gone_with_its_session(
     registering_session: ScriptSession,
 ) -> None:
@@ -817,7 +780,6 @@ async def test_what_an_agent_registers_is_gone_with_its_session(
     assert "there is no tool `register_tool`" in model_client.histories[2][-1].text
 
 
-@pytest.mark.proves("registering.stable-prefix")
 async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along(
     registering_session: ScriptSession,
 ) -> None:
@@ -839,7 +801,6 @@ async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along
     assert model_client.histories[-1][0].text == "changed in turn 3"
 
 
-@pytest.mark.proves("registering.stable-prefix")
 async def test_a_tool_mode_that_a_provider_refused_is_not_tried_again() -> None:
     refusal = ProviderError("no tools here", code="tools_unsupported", retryable=False)
     model = Scripted(
@@ -866,7 +827,6 @@ async def test_a_tool_mode_that_a_provider_refused_is_not_tried_again() -> None:
 # ---- a session that goes on elsewhere
 
 
-@pytest.mark.proves("registering.resumed")
 async def test_a_session_that_is_resumed_says_once_what_is_gone(
     registering_session: ScriptSession,
 ) -> None:
@@ -894,7 +854,6 @@ async def test_a_session_that_is_resumed_says_once_what_is_gone(
 # ---- listing
 
 
-@pytest.mark.proves("registering.list")
 async def test_a_script_lists_what_this_run_may_use(script_session: ScriptSession) -> None:
     script_session.world = ScriptEnvironment(meta=handle_meta_call)
     script_session.options["deny"] = ["write_file"]
@@ -910,7 +869,6 @@ async def test_a_script_lists_what_this_run_may_use(script_session: ScriptSessio
     assert listed[2:] == [[], True]  # `read_text` is for scripts, not for models.
 
 
-@pytest.mark.proves("registering.list")
 async def test_what_was_registered_is_listed(registering_session: ScriptSession) -> None:
     session = opened(
         registering_session,
@@ -940,7 +898,6 @@ values = st.recursive(
 )
 
 
-@pytest.mark.proves("registering.definitions")
 @given(
     st.dictionaries(
         st.sampled_from(["parameters", "examples", "when"]),
@@ -954,7 +911,6 @@ def test_a_definition_is_read_back_as_it_was_given(fields: dict[str, Any]) -> No
     )
 
 
-@pytest.mark.proves("registering.definitions")
 @given(
     st.text(st.characters(exclude_categories=["Cs"]))
     | st.text("a \n\t-:#|'\"\u2028\x85\r", max_size=30)
@@ -968,7 +924,6 @@ def test_no_script_ends_its_own_place(script: str) -> None:
     assert found.body == "body\n---\nmore"
 
 
-@pytest.mark.proves("registering.stable-prefix")
 def test_a_session_catalog_leaves_the_names_of_others_alone() -> None:
     base = Catalog([replace(look, name="a.b"), replace(look, name="plain")])
     layer = SessionCatalog(base)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +37,6 @@ def shown(found: re.Match[str] | None) -> dict[str, Any] | None:
     }
 
 
-@pytest.mark.proves("starlark.patterns")
 @given(patterns(), TEXTS)
 def test_scripts_find_what_python_finds(pattern: str, text: str) -> None:
     compiled = re.compile(pattern)

@@ -34,7 +34,6 @@ def bundle(*names: str, head: str = "name: my-bundle\ndescription: Things.\n") -
     return f"---\n{head}tools:\n{tools}---\nBody.\n".encode()
 
 
-@pytest.mark.proves("file.sources")
 def test_tools_come_from_folders_bundles_and_main_files() -> None:
     loaded = load_tools(
         {
@@ -111,7 +110,6 @@ def test_two_tools_of_one_kind_with_one_name_are_an_error() -> None:
         load_tools({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
 
 
-@pytest.mark.proves("file.left-out")
 @pytest.mark.parametrize(
     "data",
     [
@@ -135,7 +133,6 @@ def test_an_invalid_tool_file_is_left_out_and_the_others_are_used(data: bytes) -
     assert "bad" not in names
 
 
-@pytest.mark.proves("file.left-out")
 def test_nothing_stands_in_for_a_file_that_is_left_out() -> None:
     """The file may have been written to limit what has its name."""
     plugin = b"---\nname: p\ndescription: d\ntools: [{name: run_command, script: x}]\n---\n"
@@ -148,7 +145,6 @@ def test_nothing_stands_in_for_a_file_that_is_left_out() -> None:
     assert (made.full_name, made.loading) == ("ferrule::run_command", Loading.INTERNAL)
 
 
-@pytest.mark.proves("file.left-out")
 def test_an_override_holds_beside_an_invalid_file_of_its_name() -> None:
     override = b"---\ntools: [{name: t, script: x}]\n---\n"
     loaded = load_tools(
@@ -157,7 +153,6 @@ def test_an_override_holds_beside_an_invalid_file_of_its_name() -> None:
     assert [tool.file for tool in loaded.tools] == [".harness/overrides/o.md"]
 
 
-@pytest.mark.proves("file.all-problems")
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     files = {
         ".harness/plugins/Bad_Name.md": b"---\ntools: []\n---\n",
@@ -184,7 +179,6 @@ def test_warnings_of_the_tools_that_hold_are_gathered() -> None:
     assert "did you mean `parameters`?" in str(loaded.warnings[0])
 
 
-@pytest.mark.proves("file.companions")
 def test_tools_with_scripts_come_with_what_scripts_read_files_with() -> None:
     names = [
         tool.name
@@ -205,7 +199,6 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.proves("file.trust")
 def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> None:
     trust = TrustStore()
     loaded = load_trusted_tools(repository, trust)
@@ -224,7 +217,6 @@ def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> No
     )
 
 
-@pytest.mark.proves("file.trust")
 def test_a_changed_file_asks_again_and_shows_what_changed(repository: Path) -> None:
     trust = TrustStore()
     trust.trust(repository)
@@ -244,7 +236,6 @@ def test_a_changed_file_asks_again_and_shows_what_changed(repository: Path) -> N
     ]
 
 
-@pytest.mark.proves("file.trust")
 def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
     (repository / ".harness/tools/broken.md").write_bytes(b"no front matter")
     assert load_trusted_tools(repository).state == "untrusted"
@@ -253,7 +244,6 @@ def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
     assert "broken.md" in left_out.detail
 
 
-@pytest.mark.proves("file.trust")
 def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
     (repository / "outside.md").write_bytes(tool_file())
     (repository / ".harness/tools/linked.md").symlink_to("../../outside.md")
@@ -271,7 +261,6 @@ def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> No
     assert (loaded.state, loaded.tools, loaded.changes) == ("absent", (), ())
 
 
-@pytest.mark.proves("file.sources")
 async def test_a_trusted_file_is_called_by_a_model(
     repository: Path, shared_workers: WorkerPool
 ) -> None:

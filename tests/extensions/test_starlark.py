@@ -35,7 +35,6 @@ HELLO = "def run(args):\n    return 'hello'\n"
 # ---- values
 
 
-@pytest.mark.proves("starlark.json-values")
 async def test_what_a_script_returns_is_json_with_true_and_null(run: Runs) -> None:
     source = """
 def run(args):
@@ -53,24 +52,20 @@ def run(args):
     assert json.loads(json.dumps(value)) == value
 
 
-@pytest.mark.proves("starlark.json-values")
 @pytest.mark.parametrize("value", ["text", 3, -1.5, True, None, [], {}, [[["deep"]]]])
 async def test_every_kind_of_value_goes_in_and_out(run: Runs, value: Any) -> None:
     assert await run("def run(args):\n    return args\n", value) == value
 
 
-@pytest.mark.proves("starlark.json-values")
 async def test_half_a_character_goes_in_as_a_question_mark(run: Runs) -> None:
     assert await run("def run(args):\n    return args\n", "ä\ud800b") == "ä?b"
 
 
-@pytest.mark.proves("starlark.json-values")
 async def test_a_value_that_is_no_json_is_an_error(run: Runs) -> None:
     failed = await run.fails("def run(args):\n    return run2\ndef run2(args):\n    return 1\n")
     assert (failed.reason, failed.error_type) == ("error", ErrorType.TOOL_ERROR)
 
 
-@pytest.mark.proves("starlark.fresh-scope")
 async def test_nothing_lives_from_one_call_to_the_next(run: Runs) -> None:
     source = "made = [fs.read('a')]\ndef run(args):\n    return made\n"
     run.answers["fs.read"] = "first"
@@ -79,7 +74,6 @@ async def test_nothing_lives_from_one_call_to_the_next(run: Runs) -> None:
     assert await run(source) == ["second"]
 
 
-@pytest.mark.proves("starlark.fresh-scope")
 async def test_what_the_top_level_made_cannot_be_changed(run: Runs) -> None:
     failed = await run.fails("seen = []\ndef run(args):\n    seen.append(1)\n    return seen\n")
     assert failed.message == "tool.md:3: Immutable"
@@ -88,7 +82,6 @@ async def test_what_the_top_level_made_cannot_be_changed(run: Runs) -> None:
 # ---- what the language has not
 
 
-@pytest.mark.proves("starlark.no-recursion")
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -115,7 +108,6 @@ async def test_a_function_that_calls_itself_is_refused_by_name(
     assert f"`{name}` calls itself" in failed.message
 
 
-@pytest.mark.proves("starlark.no-recursion")
 @pytest.mark.parametrize(
     "source",
     [
@@ -129,7 +121,6 @@ def test_a_name_of_its_own_inside_a_function_is_no_recursion(source: str) -> Non
     assert find_recursion(source) is None
 
 
-@pytest.mark.proves("starlark.no-recursion")
 async def test_calls_through_values_end_at_a_depth(run: Runs) -> None:
     source = """
 def f(g, n):
@@ -144,7 +135,6 @@ def run(args):
     assert (failed.reason, failed.error_type) == ("depth", ErrorType.LIMIT)
 
 
-@pytest.mark.proves("starlark.no-load")
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -171,7 +161,6 @@ async def test_a_script_without_the_function_says_so(run: Runs) -> None:
     assert (failed.reason, failed.message) == ("compile", "the script defines no function `run`")
 
 
-@pytest.mark.proves("starlark.places")
 async def test_an_error_names_the_line_of_the_file_that_the_script_stands_in(run: Runs) -> None:
     script = Script("def run(args):\n    return nothing_here\n", "tools/x.md", 7)
     with pytest.raises(ScriptFailed, match=r"^tools/x\.md:8: Variable `nothing_here` not found"):
@@ -181,7 +170,6 @@ async def test_an_error_names_the_line_of_the_file_that_the_script_stands_in(run
 # ---- bounds
 
 
-@pytest.mark.proves("starlark.wall-clock")
 async def test_an_endless_loop_is_stopped_and_the_next_call_is_fine(run: Runs) -> None:
     failed = await run.fails(ENDLESS, seconds=0.2)
     assert (failed.reason, failed.error_type) == ("timeout", ErrorType.TIMEOUT)
@@ -189,7 +177,6 @@ async def test_an_endless_loop_is_stopped_and_the_next_call_is_fine(run: Runs) -
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.wall-clock")
 async def test_a_loop_that_the_library_cannot_stop_is_killed(run: Runs) -> None:
     # One call of the expression engine takes minutes, linear as it is, and holds the interpreter.
     source = (
@@ -201,7 +188,6 @@ async def test_a_loop_that_the_library_cannot_stop_is_killed(run: Runs) -> None:
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.wall-clock")
 async def test_a_built_in_that_takes_too_long_is_cancelled_with_its_script(run: Runs) -> None:
     ended = asyncio.Event()
 
@@ -217,7 +203,6 @@ async def test_a_built_in_that_takes_too_long_is_cancelled_with_its_script(run: 
     assert ended.is_set()
 
 
-@pytest.mark.proves("starlark.memory")
 @pytest.mark.parametrize(
     "body",
     [
@@ -237,7 +222,6 @@ async def test_a_script_that_takes_too_much_memory_is_stopped(run: Runs, body: s
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.result-size")
 async def test_a_result_of_a_hundred_megabytes_is_an_error_and_not_sent(run: Runs) -> None:
     source = "def run(args):\n    return 'a' * 100000000\n"
     failed = await run.fails(source, memory=1 << 30, seconds=PATIENT)
@@ -246,7 +230,6 @@ async def test_a_result_of_a_hundred_megabytes_is_an_error_and_not_sent(run: Run
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.result-size")
 async def test_an_argument_of_a_built_in_is_bounded_too(run: Runs) -> None:
     source = "def run(args):\n    return fs.write('a', 'a' * 20000000)\n"
     failed = await run.fails(source, memory=1 << 30, seconds=PATIENT)
@@ -254,14 +237,12 @@ async def test_an_argument_of_a_built_in_is_bounded_too(run: Runs) -> None:
     assert run.asked == []
 
 
-@pytest.mark.proves("starlark.result-size")
 async def test_arguments_that_are_too_large_to_hand_over_are_an_error(run: Runs) -> None:
     failed = await run.fails("def run(args):\n    return 1\n", "a" * (17 << 20))
     assert failed.reason == "size"
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.crash")
 @pytest.mark.parametrize(
     "source",
     ["x = " + "[" * 100_000 + "]" * 100_000, "x = " + "-" * 200_000 + "1", "x = " + "(" * 100_000],
@@ -272,7 +253,6 @@ async def test_a_text_that_breaks_the_parser_breaks_only_a_worker(run: Runs, sou
     assert await run(HELLO) == "hello"
 
 
-@pytest.mark.proves("starlark.result-size")
 async def test_a_result_that_nests_too_deeply_is_an_error(run: Runs) -> None:
     source = "def run(args):\n    x = []\n    for i in range(900):\n        x = [x]\n    return x\n"
     try:
@@ -287,7 +267,6 @@ async def test_a_result_that_nests_too_deeply_is_an_error(run: Runs) -> None:
 # ---- failing
 
 
-@pytest.mark.proves("starlark.fail")
 async def test_fail_is_an_error_with_its_text_and_line(run: Runs) -> None:
     failed = await run.fails(
         "def run(args):\n    fail('no such branch:', args['b'])\n", {"b": "main"}
@@ -296,7 +275,6 @@ async def test_fail_is_an_error_with_its_text_and_line(run: Runs) -> None:
     assert failed.message == "tool.md:2: no such branch: main"
 
 
-@pytest.mark.proves("starlark.fail")
 async def test_an_error_dictionary_is_a_value_like_any_other(run: Runs) -> None:
     source = (
         'def run(args):\n    if not args.get("command"):\n        return '
@@ -305,7 +283,6 @@ async def test_an_error_dictionary_is_a_value_like_any_other(run: Runs) -> None:
     assert await run(source) == {"error": "command is required"}
 
 
-@pytest.mark.proves("starlark.builtin-errors")
 async def test_a_built_in_that_fails_fails_the_script_with_its_type(run: Runs) -> None:
     run.answers["fs.read"] = ToolFailed(ErrorType.PERMISSION_DENIED, "`.env` is secret")
     failed = await run.fails("def run(args):\n    return fs.read('.env')\n")
@@ -313,7 +290,6 @@ async def test_a_built_in_that_fails_fails_the_script_with_its_type(run: Runs) -
     assert failed.message == "tool.md:2: `.env` is secret"
 
 
-@pytest.mark.proves("starlark.killed-worker")
 async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(
     pool: WorkerPool,
 ) -> None:
@@ -345,7 +321,6 @@ async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(
     assert await pool.run(Script(HELLO, "t.md"), "run", [{}]) == "hello"
 
 
-@pytest.mark.proves("starlark.killed-worker")
 async def test_an_idle_worker_that_died_is_not_used(pool: WorkerPool) -> None:
     assert await pool.run(Script(HELLO, "t.md"), "run", [{}]) == "hello"
     (pid,) = pool.pids
@@ -359,7 +334,6 @@ async def test_an_idle_worker_that_died_is_not_used(pool: WorkerPool) -> None:
 # ---- telling
 
 
-@pytest.mark.proves("starlark.print")
 async def test_printed_and_logged_lines_come_in_order_with_their_level(run: Runs) -> None:
     source = (
         "def run(args):\n    print('a', 1, [2])\n    log.warn('careful', code=7)\n    "
@@ -374,7 +348,6 @@ async def test_printed_and_logged_lines_come_in_order_with_their_level(run: Runs
     ]
 
 
-@pytest.mark.proves("starlark.print")
 async def test_a_flood_of_lines_is_cut_and_says_so(run: Runs) -> None:
     await run("def run(args):\n    for i in range(5000):\n        print('x' * 20000)\n")
     assert len(run.told) == 1001
@@ -385,7 +358,6 @@ async def test_a_flood_of_lines_is_cut_and_says_so(run: Runs) -> None:
 # ---- names
 
 
-@pytest.mark.proves("starlark.built-ins")
 def test_every_computed_name_is_there_and_no_other() -> None:
     listed = {
         names.full_name(space, member)
@@ -395,7 +367,6 @@ def test_every_computed_name_is_there_and_no_other() -> None:
     assert listed | {"assert"} == set(pure.FUNCTIONS)
 
 
-@pytest.mark.proves("starlark.built-ins")
 async def test_every_name_of_the_requirement_can_be_written(run: Runs) -> None:
     wanted = (
         "exec.run fs.read fs.write fs.exists fs.stat http.get http.post json.encode json.decode "
@@ -406,7 +377,6 @@ async def test_every_name_of_the_requirement_can_be_written(run: Runs) -> None:
     assert set(await run(source)) <= {"function", "native_function", "python_callable_value"}
 
 
-@pytest.mark.proves("starlark.built-ins")
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
@@ -470,7 +440,6 @@ async def test_what_only_computes_is_computed_in_the_worker(
     assert run.asked == []
 
 
-@pytest.mark.proves("starlark.built-ins")
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
@@ -498,7 +467,6 @@ async def test_wrong_use_of_a_built_in_is_an_error_with_its_line(
     assert said in failed.message or "must be" in failed.message
 
 
-@pytest.mark.proves("starlark.pure")
 async def test_a_pure_run_has_no_name_that_does_something(run: Runs) -> None:
     for name in ("fs", "exec", "http", "cache", "delegate", "meta", "env"):
         failed = await run.fails(f"def run(args):\n    return str({name})\n", pure=True)
@@ -510,7 +478,6 @@ async def test_a_pure_run_has_no_name_that_does_something(run: Runs) -> None:
 # ---- the worker
 
 
-@pytest.mark.proves("starlark.pool")
 async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: WorkerPool) -> None:
     script = Script(HELLO, "t.md")
     assert await pool.run(script, "run", [{}]) == "hello"
@@ -523,7 +490,6 @@ async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: Worke
     assert process.calls == 302
 
 
-@pytest.mark.proves("starlark.pool")
 async def test_a_script_that_failed_is_not_sent_again_unless_it_cannot_be_parsed(
     pool: WorkerPool,
 ) -> None:
@@ -538,7 +504,6 @@ async def test_a_script_that_failed_is_not_sent_again_unless_it_cannot_be_parsed
 
 
 @pytest.mark.linux_only("limits and descriptors are read from /proc")
-@pytest.mark.proves("starlark.jail")
 async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:
     await pool.run(Script(HELLO, "t.md"), "run", [{}])
     (pid,) = pool.pids
@@ -552,7 +517,6 @@ async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:
         assert file.read() == b""
 
 
-@pytest.mark.proves("starlark.jail")
 def test_a_worker_lives_with_the_limits_of_its_owner() -> None:
     program = """
 import asyncio, resource
@@ -573,7 +537,6 @@ print(asyncio.run(shared_pool().run(script, "run", [{}], limits=ScriptLimits(mem
     assert (ran.stdout, ran.stderr) == ("1\n", "")
 
 
-@pytest.mark.proves("starlark.pool")
 async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None:
     pool = WorkerPool(warm=2, max_computing=1)
     depth = 4
@@ -594,7 +557,6 @@ async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None
         pool.close()
 
 
-@pytest.mark.proves("starlark.pool")
 async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() -> None:
     pool = WorkerPool(warm=1, max_computing=1)
     try:
@@ -631,7 +593,6 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
         pool.close()
 
 
-@pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_one_after_the_other() -> None:
     pool = WorkerPool(warm=1)
     try:
@@ -644,7 +605,6 @@ def test_one_pool_serves_event_loops_one_after_the_other() -> None:
         pool.close()
 
 
-@pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
     pool = WorkerPool(warm=2, max_computing=2)
 
@@ -667,7 +627,6 @@ def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
         pool.close()
 
 
-@pytest.mark.proves("starlark.leaks-nothing")
 def test_no_process_and_no_descriptor_is_left() -> None:
     before = descriptors()
     pool = WorkerPool(warm=2)
@@ -699,7 +658,6 @@ def test_no_process_and_no_descriptor_is_left() -> None:
     assert descriptors() == before
 
 
-@pytest.mark.proves("starlark.leaks-nothing")
 def test_workers_end_with_their_owner_however_that_ends() -> None:
     program = """
 import asyncio, os, signal, sys
@@ -743,7 +701,6 @@ def _gone(pid: int) -> None:
     assert ended, f"worker {pid} outlived its owner"
 
 
-@pytest.mark.proves("starlark.leaks-nothing")
 def test_the_shared_pool_ends_with_the_process_and_says_nothing() -> None:
     program = """
 import asyncio

@@ -93,7 +93,6 @@ async def refuse(name: str, positional: Any, named: Any) -> Any:
     raise ToolFailed(ErrorType.NOT_FOUND, f"no {name}")
 
 
-@pytest.mark.proves("starlark.json-values")
 @LOTS
 @given(value=VALUES)
 @example(value={"": [{}], "\U0001f600": "\u2028\x00"})
@@ -105,7 +104,6 @@ def test_a_value_comes_back_as_it_went_in(asked: Asked, value: Any) -> None:
     assert json.dumps(got, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
-@pytest.mark.proves("starlark.one-outcome")
 @LOTS
 @given(lines=st.lists(PIECES | st.text(max_size=10), max_size=8), value=VALUES)
 @example(lines=["def run(args):", "    return args", "    " * 200 + "("], value=None)

@@ -58,7 +58,6 @@ def fields(text: str, body: str = "Mine.") -> ToolFile:
 ECHO = "script: |\n  def run(args):\n      return args\n"
 
 
-@pytest.mark.proves("file.requirement-example")
 def test_the_example_of_the_requirement_is_read_as_it_says() -> None:
     found = parse_tool(REQUIREMENT.encode(), ".harness/tools/run_command.md")
     assert found.name == "run_command"
@@ -75,13 +74,11 @@ def test_the_example_of_the_requirement_is_read_as_it_says() -> None:
     assert found.script.line == 6
 
 
-@pytest.mark.proves("file.name-and-description")
 def test_the_name_is_the_files_stem_and_an_empty_body_is_described_by_it() -> None:
     found = parse_tool(f"---\n{ECHO}---\n\n".encode(), ".harness/tools/verb_noun.md")
     assert (found.name, found.description) == ("verb_noun", "verb_noun")
 
 
-@pytest.mark.proves("file.name-and-description")
 def test_a_stem_that_cannot_be_a_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a b\.md:\d+:\d+: `a b` cannot be the name of a tool"):
         parse_tool(f"---\n{ECHO}---\n".encode(), "tools/a b.md")
@@ -150,7 +147,6 @@ def test_parameters_may_be_nested_beyond_the_requirement() -> None:
     }
 
 
-@pytest.mark.proves("file.places")
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
@@ -192,7 +188,6 @@ def test_what_is_wrong_is_said_with_its_place(text: str, place: str, said: str) 
     assert said in str(caught.value)
 
 
-@pytest.mark.proves("file.unknown-keys")
 def test_a_key_that_means_nothing_is_a_warning_with_the_nearest() -> None:
     found = fields("timeuot_ms: 5\n" + ECHO + "parameters:\n  a: { type: string, requird: true }\n")
     assert [str(one) for one in found.warnings] == [
@@ -208,14 +203,12 @@ def test_a_key_that_means_nothing_is_a_warning_with_the_nearest() -> None:
     assert found.timeout_ms == 0
 
 
-@pytest.mark.proves("file.unknown-keys")
 def test_a_tool_without_a_script_and_one_without_run_are_warned_of() -> None:
     assert "no `script`" in str(fields("strict: false").warnings[0])
     assert "no function `run(args)`" in str(fields("script: 'x = 1'").warnings[0])
     assert fields("async: true\n" + ECHO).warnings == ()
 
 
-@pytest.mark.proves("file.side-effect")
 @pytest.mark.parametrize(
     ("text", "effect", "risk"),
     [
@@ -271,7 +264,6 @@ async def run(
         await session.close()
 
 
-@pytest.mark.proves("file.json-result")
 async def test_a_model_reads_the_result_as_json(shared_workers: WorkerPool) -> None:
     found = fields(
         "script: |\n  def run(args):\n      return {'ok': True, 'none': None, 'args': args}\n"
@@ -285,7 +277,6 @@ async def test_a_model_reads_the_result_as_json(shared_workers: WorkerPool) -> N
     assert answer == '{"ok":true,"none":null,"args":{"a":1}}'
 
 
-@pytest.mark.proves("file.validation-first")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -329,7 +320,6 @@ async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(
     assert "`b` is not an argument" in (refused.error_message or "")
 
 
-@pytest.mark.proves("file.timeout")
 async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: WorkerPool) -> None:
     loop = (
         "script: |\n  def run(args):\n      for i in range(2000000000):\n          for j in "
@@ -340,7 +330,6 @@ async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: Work
     assert "200 ms" in (result.error_message or "")
 
 
-@pytest.mark.proves("file.timeout")
 async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own(
     pool: WorkerPool,
 ) -> None:
@@ -358,7 +347,6 @@ async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own
     assert pool.pids == ()
 
 
-@pytest.mark.proves("file.timeout")
 @pytest.mark.parametrize(
     ("header", "ends"), [("", False), ("timeout_ms: 0\n", False), ("timeout_ms: 86400000\n", True)]
 )
@@ -397,7 +385,6 @@ async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
         assert (result.success, result.data) == (True, "open")
 
 
-@pytest.mark.proves("file.timeout")
 @pytest.mark.parametrize(("policy", "attempts"), [("", 1), ("policy: {max_attempts: 2}\n", 2)])
 async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_says_so(
     shared_workers: WorkerPool, policy: str, attempts: int
@@ -425,7 +412,6 @@ async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_say
     assert len(tried) == attempts
 
 
-@pytest.mark.proves("file.script-errors")
 async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: WorkerPool) -> None:
     result = await run(
         fields("script: |\n  def run(args):\n      fail('no such thing')\n"), shared_workers
@@ -433,7 +419,6 @@ async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: 
     assert (result.success, result.error_message) == (False, ".harness/tools/t.md:4: no such thing")
 
 
-@pytest.mark.proves("file.no-script")
 async def test_a_tool_without_a_script_takes_its_handler_from_a_program(
     shared_workers: WorkerPool,
 ) -> None:
@@ -458,7 +443,6 @@ def test_a_schema_that_cannot_be_used_names_the_file() -> None:
         fields("parameters:\n  a: { type: string, pattern: '(' }\n" + ECHO)
 
 
-@pytest.mark.proves("file.network")
 async def test_a_tools_network_narrows_what_the_run_may_reach(shared_workers: WorkerPool) -> None:
     text = (
         "side_effect: read\nnetwork: {}\nscript: |\n  def run(args):\n      return "
@@ -484,7 +468,6 @@ def test_examples_are_requests_with_arguments() -> None:
 # ---- checking
 
 
-@pytest.mark.proves("file.checked")
 async def test_a_good_file_has_no_problems(shared_workers: WorkerPool) -> None:
     text = """
     parameters: { n: { type: number, required: true } }
@@ -501,7 +484,6 @@ async def test_a_good_file_has_no_problems(shared_workers: WorkerPool) -> None:
     assert await find_problems(fields(text), pool=shared_workers) == []
 
 
-@pytest.mark.proves("file.checked")
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -25,7 +25,6 @@ def file(lines: str, script: str = "  def run(args):\n      return 1\n") -> Tool
     return parse_tool(f"---\n{lines}\nscript: |\n{script}---\nMine.\n".encode(), "tools/t.md")
 
 
-@pytest.mark.proves("reliability.tool-files")
 def test_a_tool_file_says_attempts_and_waits_and_its_time_under_either_name() -> None:
     found = file(
         "policy: {max_attempts: 2, timeout_ms: 1500, retry_on: [timeout], backoff_base_ms: 0}"
@@ -48,7 +47,6 @@ def test_what_the_policy_of_a_tool_file_cannot_mean_is_an_error_at_its_place(lin
         file(f"policy: {{{line}}}")
 
 
-@pytest.mark.proves("reliability.tool-files")
 @pytest.mark.parametrize(
     ("effect", "attempts"), [("read", "2 attempts, the last failed as timeout"), ("write", "")]
 )

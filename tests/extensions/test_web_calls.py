@@ -70,7 +70,6 @@ async def open_asker(
         await ours.close()
 
 
-@pytest.mark.proves("starlark.http")
 async def test_a_script_posts_text_or_json(shared_workers: WorkerPool, tmp_path: Path) -> None:
     lines = (
         "return http.post(args['url'], {'a': 1})",
@@ -89,7 +88,6 @@ async def test_a_script_posts_text_or_json(shared_workers: WorkerPool, tmp_path:
     assert (answers[0]["status"], answers[0]["ok"], answers[0]["truncated"]) == (404, False, False)
 
 
-@pytest.mark.proves("starlark.http")
 async def test_a_body_of_many_results_comes_whole(
     shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
@@ -103,7 +101,6 @@ async def test_a_body_of_many_results_comes_whole(
     assert result.data == len(whole), result.error_message
 
 
-@pytest.mark.proves("starlark.http-gate")
 @pytest.mark.parametrize(
     "keys",
     ["side_effect: none\n", "side_effect: none\nrisk: safe\n", "side_effect: external\n", ""],
@@ -129,7 +126,6 @@ async def test_what_a_rule_forbids_no_script_does(
         assert server.connection_count == 0
 
 
-@pytest.mark.proves("starlark.http-gate")
 async def test_a_rule_holds_for_where_a_redirect_leads(
     shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
@@ -150,7 +146,6 @@ def _refusing(call: Any) -> Any:
     return block("not there") if call.name == "web_request" else None
 
 
-@pytest.mark.proves("starlark.http-gate")
 async def test_a_person_who_is_asked_sees_the_address_and_hooks_see_the_call(
     shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
@@ -177,7 +172,6 @@ async def test_a_person_who_is_asked_sees_the_address_and_hooks_see_the_call(
     assert len(seen) == 1
 
 
-@pytest.mark.proves("starlark.http-gate")
 async def test_a_model_cannot_make_the_call_itself(
     shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
@@ -192,7 +186,6 @@ async def test_a_model_cannot_make_the_call_itself(
         assert server.connection_count == 0
 
 
-@pytest.mark.proves("file.effect-not-less")
 @pytest.mark.parametrize("effect", ["none", "read", "write", "execute"])
 @pytest.mark.parametrize(
     "line", [POST, "h = http; return h.get('http://a.test/')", "return [delegate][0]('x')"]
@@ -210,7 +203,6 @@ async def test_a_declared_effect_is_no_less_than_what_the_script_names(
     ]
 
 
-@pytest.mark.proves("file.effect-not-less")
 async def test_a_text_that_only_mentions_an_address_declares_what_it_likes() -> None:
     data = text("return 'http://a.test/ # http'", "side_effect: none\n")
     assert parse_tool(data, "t.md").side_effect is SideEffect.NONE

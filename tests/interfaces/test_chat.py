@@ -46,7 +46,6 @@ def screens(hour: Any) -> dict[str, str]:
     return maker().neutral(hour.screens, hour.folder)
 
 
-@pytest.mark.proves("chat.once")
 def test_once_lets_one_call_pass_and_asks_again(screens: dict[str, str]) -> None:
     assert (
         "allow? [1-5] 1\n" in screens["once"] and "replaced the text at line 3" in screens["once"]
@@ -54,7 +53,6 @@ def test_once_lets_one_call_pass_and_asks_again(screens: dict[str, str]) -> None
     assert "┏ permission: edit_file" in screens["session"], "the next edit of the same file asks"
 
 
-@pytest.mark.proves("chat.diff-before-write")
 def test_the_diff_is_shown_before_anything_is_written(hour: Any, screens: dict[str, str]) -> None:
     screen = screens["once"]
     assert "┃   -- oil: 3 barrels\n┃   +- oil: 2 barrels\n" in screen
@@ -66,7 +64,6 @@ def test_the_diff_is_shown_before_anything_is_written(hour: Any, screens: dict[s
     assert "oil: 3 barrels" in hour.before_write
 
 
-@pytest.mark.proves("chat.session")
 def test_session_asks_no_more_in_this_session_and_again_in_the_next(
     screens: dict[str, str],
 ) -> None:
@@ -75,7 +72,6 @@ def test_session_asks_no_more_in_this_session_and_again_in_the_next(
     assert "┏ permission: edit_file" in screens["next-session"]
 
 
-@pytest.mark.proves("chat.remember")
 def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
     hour: Any, screens: dict[str, str]
 ) -> None:
@@ -89,14 +85,12 @@ def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
     )
 
 
-@pytest.mark.proves("gate.reads")
 def test_reading_the_folder_asks_nothing(screens: dict[str, str]) -> None:
     part = screens["resume"].rpartition("▸ read_file log.md\n")[2]
     assert part.startswith("  │ 1: # Log\n")
     assert "/search fog\nsearched for `fog`" in screens["slash"]
 
 
-@pytest.mark.proves("chat.deny")
 def test_a_reason_to_deny_reaches_the_model_and_nothing_runs(
     hour: Any, screens: dict[str, str]
 ) -> None:
@@ -114,7 +108,6 @@ def test_a_reason_to_deny_reaches_the_model_and_nothing_runs(
     assert {a.by for a in answers} == {"ada"}
 
 
-@pytest.mark.proves("chat.cancel")
 def test_ctrl_c_stops_the_call_then_the_turn_and_the_conversation_goes_on(
     screens: dict[str, str],
 ) -> None:
@@ -129,7 +122,6 @@ def test_ctrl_c_stops_the_call_then_the_turn_and_the_conversation_goes_on(
     assert sorted(order, key=screen.index) == order
 
 
-@pytest.mark.proves("chat.resume")
 def test_coming_back_shows_what_was_said(hour: Any, screens: dict[str, str]) -> None:
     before, _, after = screens["resume"].partition("› And now?")
     assert "denied by a person: keep the log" in before
@@ -141,7 +133,6 @@ def test_coming_back_shows_what_was_said(hour: Any, screens: dict[str, str]) -> 
             journal.verify(info.session)
 
 
-@pytest.mark.proves("chat.slash-commands")
 def test_slash_commands_go_through_the_gate_and_into_the_conversation(
     hour: Any, screens: dict[str, str]
 ) -> None:
@@ -171,7 +162,6 @@ def test_slash_commands_go_through_the_gate_and_into_the_conversation(
     assert "run_command" in screens["tools"]
 
 
-@pytest.mark.proves("chat.slash-commands")
 def test_what_slash_commands_show_is_in_the_conversation_that_the_model_reads(
     hour: Any, screens: dict[str, str]
 ) -> None:
@@ -207,7 +197,6 @@ def test_what_slash_commands_show_is_in_the_conversation_that_the_model_reads(
     )
 
 
-@pytest.mark.proves("chat.screens-are-true")
 def test_the_page_shows_the_screens_and_the_screens_are_those_of_this_hour(
     screens: dict[str, str],
 ) -> None:
@@ -228,7 +217,6 @@ def test_the_page_shows_the_screens_and_the_screens_are_those_of_this_hour(
 # ---- the tour, at 60 and 120 columns
 
 
-@pytest.mark.proves("chat.input")
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_message_of_two_lines_brings_the_file_that_it_names(
     screens: dict[str, str], width: int
@@ -239,7 +227,6 @@ def test_a_message_of_two_lines_brings_the_file_that_it_names(
     assert "  Look at @supplies.md\n▸ @supplies.md\n1: # Supplies\n" in card
 
 
-@pytest.mark.proves("chat.card")
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_card_says_what_where_and_the_change_once(screens: dict[str, str], width: int) -> None:
     card = screens[f"card-{width}"]
@@ -247,7 +234,6 @@ def test_a_card_says_what_where_and_the_change_once(screens: dict[str, str], wid
     assert card.count("wicks: 11") == 1
 
 
-@pytest.mark.proves("chat.narrow", "chat.markdown")
 @pytest.mark.parametrize("width", [60, 120])
 def test_an_answer_fits_into_the_terminal(screens: dict[str, str], width: int) -> None:
     answer = screens[f"markdown-{width}"]
@@ -256,14 +242,12 @@ def test_an_answer_fits_into_the_terminal(screens: dict[str, str], width: int) -
     assert "  return" not in answer.split("def barrels")[0]
 
 
-@pytest.mark.proves("chat.status")
 @pytest.mark.parametrize("width", [60, 120])
 def test_while_a_command_runs_the_last_line_says_so(screens: dict[str, str], width: int) -> None:
     last = screens[f"status-{width}"].rstrip().rpartition("\n")[2]
     assert last == "working · 1 s · mode acceptEdits"
 
 
-@pytest.mark.proves("chat.limit")
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_limit_asks_and_the_run_goes_on(screens: dict[str, str], width: int) -> None:
     assert (
@@ -272,7 +256,6 @@ def test_a_limit_asks_and_the_run_goes_on(screens: dict[str, str], width: int) -
     )
 
 
-@pytest.mark.proves("chat.go-back")
 @pytest.mark.parametrize("width", [60, 120])
 def test_what_was_said_and_written_can_be_looked_at_and_taken_back(
     screens: dict[str, str], width: int

@@ -32,7 +32,6 @@ def make_prompt() -> ChatPrompt:
     )
 
 
-@pytest.mark.proves("chat.pastes-and-leaving")
 async def test_a_long_paste_stands_as_a_mark_and_is_sent_whole() -> None:
     long = "\n".join(f"line {number}" for number in range(200))
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
@@ -77,7 +76,6 @@ async def read_lines(chat: Chat, person: Person) -> None:
     await loop.read_lines(chat, person, ChatReloader(chat, {}, ask), resumed=False)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.proves("chat.pastes-and-leaving")
 @pytest.mark.parametrize(
     ("lines", "left"),
     [
@@ -99,7 +97,6 @@ async def test_ctrl_c_twice_at_an_empty_prompt_leaves(
     assert "Ctrl-C again leaves" in shown.out + shown.err
 
 
-@pytest.mark.proves("chat.pastes-and-leaving")
 async def test_an_export_without_a_name_goes_beside_the_journal_and_not_into_the_project(
     chat: Chat, tmp_path: Path
 ) -> None:

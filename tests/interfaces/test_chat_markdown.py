@@ -52,14 +52,12 @@ def stream(text: str, sizes: list[int], width: int = 40, *, colour: bool = False
     return [*rows, *answer.finish()]
 
 
-@pytest.mark.proves("chat.markdown")
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS, st.lists(st.integers(1, 30), max_size=40))
 def test_pieces_of_any_size_make_the_same_rows(text: str, sizes: list[int]) -> None:
     assert stream(text, sizes) == stream(text, [])
 
 
-@pytest.mark.proves("chat.markdown")
 def test_blocks_are_drawn_as_what_they_are() -> None:
     text = "\n".join(BLOCKS[:6])
     assert stream(text, [7] * 100) == [
@@ -89,14 +87,12 @@ def test_blocks_are_drawn_as_what_they_are() -> None:
     ]
 
 
-@pytest.mark.proves("chat.markdown")
 def test_code_is_coloured_as_its_language_wants_it() -> None:
     (row,) = stream("```python\nreturn 1\n```\n", [3] * 10, colour=True)
     assert STYLES.sub("", row) == "  return 1"
     assert row != "  return 1"
 
 
-@pytest.mark.proves("chat.nothing-is-obeyed")
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(
@@ -127,7 +123,6 @@ def test_no_text_becomes_a_control_sequence_or_hides_or_frames(text: str, sizes:
         assert cell_len(shown) <= 40
 
 
-@pytest.mark.proves("chat.nothing-is-obeyed")
 def test_all_that_a_model_says_is_shown() -> None:
     rows = " ".join(stream("\n\n".join(BLOCKS[10:]), [], width=90))
     for said in (
@@ -142,7 +137,6 @@ def test_all_that_a_model_says_is_shown() -> None:
         assert said in rows, said
 
 
-@pytest.mark.proves("chat.narrow")
 @pytest.mark.parametrize("width", [20, 39, 60, 120])
 def test_words_are_not_broken_where_they_fit(width: int) -> None:
     words = [
@@ -175,7 +169,6 @@ def screen_of(written: str, columns: int = 30, lines: int = 8) -> list[str]:
     return [row.rstrip() for row in screen.display]
 
 
-@pytest.mark.proves("chat.no-flicker")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -202,7 +195,6 @@ def test_the_screen_ends_with_the_rows_of_the_region(
     assert not any(shown[len(wanted) :])
 
 
-@pytest.mark.proves("chat.no-flicker")
 def test_a_repaint_writes_only_what_differs_as_one_frame() -> None:
     written: list[str] = []
     region = LiveRegion(written.append, lambda: (30, 8))
@@ -214,7 +206,6 @@ def test_a_repaint_writes_only_what_differs_as_one_frame() -> None:
     assert written[1].startswith("\x1b[?2026h") and written[1].endswith("\x1b[?2026l")
 
 
-@pytest.mark.proves("chat.painting-is-cheap")
 def test_ten_thousand_streamed_tokens_take_less_than_two_percent_of_a_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -248,7 +239,6 @@ def test_ten_thousand_streamed_tokens_take_less_than_two_percent_of_a_core(
     assert paints > 100, "and what arrives is seen soon"
 
 
-@pytest.mark.proves("chat.plain")
 def test_plain_output_has_whole_lines_in_order_and_paints_over_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +253,6 @@ def test_plain_output_has_whole_lines_in_order_and_paints_over_nothing(
     assert capsys.readouterr().out == "# Heading\nsome text\n> read_file a.txt\n  + 3 bytes\n"
 
 
-@pytest.mark.proves("chat.plain")
 def test_no_colour_means_no_codes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,7 +264,6 @@ def test_no_colour_means_no_codes(
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.proves("chat.encodings")
 def test_a_terminal_that_is_not_utf8_gets_marks_it_can_draw(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -43,7 +43,6 @@ def test_a_terminal_is_known_by_its_environment(environment: dict[str, str], pro
     assert find_protocol(environment) == protocol
 
 
-@pytest.mark.proves("chat.pictures")
 def test_kitty_gets_the_png_in_chunks_and_iterm_the_file() -> None:
     picture = make_png(400, 400)
     parts = re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", encode(picture, "kitty"))
@@ -56,7 +55,6 @@ def test_kitty_gets_the_png_in_chunks_and_iterm_the_file() -> None:
     assert encode(make_wav(), "iterm") == ""
 
 
-@pytest.mark.proves("chat.pictures")
 def test_other_formats_are_decoded_for_kitty_and_sixel() -> None:
     pillow = pytest.importorskip("PIL.Image", reason="pictures are decoded by Pillow")
     chunk = encode(make_gif(), "kitty").partition(";")[2].removesuffix("\x1b\\")
@@ -67,13 +65,11 @@ def test_other_formats_are_decoded_for_kitty_and_sixel() -> None:
     assert sixel.endswith("#0~~~~~~-#0@@@@@@-\x1b\\")
 
 
-@pytest.mark.proves("chat.pictures", "media.attacks")
 def test_a_picture_with_too_many_pixels_is_only_named() -> None:
     bomb = make_png()[:16] + b"\0\0\x20\0" * 2 + make_png()[24:]
     assert encode(bomb, "kitty") == encode(bomb, "sixel") == ""
 
 
-@pytest.mark.proves("chat.pictures")
 def test_a_picture_named_in_a_message_goes_along_and_is_shown(
     folder: Path, script: Callable[..., str], environment: dict[str, str]
 ) -> None:

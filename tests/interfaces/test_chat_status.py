@@ -27,7 +27,6 @@ from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
 from ferrule.engine.context.usage import ContextUsage
 
 
-@pytest.mark.proves("chat.completion")
 def test_a_list_opens_by_itself_for_commands_and_paths_alone() -> None:
     wanted = {
         "/": True,
@@ -60,7 +59,6 @@ def test_what_is_typed_during_a_turn_waits_for_the_prompt_as_it_was_pressed(
         os.close(ours)
 
 
-@pytest.mark.proves("chat.status")
 def test_the_status_follows_a_run() -> None:
     now = [0.0]
     status = RunStatus(lambda: "plan", clock=lambda: now[0])
@@ -83,7 +81,6 @@ def test_the_status_follows_a_run() -> None:
     assert status.describe_run() == ""
 
 
-@pytest.mark.proves("chat.card")
 def test_a_file_being_written_is_seen_being_written() -> None:
     beginning = '{"path":"notes.md","content":"# Notes\\n\\nfirst line\\nsecond li'
     assert describe_partial_call("write_file", beginning) == [
@@ -97,7 +94,6 @@ def test_a_file_being_written_is_seen_being_written() -> None:
     assert describe_partial_call("read_file", "nonsense") == [("▸ read_file …", "bold cyan")]
 
 
-@pytest.mark.proves("chat.input")
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -111,7 +107,6 @@ def test_references_are_found_in_a_message(text: str, found: list[str]) -> None:
     assert find_references(text) == found
 
 
-@pytest.mark.proves("chat.input")
 def test_paths_are_completed_folder_by_folder() -> None:
     folders: dict[str, Any] = {".": ["docs/", "done.txt", ".git/"], "docs": ["a.md", "b.md"]}
     assert find_open_reference("look at @do") == "do"
@@ -146,7 +141,6 @@ def test_shift_tab_goes_through_the_usual_modes() -> None:
     assert next_mode("bypassPermissions") == "default"
 
 
-@pytest.mark.proves("chat.completion")
 async def test_tab_completes_the_only_path_even_where_keys_come_at_once() -> None:
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         prompt = ChatPrompt(

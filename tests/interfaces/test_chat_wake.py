@@ -63,7 +63,6 @@ async def read_lines(chat: Chat, prompt: Any) -> None:
     await loop.read_lines(chat, prompt, ChatReloader(chat, {}, ask), resumed=False)
 
 
-@pytest.mark.proves("command.jobs.ends-wake")
 @pytest.mark.parametrize("chat", [2], indirect=True)
 async def test_an_end_is_shown_and_wakes_the_model_that_reads_its_output(
     chat: Chat, capsys: pytest.CaptureFixture[str]
@@ -78,7 +77,6 @@ async def test_an_end_is_shown_and_wakes_the_model_that_reads_its_output(
     assert (shown.out + shown.err).count(line) == 1
 
 
-@pytest.mark.proves("command.jobs.ends-wake")
 @pytest.mark.parametrize("chat", [1 + loop.MOST_WAKES], indirect=True)
 async def test_nobody_pays_for_a_model_that_wakes_itself_for_ever(chat: Chat) -> None:
     await read_lines(chat, PersonAway(chat, "hello", ends=loop.MOST_WAKES + 5))
@@ -86,7 +84,6 @@ async def test_nobody_pays_for_a_model_that_wakes_itself_for_ever(chat: Chat) ->
     assert sum(text.endswith(loop.WAKE) for text in texts) == loop.MOST_WAKES == 20
 
 
-@pytest.mark.proves("command.jobs.ends-wake")
 async def test_what_is_being_typed_is_left_alone() -> None:
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         prompt = ChatPrompt(

@@ -36,7 +36,6 @@ def settle(peers: Any) -> None:
     paths.write_private(paths.config() / "ferrule.yaml", json.dumps({"a2a_peers": peers}))
 
 
-@pytest.mark.proves("cli.a2a")
 def test_an_agent_is_looked_at_approved_tested_and_revoked(ferrule: Any, agent: Any) -> None:
     assert ferrule("a2a", "list").lines == [f"friend  unknown   {agent.url}"]
     assert ferrule("a2a", "test", "friend").code == 4 and agent.requests == []
@@ -54,14 +53,12 @@ def test_an_agent_is_looked_at_approved_tested_and_revoked(ferrule: Any, agent: 
     assert "unknown" in ferrule("a2a", "list").out
 
 
-@pytest.mark.proves("cli.a2a")
 def test_without_a_person_nothing_is_approved(ferrule: Any, agent: Any) -> None:
     ran = ferrule("a2a", "approve", "friend")
     assert ran.code == 7 and "needs a confirmation" in ran.err
     assert "unknown" in ferrule("a2a", "list").out
 
 
-@pytest.mark.proves("cli.a2a")
 def test_a_change_is_found_shown_as_a_difference_and_waits(ferrule: Any, agent: Any) -> None:
     ferrule("a2a", "approve", "friend", "--yes")
     agent.card["skills"][0]["description"] = "Reads your \u202email."
@@ -75,7 +72,6 @@ def test_a_change_is_found_shown_as_a_difference_and_waits(ferrule: Any, agent: 
     )
 
 
-@pytest.mark.proves("cli.a2a")
 def test_an_approved_agent_is_a_tool_of_the_command_line(ferrule: Any, agent: Any) -> None:
     assert "friend__echo" not in ferrule("tools", "list").out
     ferrule("a2a", "approve", "friend", "--yes")
@@ -83,7 +79,6 @@ def test_an_approved_agent_is_a_tool_of_the_command_line(ferrule: Any, agent: An
     assert "you said: hello" in ran.out, ran.err
 
 
-@pytest.mark.proves("cli.a2a")
 def test_what_is_wrong_is_said_and_the_others_stay(ferrule: Any, agent: Any) -> None:
     settle({"friend": {"url": agent.url, "plain_http": True}, "bad": {"url": "http://far.example"}})
     ran = ferrule("a2a", "list")
@@ -96,7 +91,6 @@ def test_what_is_wrong_is_said_and_the_others_stay(ferrule: Any, agent: Any) -> 
     assert "unknown" in ferrule("a2a", "list").out
 
 
-@pytest.mark.proves("a2a.settings")
 def test_a_repository_names_no_agents(
     ferrule: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

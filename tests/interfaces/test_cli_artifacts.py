@@ -17,7 +17,6 @@ def artifacts_of(assembly: TerminalAssembly) -> RunArtifacts:
     return kept
 
 
-@pytest.mark.proves("settings.artifacts")
 def test_the_settings_say_from_which_size_on_results_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -28,7 +27,6 @@ def test_the_settings_say_from_which_size_on_results_are_kept(
     assert artifacts_of(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == 2048
 
 
-@pytest.mark.proves("settings.artifacts")
 def test_without_the_tools_that_read_them_the_model_gets_no_stubs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +36,6 @@ def test_without_the_tools_that_read_them_the_model_gets_no_stubs(
     assert "artifact_read" not in assembly.agent.catalog
 
 
-@pytest.mark.proves("settings.artifacts")
 @pytest.mark.parametrize(
     ("written", "threshold"),
     [("threshold: 4096", 4096), ("heavy_output_threshold_bytes: 8192", 8192)],

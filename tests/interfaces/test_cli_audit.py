@@ -34,7 +34,6 @@ def edited(state: Path, statement: str) -> None:
         db.execute(statement)
 
 
-@pytest.mark.proves("audit.cli.explain")
 def test_a_call_is_explained_in_words_and_as_json(ferrule: Any, session: str) -> None:
     listed = [line.split() for line in ferrule("audit", "calls", session[:10]).lines]
     assert [(row[1], row[2], row[3]) for row in listed] == [
@@ -64,7 +63,6 @@ def test_a_call_is_explained_in_words_and_as_json(ferrule: Any, session: str) ->
     assert record["decisions"][0]["layer"] == "flags"
 
 
-@pytest.mark.proves("audit.cli.verify")
 def test_a_journal_that_is_gone_does_not_verify(
     ferrule: Any, session: str, own_folders: Path
 ) -> None:
@@ -84,7 +82,6 @@ def test_a_call_that_is_not_there_or_not_clear_says_what_to_do(ferrule: Any, ses
     assert ran.code == 2 and "the beginning of several calls" in ran.err
 
 
-@pytest.mark.proves("audit.cli.verify")
 def test_all_is_verified_and_what_does_not_hold_is_named_with_exit_code_1(
     ferrule: Any, session: str, own_folders: Path
 ) -> None:
@@ -104,7 +101,6 @@ def test_all_is_verified_and_what_does_not_hold_is_named_with_exit_code_1(
     ]
 
 
-@pytest.mark.proves("audit.cli.verify")
 def test_sessions_verify_is_the_same_command(ferrule: Any, session: str) -> None:
     from ferrule.cli.sessions import audit, command
 
@@ -114,7 +110,6 @@ def test_sessions_verify_is_the_same_command(ferrule: Any, session: str) -> None
     )
 
 
-@pytest.mark.proves("audit.cli.verify")
 def test_exported_files_are_verified_too(ferrule: Any, session: str, folder: Path) -> None:
     ferrule("sessions", "export", session, "--format", "jsonl", "-o", "s.jsonl")
     ferrule("audit", "export", session, "-o", "a.jsonl")
@@ -129,7 +124,6 @@ def test_exported_files_are_verified_too(ferrule: Any, session: str, folder: Pat
     assert ferrule("audit", "verify", "nothing-here").code == 2
 
 
-@pytest.mark.proves("audit.export.redaction")
 def test_an_export_takes_secrets_out_unless_it_is_asked_to_leave_them(
     ferrule: Any, script: Any, a_call: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +141,6 @@ def test_an_export_takes_secrets_out_unless_it_is_asked_to_leave_them(
     assert first["arguments_sha256"] == second["arguments_sha256"]
 
 
-@pytest.mark.proves("audit.cli.sign")
 def test_what_was_signed_is_checked_with_the_public_key(
     ferrule: Any, session: str, own_folders: Path
 ) -> None:
@@ -170,7 +163,6 @@ def test_what_was_signed_is_checked_with_the_public_key(
     assert ran.code == 1 and f"session `{session}` is gone" in ran.err
 
 
-@pytest.mark.proves("receipts.cli")
 def test_receipts_are_printed_as_json_lines(ferrule: Any, session: str) -> None:
     (line,) = ferrule("audit", "receipts", session).lines
     receipt = json.loads(line)
@@ -181,7 +173,6 @@ def test_receipts_are_printed_as_json_lines(ferrule: Any, session: str) -> None:
     assert "hunter2" not in line
 
 
-@pytest.mark.proves("archive.cli")
 def test_old_sessions_are_archived_listed_no_more_and_come_back(
     ferrule: Any, session: str, own_folders: Path, folder: Path
 ) -> None:
@@ -202,7 +193,6 @@ def test_old_sessions_are_archived_listed_no_more_and_come_back(
     assert ran.code == 0 and list((own_folders / "state/archives").glob("*.jsonl.gz"))
 
 
-@pytest.mark.proves("audit.sign-on-close")
 def test_sessions_are_signed_when_they_are_closed_if_the_person_wants_that(
     ferrule: Any, script: Any, folder: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +205,6 @@ def test_sessions_are_signed_when_they_are_closed_if_the_person_wants_that(
     assert ran.code == 0 and "signed up to event" in ran.out and ran.err == ""
 
 
-@pytest.mark.proves("files.deep-json")
 @pytest.mark.parametrize("name", ["deep.jsonl", "deep.jsonl.gz"])
 def test_a_file_that_is_nested_too_deeply_is_an_error_and_no_defect(
     folder: Path, ferrule: Any, name: str

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.proves("budgets.command-line")
 def test_a_bound_for_money_needs_a_price_and_says_what_was_spent(
     ferrule: Any, folder: Path, own_folders: Path, script: Callable[..., str]
 ) -> None:
@@ -28,7 +27,6 @@ def test_a_bound_for_money_needs_a_price_and_says_what_was_spent(
     assert (unpriced.code, json.loads(unpriced.out)["cost"]) == (0, None)
 
 
-@pytest.mark.proves("budgets.command-line")
 def test_a_bound_for_calls_ends_a_run_with_5(
     ferrule: Any, folder: Path, own_folders: Path, script: Callable[..., str]
 ) -> None:
@@ -39,7 +37,6 @@ def test_a_bound_for_calls_ends_a_run_with_5(
     assert [one["success"] for one in made["results"]] == [False, False]
 
 
-@pytest.mark.proves("budgets.command-line")
 @pytest.mark.parametrize("wrong", [("--max-cost", "0"), ("--max-cost", "x"), ("--max-calls", "0")])
 def test_a_bound_that_cannot_be_meant_is_a_usage_error(
     ferrule: Any, folder: Path, wrong: tuple[str, str]

@@ -20,11 +20,11 @@ from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.local.installed_models import installed_path
 from ferrule.models.registry import PROVIDERS
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
+from ferrule_local.installed_models import installed_path
 
 HEAVY = (
     "ferrule.engine",
@@ -71,7 +71,6 @@ HELP = [
 # ---- the root
 
 
-@pytest.mark.proves("cli.help-loads-nothing")
 def test_help_of_every_command_loads_no_engine_and_no_library() -> None:
     program = (
         "import sys, io, contextlib\nfrom ferrule.cli.exit_codes import run\n"
@@ -98,7 +97,6 @@ FOR_THE_VERSION = {
 }
 
 
-@pytest.mark.proves("cli.version-loads-nothing")
 def test_the_version_is_said_without_loading_click() -> None:
     program = (
         "import sys; sys.argv = ['ferrule', '--version']\nfrom ferrule.cli.entry import "
@@ -121,7 +119,6 @@ def test_all_commands_are_in_the_help_and_all_help_is_tested(ferrule: Any) -> No
         assert isinstance(group, click.Group) and set(group.commands) == set(inner)
 
 
-@pytest.mark.proves("cli.nearest")
 def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
     ran = ferrule("sesions", "list")
     assert ran.code == 2 and "No such command 'sesions'. Did you mean 'sessions'?" in ran.err
@@ -132,7 +129,6 @@ def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
     assert isinstance(root, LazyGroup)
 
 
-@pytest.mark.proves("cli.flags-match-settings")
 def test_the_options_are_those_of_the_table_of_settings() -> None:
     @common_options
     def probe() -> None: ...
@@ -155,7 +151,6 @@ def test_the_options_are_those_of_the_table_of_settings() -> None:
     assert {setting.key.replace(".", "__") for setting in SETTINGS} >= SETTING_OPTIONS - {"plugins"}
 
 
-@pytest.mark.proves("cli.flags-match-settings")
 @pytest.mark.parametrize(
     ("option", "least", "less"),
     [
@@ -184,7 +179,6 @@ def test_an_option_takes_its_least_value_and_nothing_beyond(
     assert refused.exit_code == 2 and option in refused.output
 
 
-@pytest.mark.proves("cli.flags-match-settings")
 def test_help_begins_with_what_is_needed_most() -> None:
     @click.command()
     @common_options
@@ -193,7 +187,6 @@ def test_help_begins_with_what_is_needed_most() -> None:
     assert [one.opts[-1] for one in probe.params[:4]] == ["--model", "--workspace", "-q", "--mode"]
 
 
-@pytest.mark.proves("cli.completion")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_for_this_program_and_completes(
     ferrule: Any, shell: str, environment: dict[str, str]
@@ -241,7 +234,6 @@ def test_tools_can_be_left_out(folder: Path, ferrule: Any) -> None:
     assert ferrule("tools", "list", "--no-tools").out == ""
 
 
-@pytest.mark.proves("cli.tools-call")
 def test_a_tool_is_called_through_the_gate_and_the_journal(folder: Path, ferrule: Any) -> None:
     write = ("tools", "call", "write_file", "path=new.txt", "content=x")
     ran = ferrule(*write)
@@ -262,7 +254,6 @@ def test_a_tool_is_called_through_the_gate_and_the_journal(folder: Path, ferrule
     assert ran.code == 1 and json.loads(ran.out)["error_type"] == "not_found"
 
 
-@pytest.mark.proves("cli.tools-call")
 def test_values_are_typed_by_the_schema(folder: Path, ferrule: Any) -> None:
     reads = ("tools", "call", "read_file", "--allow", "Read(**)")
     (folder / "12").write_text("named by a number\n")
@@ -280,7 +271,6 @@ def test_values_are_typed_by_the_schema(folder: Path, ferrule: Any) -> None:
 # ---- policy
 
 
-@pytest.mark.proves("cli.policy-explain")
 def test_policy_says_step_by_step_what_would_be_decided(folder: Path, ferrule: Any) -> None:
     words = ("policy", "explain", "write_file", "path=a.txt", "content=x")
     asked = ferrule(*words)
@@ -374,7 +364,6 @@ def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrul
 # ---- doctor, init, trust
 
 
-@pytest.mark.proves("cli.doctor-says-what-is-not-protected")
 def test_the_doctor_says_what_works_and_what_is_not_protected(
     ferrule: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +377,6 @@ def test_the_doctor_says_what_works_and_what_is_not_protected(
     assert ferrule("doctor").code == 1
 
 
-@pytest.mark.proves("cli.init")
 @pytest.mark.parametrize("project", [True, False])
 def test_every_line_of_the_template_can_be_uncommented(
     tmp_path: Path, own_folders: Path, project: bool
@@ -408,7 +396,6 @@ def test_every_line_of_the_template_can_be_uncommented(
         load_settings(workspace=tmp_path, environment={})
 
 
-@pytest.mark.proves("cli.init")
 def test_init_writes_once_and_never_through_a_link(
     folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
 ) -> None:
@@ -437,7 +424,6 @@ def test_init_writes_once_and_never_through_a_link(
     assert (own_folders / "config/ferrule.yaml").exists()
 
 
-@pytest.mark.proves("cli.trust")
 def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
     folder: Path, ferrule: Any
 ) -> None:
@@ -463,7 +449,6 @@ def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
 # ---- sessions
 
 
-@pytest.mark.proves("cli.sessions")
 def test_sessions_are_listed_shown_exported_and_verified(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -490,7 +475,6 @@ def test_sessions_are_listed_shown_exported_and_verified(
     assert ferrule("sessions", "show", "feedfeed").code == 2
 
 
-@pytest.mark.proves("cli.sessions")
 def test_a_session_that_hit_a_limit_is_resumed(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -503,7 +487,6 @@ def test_a_session_that_hit_a_limit_is_resumed(
     assert (ran.code, ran.out) == (0, "") and "nothing was left open" in ran.err
 
 
-@pytest.mark.proves("cli.sessions")
 def test_a_damaged_session_is_named_and_the_journal_salvaged(
     folder: Path, ferrule: Any, script: Any, own_folders: Path
 ) -> None:
@@ -525,7 +508,6 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
 
 
 @pytest.mark.usefixtures("rust_runtimes")
-@pytest.mark.proves("cli.plugins")
 def test_plugins_are_switched_on_by_settings_and_by_an_option(
     ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,7 +527,6 @@ def test_plugins_are_switched_on_by_settings_and_by_an_option(
     assert ran.code == 0, ran.err
 
 
-@pytest.mark.proves("cli.plugins")
 def test_a_plugin_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:
     ran = ferrule("tools", "list", "--plugin", "tiped")
     assert ran.code == 2

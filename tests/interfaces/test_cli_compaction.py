@@ -68,7 +68,6 @@ def events(session: str) -> list[ContextCompacted | ContextRestored]:
     ]
 
 
-@pytest.mark.proves("compaction.cli")
 def test_a_session_is_compacted_with_a_summary_and_restored(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +93,6 @@ def test_a_session_is_compacted_with_a_summary_and_restored(
     assert [type(event) for event in events(session)] == [ContextCompacted, ContextRestored]
 
 
-@pytest.mark.proves("compaction.cli", "compaction.summary-fails")
 def test_without_a_model_results_are_left_out_and_the_exit_code_says_so(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +107,6 @@ def test_without_a_model_results_are_left_out_and_the_exit_code_says_so(
     assert all("read parts with `artifact_read`" in stub for stub in made.stubs)
 
 
-@pytest.mark.proves("compaction.cli", "compaction.never-silent")
 async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(
     folder: Path, session: str
 ) -> None:
@@ -130,7 +127,6 @@ async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(
     await assembly.close(chat.session)
 
 
-@pytest.mark.proves("compaction.settings")
 def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
     (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config" / "ferrule.yaml").write_text(
@@ -144,7 +140,6 @@ def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
     assert (option.compact, option.share, option.keep) == ("elide", 0.6, 3)
 
 
-@pytest.mark.proves("chat.context")
 async def test_the_chat_says_what_fills_the_window_and_what_is_left(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,7 +178,6 @@ async def test_the_chat_says_what_fills_the_window_and_what_is_left(
     await assembly.close(chat.session)
 
 
-@pytest.mark.proves("chat.tree")
 async def test_the_tree_of_files_is_shown_and_given_to_the_model(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,7 +201,6 @@ async def test_the_tree_of_files_is_shown_and_given_to_the_model(
     await assembly.close(chat.session)
 
 
-@pytest.mark.proves("chat.context")
 def test_what_is_left_of_the_window_is_said_and_when_it_is_compacted() -> None:
     part = ContextPart("tools", 0, 2_500)
     usage = ContextUsage("m", 10_000, 2_500, True, (part,), summarized=0, elided=3)

@@ -40,7 +40,7 @@ def test_thirty_cases_pass_with_a_model_that_makes_no_mistake(
     assert sorted(path.name for path in folder.iterdir()) == ["note.txt"]
 
 
-@pytest.mark.proves("evaluation.compare", "evaluation.exit-code")
+@pytest.mark.proves("evaluation.exit-code")
 def test_a_deliberate_regression_is_found_and_named(
     ferrule: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,6 @@ def test_a_script_of_another_case_is_not_used(ferrule: Callable[..., Any], folde
     assert "there is `scripted:talk.yaml#read`" in ran.err
 
 
-@pytest.mark.proves("evaluation.trust")
 def test_the_copy_of_a_trusted_folder_is_trusted_until_it_differs(
     ferrule: Callable[..., Any], folder: Path
 ) -> None:
@@ -132,7 +131,6 @@ def recorded(ferrule: Callable[..., Any], folder: Path) -> str:
     return str(json.loads(ran.out)["session"])
 
 
-@pytest.mark.proves("evaluation.offline")
 def test_a_recorded_session_becomes_a_case_that_holds_without_a_model(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -149,7 +147,6 @@ def test_a_recorded_session_becomes_a_case_that_holds_without_a_model(
     assert "exists already" in again.err
 
 
-@pytest.mark.proves("evaluation.offline")
 def test_a_case_from_a_session_is_run_live_with_what_was_approved_then(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -162,7 +159,6 @@ def test_a_case_from_a_session_is_run_live_with_what_was_approved_then(
     assert "permission_denied" in unapproved.out
 
 
-@pytest.mark.proves("evaluation.offline")
 def test_cases_without_a_recording_are_not_taken_for_passed(
     ferrule: Callable[..., Any], folder: Path
 ) -> None:
@@ -172,7 +168,6 @@ def test_cases_without_a_recording_are_not_taken_for_passed(
     assert "no case is left to run" in offline.err
 
 
-@pytest.mark.proves("evaluation.offline")
 def test_what_a_recording_does_not_hold_fails_and_what_it_cannot_show_is_said(
     ferrule: Callable[..., Any], recorded: str
 ) -> None:
@@ -202,7 +197,6 @@ def test_only_cases_with_a_recording_are_run_offline(
     assert "1 cases were not run: they have no recording" in ran.out
 
 
-@pytest.mark.proves("evaluation.pytest")
 def test_the_same_file_is_run_by_pytest(
     ferrule: Callable[..., Any], recorded: str, folder: Path, environment: dict[str, str]
 ) -> None:

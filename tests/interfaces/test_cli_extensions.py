@@ -25,7 +25,6 @@ INLINE = """tools:
 """
 
 
-@pytest.mark.proves("file.sources")
 @pytest.mark.parametrize("name", ["ferrule.yaml", ".ferrule/ferrule.yaml"])
 def test_tools_stand_inline_in_a_settings_file(
     name: str, folder: Path, ferrule: Callable[..., Any]
@@ -38,7 +37,6 @@ def test_tools_stand_inline_in_a_settings_file(
     assert (ran.code, ran.out) == (0, "HI\n")
 
 
-@pytest.mark.proves("instructions.root-to-leaf")
 def test_the_model_is_told_what_agents_md_says_and_which_skills_there_are(folder: Path) -> None:
     (folder / "AGENTS.md").write_text("Lamps are dimmed at dawn.\n")
     skill = folder / ".agents/skills/lamps/SKILL.md"

@@ -60,7 +60,6 @@ def refusals(ran: Any, name: str) -> list[dict[str, Any]]:
     return [one for one in results if f"the hook `{name}`" in (one["error_message"] or "")]
 
 
-@pytest.mark.proves("guard.end-to-end")
 @pytest.mark.parametrize("name", GUARDS)
 def test_each_guard_fires_in_a_run(
     name: str, ferrule: Any, guarded: Path, script: Any, a_call: Any
@@ -74,7 +73,6 @@ def test_each_guard_fires_in_a_run(
     assert [path.name for path in guarded.rglob("a.txt")] == []
 
 
-@pytest.mark.proves("guard.end-to-end")
 def test_what_no_guard_minds_runs(ferrule: Any, guarded: Path, script: Any, a_call: Any) -> None:
     steps = [
         a_call("read_file", path="note.txt"),
@@ -88,7 +86,6 @@ def test_what_no_guard_minds_runs(ferrule: Any, guarded: Path, script: Any, a_ca
 
 
 @pytest.mark.model
-@pytest.mark.proves("guard.end-to-end")
 @pytest.mark.parametrize("name", GUARDS)
 def test_each_guard_fires_on_a_call_of_the_real_model(
     name: str, ferrule: Any, guarded: Path
@@ -102,7 +99,6 @@ def test_each_guard_fires_on_a_call_of_the_real_model(
 
 
 @pytest.mark.model
-@pytest.mark.proves("guard.end-to-end")
 def test_a_call_of_the_real_model_that_no_guard_minds_runs(ferrule: Any, guarded: Path) -> None:
     ran = ferrule("run", "--json", "-m", "local:smollm2", *ALLOWED, "Read the file note.txt.")
     (read,) = json.loads(ran.out)["results"]

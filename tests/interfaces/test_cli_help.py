@@ -37,7 +37,6 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.proves("cli.help")
 @pytest.mark.parametrize("example", sorted(set(EXAMPLES)))
 def test_an_example_of_help_is_read_by_its_command(example: str) -> None:
     words = shlex.split(re.split(r"  +|[^|]* \| (?=ferrule)| \| jq| > ", example.strip())[0] or "")
@@ -63,7 +62,6 @@ def test_there_are_examples_for_what_people_begin_with() -> None:
     assert begun >= {"run", "chat", "tools", "sessions", "models", "mcp", "setup", "doctor"}
 
 
-@pytest.mark.proves("cli.help")
 @pytest.mark.parametrize(
     "path", sorted(path for path, command in COMMANDS.items() if isinstance(command, click.Group))
 )
@@ -73,7 +71,6 @@ def test_no_sentence_of_a_list_of_commands_is_cut(path: str) -> None:
     assert not re.search(r"\.\.\.$", shown.output.partition("\n")[2], re.MULTILINE)
 
 
-@pytest.mark.proves("cli.man")
 def test_every_command_has_a_manual_page_with_its_help(tmp_path: Path) -> None:
     wrote = CliRunner().invoke(man, [str(tmp_path / "man1")])
     assert wrote.exit_code == 0, wrote.output
@@ -100,7 +97,6 @@ def test_manual_pages_are_set_without_a_warning() -> None:
         assert done.stderr == ""
 
 
-@pytest.mark.proves("cli.lists-fit")
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_a_row_fits_the_terminal_and_is_whole_elsewhere(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

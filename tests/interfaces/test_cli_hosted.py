@@ -98,7 +98,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCS_TOKEN", "of the docs")
 
 
-@pytest.mark.proves("hosted.settings")
 @pytest.mark.parametrize("of", ["model", "provider"])
 def test_provider_tools_of_the_settings_are_sent_as_they_are_with_secrets_out_of_variables(
     ferrule: Any, folder: Path, own_folders: Path, of: str
@@ -124,7 +123,6 @@ def test_provider_tools_of_the_settings_are_sent_as_they_are_with_secrets_out_of
     ]
 
 
-@pytest.mark.proves("hosted.approval-meets-the-gate")
 @pytest.mark.parametrize("choice", ["once", "deny", None])
 def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_default(
     ferrule: Any, folder: Path, own_folders: Path, choice: Any, monkeypatch: pytest.MonkeyPatch
@@ -158,7 +156,6 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
     assert asked == ([("mcp_approval", "docs", "search")] if choice else [])
 
 
-@pytest.mark.proves("hosted.checked")
 @pytest.mark.parametrize(
     ("tools", "said"),
     [
@@ -194,7 +191,6 @@ def test_what_cannot_be_a_provider_tool_is_an_error_before_anything_is_sent(
     assert "s3cret" not in ran.err
 
 
-@pytest.mark.proves("hosted.settings")
 def test_a_provider_without_hosted_tools_says_so(
     ferrule: Any, folder: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

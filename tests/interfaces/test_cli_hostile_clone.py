@@ -132,7 +132,6 @@ def tools(ferrule: Any) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves("trust.hostile-clone")
 def test_nothing_of_a_clone_takes_effect_before_a_persons_yes(
     ferrule: Any, clone: Path, working: Any
 ) -> None:
@@ -155,7 +154,6 @@ def test_nothing_of_a_clone_takes_effect_before_a_persons_yes(
     assert TrustStore().state(clone) == "untrusted"
 
 
-@pytest.mark.proves("trust.hostile-clone")
 def test_a_clone_that_is_only_looked_at_does_nothing(ferrule: Any, clone: Path) -> None:
     for words in (
         ["trust"],
@@ -174,7 +172,6 @@ def test_a_clone_that_is_only_looked_at_does_nothing(ferrule: Any, clone: Path) 
     assert TrustStore().state(clone) == "untrusted"
 
 
-@pytest.mark.proves("trust.hostile-clone")
 def test_all_of_it_is_shown_and_a_pipe_is_no_yes(ferrule: Any, clone: Path) -> None:
     ran = ferrule("trust", stdin=b"y\n")
     assert ran.code == 7
@@ -184,7 +181,6 @@ def test_all_of_it_is_shown_and_a_pipe_is_no_yes(ferrule: Any, clone: Path) -> N
     assert TrustStore().state(clone) == "untrusted"
 
 
-@pytest.mark.proves("trust.takes-effect")
 def test_after_a_yes_it_takes_effect_within_the_bounds_of_a_repository(
     ferrule: Any, clone: Path, working: Any
 ) -> None:
@@ -228,7 +224,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.proves("trust.change-stops-all")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 def test_after_a_change_it_stops_shows_a_diff_and_asks_again(
     change: Callable[[Path], object], ferrule: Any, clone: Path, working: Any
@@ -257,7 +252,6 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-@pytest.mark.proves("trust.hostile-clone")
 def test_a_web_hook_of_a_clone_is_not_asked_and_a_yes_does_not_name_its_host(
     ferrule: Any, clone: Path, working: Any, listener: socket.socket
 ) -> None:
@@ -277,7 +271,6 @@ def test_a_web_hook_of_a_clone_is_not_asked_and_a_yes_does_not_name_its_host(
     assert marks(clone) == set()
 
 
-@pytest.mark.proves("trust.hostile-clone")
 @pytest.mark.parametrize(
     "setting",
     [
@@ -300,7 +293,6 @@ def test_no_yes_lets_a_repository_choose_what_only_a_person_may(
 
 
 @pytest.mark.model
-@pytest.mark.proves("trust.hostile-clone")
 def test_a_real_model_in_an_untrusted_clone_gets_none_of_it(ferrule: Any, clone: Path) -> None:
     ran = ferrule(
         "run", "--json", "-m", "local:smollm2", "--allow", "Read", "Read the file note.txt."

@@ -67,7 +67,6 @@ def manifest(host: str, name: str = "get_note", *, hosts: bool = True) -> str:
     )
 
 
-@pytest.mark.proves("cli.http-tools")
 def test_a_manifest_of_the_person_is_listed_shown_and_called(
     ferrule: Any, config: Path, served: str
 ) -> None:
@@ -99,7 +98,6 @@ def test_a_manifest_of_the_person_is_listed_shown_and_called(
     assert refused.code == 4
 
 
-@pytest.mark.proves("cli.http-tools")
 def test_a_manifest_that_cannot_be_used_is_left_out_with_its_place_and_takes_no_other_along(
     ferrule: Any, config: Path, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +124,6 @@ def test_a_manifest_that_cannot_be_used_is_left_out_with_its_place_and_takes_no_
     assert "get_note" not in ran.out
 
 
-@pytest.mark.proves("cli.http-tools")
 def test_files_that_settings_name(ferrule: Any, config: Path, served: str, tmp_path: Path) -> None:
     (config / "elsewhere.yaml").write_text(manifest(served))
     (config / "kennel.yaml").write_bytes(KENNEL.read_bytes())
@@ -144,7 +141,6 @@ def test_files_that_settings_name(ferrule: Any, config: Path, served: str, tmp_p
     assert "HEAD /stays" in ran.err
 
 
-@pytest.mark.proves("cli.http-tools")
 def test_a_repositorys_manifest_waits_for_trust_and_for_its_hosts_and_secrets(
     ferrule: Any, config: Path, folder: Path, served: str
 ) -> None:
@@ -170,7 +166,6 @@ def test_a_repositorys_manifest_waits_for_trust_and_for_its_hosts_and_secrets(
     assert "get_other" not in ferrule("tools", "list").out
 
 
-@pytest.mark.proves("cli.http-tools")
 @pytest.mark.parametrize(
     "key", ["tools.http_manifests", "tools.http_hosts", "tools.http_secrets", "tools.openapi"]
 )
@@ -181,7 +176,6 @@ def test_a_repository_cannot_set_them(ferrule: Any, config: Path, folder: Path, 
     assert ran.code == 1 and f"`{key}` cannot be set by a repository" in ran.out + ran.err
 
 
-@pytest.mark.proves("cli.openapi-import")
 def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
     ferrule: Any, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +210,6 @@ def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
     assert "hotel::stays.between" in ferrule("tools", "list").out
 
 
-@pytest.mark.proves("cli.openapi-import")
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -234,7 +227,6 @@ def test_a_document_that_cannot_be_used_as_asked_is_an_error(
     assert ran.code == 2 and why in ran.err and not ran.out
 
 
-@pytest.mark.proves("cli.openapi-import")
 def test_a_large_document_becomes_a_file_that_can_still_be_read(
     ferrule: Any, config: Path, folder: Path
 ) -> None:

@@ -70,7 +70,6 @@ def files(*roots: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.proves("import.preview")
 def test_nothing_is_written_before_a_yes(
     ferrule: Callable[..., Any], home: Path, folder: Path
 ) -> None:
@@ -86,7 +85,6 @@ def test_nothing_is_written_before_a_yes(
     assert files(home, folder, paths.config()) == before
 
 
-@pytest.mark.proves("import.settings")
 def test_settings_agents_commands_and_servers_work_afterwards(
     ferrule: Callable[..., Any], home: Path, folder: Path
 ) -> None:
@@ -112,7 +110,6 @@ def test_settings_agents_commands_and_servers_work_afterwards(
     assert "docs" in listed
 
 
-@pytest.mark.proves("import.overwrites-nothing")
 def test_nothing_is_overwritten_and_what_could_not_be_added_is_shown(
     ferrule: Callable[..., Any], home: Path, folder: Path
 ) -> None:
@@ -135,7 +132,6 @@ def test_nothing_is_overwritten_and_what_could_not_be_added_is_shown(
     assert files(home, folder, paths.config()) == before
 
 
-@pytest.mark.proves("import.secrets")
 def test_no_secret_is_copied_or_shown(
     ferrule: Callable[..., Any], home: Path, folder: Path
 ) -> None:
@@ -150,7 +146,6 @@ def test_no_secret_is_copied_or_shown(
     assert "export it as `DOCS_AUTHORIZATION`" in ran.out
 
 
-@pytest.mark.proves("import.reported")
 def test_what_has_no_counterpart_is_said_with_its_reason(
     ferrule: Callable[..., Any], home: Path, folder: Path
 ) -> None:
@@ -204,7 +199,6 @@ def test_a_plugin_is_taken_over_into_the_workspace(
     assert ferrule("validate").code == 0
 
 
-@pytest.mark.proves("import.overwrites-nothing")
 def test_no_link_is_followed(ferrule: Callable[..., Any], tmp_path: Path, folder: Path) -> None:
     put(tmp_path / "elsewhere.md", AGENT)
     (folder / ".claude/agents").mkdir(parents=True)

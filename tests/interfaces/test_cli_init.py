@@ -30,7 +30,6 @@ QUIETLY = (
 """Without the plugins of this suite."""
 
 
-@pytest.mark.proves("cli.init-project")
 def test_a_project_made_in_an_empty_folder_passes_its_tests(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -56,7 +55,6 @@ def test_a_project_made_in_an_empty_folder_passes_its_tests(
     assert "4 passed" in ran(sys.executable, "-m", "pytest", *QUIETLY)
 
 
-@pytest.mark.proves("cli.init-project")
 def test_the_tools_of_a_new_project_are_valid_pass_their_tests_and_work_once_trusted(
     ferrule: Any, folder: Path
 ) -> None:
@@ -71,7 +69,6 @@ def test_the_tools_of_a_new_project_are_valid_pass_their_tests_and_work_once_tru
     assert ferrule(*call).out == '{"words":2,"longest":"to"}\n'
 
 
-@pytest.mark.proves("cli.init-project")
 def test_the_hook_of_a_new_project_is_asked_once_it_is_trusted(ferrule: Any, folder: Path) -> None:
     push = ("tools", "call", "run_command", "command=git push", "--allow", "run_command")
     assert ferrule("init", "p").code == 0
@@ -81,7 +78,6 @@ def test_the_hook_of_a_new_project_is_asked_once_it_is_trusted(ferrule: Any, fol
     assert "pushing is done by a person" in ferrule(*push, "-C", "p").err
 
 
-@pytest.mark.proves("cli.init-next")
 def test_what_init_wrote_is_trusted_as_it_stands_and_it_says_what_to_do_next(
     ferrule: Any, folder: Path
 ) -> None:
@@ -99,7 +95,6 @@ def test_what_init_wrote_is_trusted_as_it_stands_and_it_says_what_to_do_next(
     assert TrustStore().state("my shop") == "changed"
 
 
-@pytest.mark.proves("cli.init-next")
 def test_init_says_how_to_get_pytest_where_it_is_not_installed(
     ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +110,6 @@ def test_init_says_how_to_get_pytest_where_it_is_not_installed(
     assert steps[1].startswith("  python -m pytest ")
 
 
-@pytest.mark.proves("cli.init-next")
 @pytest.mark.parametrize(
     "name", [".ferrule/hooks/theirs.md", "harness.md", ".harness/tools/theirs.md", ".mcp.json"]
 )
@@ -129,14 +123,12 @@ def test_a_folder_that_brought_something_before_is_not_trusted_by_init(
     assert TrustStore().state(".") == "untrusted"
 
 
-@pytest.mark.proves("cli.init-next")
 def test_init_does_not_trust_a_link_that_it_finds(ferrule: Any, folder: Path) -> None:
     Path(".harness").symlink_to("/tmp")
     assert "until you trust it" in ferrule("init").err
     assert TrustStore().state(".") == "untrusted"
 
 
-@pytest.mark.proves("cli.init-replaces-nothing")
 def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(
     ferrule: Any, folder: Path
 ) -> None:
@@ -156,7 +148,6 @@ def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(
     assert Path("tools.py").read_text() == project_files("work")["tools.py"]
 
 
-@pytest.mark.proves("cli.init-replaces-nothing")
 @pytest.mark.parametrize("name", ["tests", ".ferrule", ".ferrule/hooks"])
 def test_a_project_is_not_written_through_a_link(
     ferrule: Any, folder: Path, tmp_path: Path, name: str
@@ -171,7 +162,6 @@ def test_a_project_is_not_written_through_a_link(
     assert list(outside.iterdir()) == [] and not Path("README.md").exists()
 
 
-@pytest.mark.proves("cli.init-replaces-nothing")
 def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(
     ferrule: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -182,7 +172,6 @@ def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(
     assert (tmp_path / "secret").read_text() == "kept" and not Path("README.md").is_symlink()
 
 
-@pytest.mark.proves("cli.init-replaces-nothing")
 def test_settings_that_are_there_are_not_replaced_and_only_force_is_offered(
     ferrule: Any, folder: Path
 ) -> None:

@@ -31,7 +31,6 @@ def add(ferrule: Any) -> None:
     assert ran.code == 0 and "ferrule mcp approve plain" in ran.err
 
 
-@pytest.mark.proves("cli.mcp")
 def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Path) -> None:
     add(ferrule)
     assert ferrule("mcp", "list").lines == [
@@ -48,7 +47,6 @@ def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Pat
     assert "not approved" in ferrule("mcp", "list").out
 
 
-@pytest.mark.proves("cli.mcp")
 def test_without_a_person_nothing_is_approved_or_started(ferrule: Any, server: Path) -> None:
     add(ferrule)
     ran = ferrule("mcp", "approve", "plain")
@@ -56,7 +54,6 @@ def test_without_a_person_nothing_is_approved_or_started(ferrule: Any, server: P
     assert not (server / "seen.jsonl").exists()
 
 
-@pytest.mark.proves("cli.mcp")
 def test_a_change_is_shown_as_a_difference_and_waits(ferrule: Any, server: Path) -> None:
     add(ferrule)
     ferrule("mcp", "approve", "plain", "--yes")
@@ -67,7 +64,6 @@ def test_a_change_is_shown_as_a_difference_and_waits(ferrule: Any, server: Path)
     assert len(changed) == 4 and all("description" in line for line in changed[2:])
 
 
-@pytest.mark.proves("cli.mcp")
 def test_a_folders_servers_wait_for_trust_and_then_for_approval(ferrule: Any, server: Path) -> None:
     entry = {"command": PYTHON, "args": ["plain_server.py", "old", "good"]}
     (server / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
@@ -117,7 +113,6 @@ def test_no_run_begins_with_a_policy_that_cannot_be_read(
     assert "found `always`" in listed.err
 
 
-@pytest.mark.proves("mcp.approve-all")
 def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
     ferrule: Any, server: Path, tmp_path: Path
 ) -> None:
@@ -153,7 +148,6 @@ def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
     assert ferrule("mcp", "approve").err.endswith("no MCP server waits for approval\n")
 
 
-@pytest.mark.proves("mcp.approve-all")
 def test_a_server_that_does_not_start_says_its_last_words_and_the_others_are_approved(
     ferrule: Any, server: Path
 ) -> None:
@@ -175,7 +169,6 @@ def test_adding_to_a_file_that_is_broken_names_the_place_and_changes_nothing(
     assert file.read_text() == '{"mcpServers": {,}}'
 
 
-@pytest.mark.proves("mcp.last-words")
 def test_a_server_that_keeps_silent_is_given_up_with_its_last_words(
     ferrule: Any, server: Path, tmp_path: Path
 ) -> None:
@@ -192,7 +185,6 @@ def test_a_server_that_keeps_silent_is_given_up_with_its_last_words(
     assert "  │ slow: waiting for a key" in ran.err
 
 
-@pytest.mark.proves("mcp.one-line")
 def test_a_good_start_is_one_line_and_none_when_quiet(
     ferrule: Any, server: Path, script: Any
 ) -> None:
@@ -211,7 +203,6 @@ def test_a_good_start_is_one_line_and_none_when_quiet(
     assert "MCP" not in ran.err and "server" not in ran.err
 
 
-@pytest.mark.proves("mcp.cwd")
 def test_a_server_works_where_its_entry_says(ferrule: Any, server: Path, tmp_path: Path) -> None:
     (server / "sub").mkdir()
     (server / "plain_server.py").rename(server / "sub/plain_server.py")

@@ -93,7 +93,6 @@ async def answered(*lines: str, **asked: Any) -> ApprovalAnswer:
     return await TerminalApprover(Terminal(), Typist(lines).read, user="ada").ask(request(**asked))
 
 
-@pytest.mark.proves("cli.prompt")
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
@@ -113,7 +112,6 @@ async def test_an_argument_is_left_out_only_if_the_preview_shows_all_of_it(
     assert f"┃ arguments: {arguments}\n" in whole, "`v` shows all as the model wrote it"
 
 
-@pytest.mark.proves("cli.prompt")
 async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -143,7 +141,6 @@ async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
     ]
 
 
-@pytest.mark.proves("cli.prompt")
 async def test_a_difference_is_coloured_by_what_its_lines_begin_with(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +153,6 @@ async def test_a_difference_is_coloured_by_what_its_lines_begin_with(
         assert row in err, err
 
 
-@pytest.mark.proves("cli.prompt-grants-what-it-showed")
 @pytest.mark.parametrize(
     ("typed", "choice", "rule"),
     [
@@ -179,13 +175,11 @@ async def test_an_answer_grants_the_rule_that_stood_beside_it(
     assert (answer.choice, answer.grant, answer.by) == (choice, rule, "ada")
 
 
-@pytest.mark.proves("cli.prompt")
 async def test_a_reason_is_a_no_that_the_model_reads_and_the_end_of_input_is_a_no() -> None:
     assert (await answered("use the other file")).note == "denied by a person: use the other file"
     assert (await answered()).choice == "deny"
 
 
-@pytest.mark.proves("cli.prompt")
 @pytest.mark.parametrize("typed", ["", "y", "yes", "ok", "allow", "5", "11", "2c"])
 async def test_what_is_not_clear_is_asked_again_and_never_a_yes(
     typed: str, capsys: pytest.CaptureFixture[str]
@@ -199,7 +193,6 @@ async def test_what_is_not_offered_cannot_be_chosen() -> None:
     assert (await answered("2", "3", "remember", offers=only_once)).choice == "deny"
 
 
-@pytest.mark.proves("cli.prompt-shortens-openly")
 async def test_a_long_question_is_shown_in_pages_or_whole_when_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -259,7 +252,6 @@ COMMANDS = st.lists(
 ).map("\n".join)
 
 
-@pytest.mark.proves("cli.prompt-shows-all-that-runs")
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -300,7 +292,6 @@ async def test_a_no_needs_no_page(capsys: pytest.CaptureFixture[str]) -> None:
         assert (await asked(request(preview=preview), read)).choice == "deny"
 
 
-@pytest.mark.proves("cli.prompt-cannot-be-imitated")
 @given(text=st.text(st.characters(exclude_categories=[])))
 def test_no_text_of_others_holds_a_control_character_or_the_frame_of_a_question(text: str) -> None:
     shown = escape_invisible(text)
@@ -333,7 +324,6 @@ def test_json_for_people_is_the_same_json(value: Any) -> None:
     )
 
 
-@pytest.mark.proves("cli.prompt-cannot-be-imitated")
 async def test_every_line_of_a_question_stands_behind_its_mark_whatever_the_model_wrote(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +338,6 @@ async def test_every_line_of_a_question_stands_behind_its_mark_whatever_the_mode
     )  # its own, and none that it was not given
 
 
-@pytest.mark.proves("cli.question-stands-alone")
 async def test_what_happens_meanwhile_is_written_after_the_answer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -405,7 +394,6 @@ def played(words: list[str], environment: dict[str, str], keys: bytes) -> tuple[
     return code, seen.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.proves("cli.prompt")
 def test_a_run_at_a_terminal_asks_and_does_what_it_is_told(
     folder: Path, script: Any, a_call: Any, environment: dict[str, str]
 ) -> None:
@@ -418,7 +406,6 @@ def test_a_run_at_a_terminal_asks_and_does_what_it_is_told(
     assert code == 4 and "not today" in screen
 
 
-@pytest.mark.proves("cli.interrupt")
 def test_ctrl_c_at_the_question_of_a_run_ends_it_at_once(
     folder: Path, script: Any, a_call: Any, environment: dict[str, str]
 ) -> None:
@@ -428,7 +415,6 @@ def test_ctrl_c_at_the_question_of_a_run_ends_it_at_once(
     assert not (folder / "a.txt").exists()
 
 
-@pytest.mark.proves("cli.prompt")
 async def test_always_is_the_one_grant_that_is_remembered() -> None:
     only = (GrantOffer("once", ""), GrantOffer("session", "a"), GrantOffer("remember", "b"))
     assert (await answered("always", offers=only)).grant == "b"

@@ -43,7 +43,6 @@ def session(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return str(json.loads(capsys.readouterr().out)["session"])
 
 
-@pytest.mark.proves("replay.strict")
 def test_a_recorded_session_is_replayed_without_its_folder_or_model(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,7 +55,6 @@ def test_a_recorded_session_is_replayed_without_its_folder_or_model(
     assert not (folder / "a.txt").exists()
 
 
-@pytest.mark.proves("bundle.whole")
 def test_a_bundle_goes_to_another_state_folder_and_back(
     folder: Path,
     session: str,
@@ -79,7 +77,6 @@ def test_a_bundle_goes_to_another_state_folder_and_back(
     assert ferrule(["sessions", "import", file]) == 1
 
 
-@pytest.mark.proves("media.carried-or-left")
 def test_a_bundle_leaves_the_bytes_out_on_demand(session: str, tmp_path: Path) -> None:
     sizes: list[list[str]] = []
     for number, more in enumerate(([], ["--no-artifacts"])):
@@ -93,7 +90,6 @@ def test_a_bundle_leaves_the_bytes_out_on_demand(session: str, tmp_path: Path) -
     assert [len(one) for one in sizes] == [1, 0]
 
 
-@pytest.mark.proves("replay.other-rules")
 def test_a_stricter_settings_file_names_the_calls_it_would_have_stopped(
     folder: Path, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,7 +104,6 @@ def test_a_stricter_settings_file_names_the_calls_it_would_have_stopped(
     assert ferrule(["sessions", "replay", session, "--policy", str(same), "-C", str(folder)]) == 0
 
 
-@pytest.mark.proves("replay.other-model", "replay.live-tools")
 def test_another_model_or_the_tools_of_today_work_a_recorded_session_again(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +127,6 @@ def test_what_is_to_be_replayed_must_be_said_and_only_one_way(
     assert ferrule(["sessions", "replay", "nobody"]) == 2
 
 
-@pytest.mark.proves("replay.strict")
 def test_what_was_archived_is_replayed_from_its_file_and_its_record_is_no_session(
     session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

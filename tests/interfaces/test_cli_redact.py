@@ -7,12 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 KEY = "ghp_" + "a1B2" * 9
 
 
-@pytest.mark.proves("redaction.cli")
 def test_an_export_for_others_holds_no_secrets_and_what_the_person_added_to_them(
     ferrule: Callable[..., Any], folder: Path, own_folders: Path
 ) -> None:

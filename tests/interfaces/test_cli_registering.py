@@ -40,7 +40,6 @@ def trusted(folder: Path, ferrule: Callable[..., Any]) -> Path:
     return folder
 
 
-@pytest.mark.proves("registering.off")
 def test_a_person_turns_it_on_and_says_yes_to_it(
     trusted: Path,
     ferrule: Callable[..., Any],
@@ -53,7 +52,6 @@ def test_a_person_turns_it_on_and_says_yes_to_it(
     assert "HEY" in ran.err
 
 
-@pytest.mark.proves("registering.off")
 def test_without_a_yes_nothing_is_added(
     trusted: Path,
     ferrule: Callable[..., Any],
@@ -66,7 +64,6 @@ def test_without_a_yes_nothing_is_added(
     assert "there is no tool `shout`" in ran.err
 
 
-@pytest.mark.proves("registering.off")
 @pytest.mark.parametrize("settings", ["", "tools: { register: true }\n"])
 def test_by_default_it_is_off_and_a_repository_cannot_turn_it_on(
     trusted: Path, ferrule: Callable[..., Any], script: Callable[..., str], settings: str

@@ -21,7 +21,6 @@ from ferrule.cli.terminal import Terminal
 MAIN = "import sys; from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()"
 
 
-@pytest.mark.proves("cli.answer-alone-on-stdout")
 def test_only_the_final_answer_goes_to_standard_output(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -32,7 +31,6 @@ def test_only_the_final_answer_goes_to_standard_output(
     assert "▸ list_files" in ran.err and "note.txt" in ran.err and "✓" in ran.err
 
 
-@pytest.mark.proves("cli.calls-are-shown")
 def test_each_call_is_shown_with_its_arguments_how_it_ended_and_how_long_it_took(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -43,7 +41,6 @@ def test_each_call_is_shown_with_its_arguments_how_it_ended_and_how_long_it_took
     assert " ms\n" in ran.err and ran.code == 0
 
 
-@pytest.mark.proves("cli.quiet")
 def test_quiet_leaves_the_answer_and_what_must_be_known(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -65,7 +62,6 @@ def test_a_failure_in_the_last_call_is_3_and_a_denial_of_all_is_4(
     assert not (folder / "a").exists()
 
 
-@pytest.mark.proves("gate.reads")
 @pytest.mark.usefixtures("commands_are_held")
 def test_without_a_terminal_files_are_read_and_harmless_commands_run(
     folder: Path, ferrule: Any, script: Any, a_call: Any, monkeypatch: pytest.MonkeyPatch
@@ -154,7 +150,6 @@ def test_a_defect_is_1_and_a_sentence(
         ferrule("tools", "list")
 
 
-@pytest.mark.proves("cli.no-terminal-is-no")
 def test_without_a_terminal_a_question_is_a_no_that_is_said(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -164,7 +159,6 @@ def test_without_a_terminal_a_question_is_a_no_that_is_said(
     assert not (folder / "a").exists()
 
 
-@pytest.mark.proves("cli.yes-to")
 @pytest.mark.parametrize("pattern", ["write_file", "write_*"])
 def test_yes_to_answers_for_the_named_tool_only(
     folder: Path, ferrule: Any, script: Any, a_call: Any, pattern: str
@@ -192,7 +186,6 @@ def test_standard_input_joins_the_prompt_as_context(
     assert alone.code == 0
 
 
-@pytest.mark.proves("cli.json")
 def test_json_is_one_object_also_when_it_fails(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -231,7 +224,6 @@ def test_json_stream_is_a_line_per_event_with_version_and_kind(
     assert (lines[-1]["stop"], lines[-1]["text"]) == ("done", "all done")
 
 
-@pytest.mark.proves("cli.control-characters")
 def test_control_characters_of_a_tool_are_shown_and_not_obeyed(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -262,7 +254,6 @@ def test_the_settings_of_an_untrusted_folder_are_noticed_and_do_nothing(
     assert not (folder / "a").exists()
 
 
-@pytest.mark.proves("cli.unknown-tools")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -283,7 +274,6 @@ def test_a_flag_that_names_no_tool_is_refused_with_the_nearest(
     assert (ran.code, ran.out) == (2, "") and message in ran.err
 
 
-@pytest.mark.proves("cli.unknown-tools")
 def test_settings_may_name_tools_of_other_folders(
     folder: Path, ferrule: Any, script: Any, own_folders: Path
 ) -> None:
@@ -304,7 +294,6 @@ def test_settings_may_name_tools_of_other_folders(
     assert ran.code == 2 and "did you mean `read_file`?" in ran.err
 
 
-@pytest.mark.proves("settings.all-mistakes")
 def test_all_mistakes_of_the_settings_are_named_at_once(
     folder: Path, ferrule: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,7 +348,6 @@ def test_a_resumed_session_keeps_its_model(folder: Path, ferrule: Any, script: A
 # ---- real processes
 
 
-@pytest.mark.proves("cli.interrupt")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_settles_the_run_and_leaves_a_session_to_go_on_with(
     folder: Path,
@@ -399,7 +387,6 @@ def test_a_signal_settles_the_run_and_leaves_a_session_to_go_on_with(
     assert (again.code, again.out) == (0, "here again\n")
 
 
-@pytest.mark.proves("cli.broken-pipe")
 def test_who_writes_for_a_reader_that_went_away_is_told_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -415,7 +402,6 @@ def test_who_writes_for_a_reader_that_went_away_is_told_once(
     assert told == ["gone"]
 
 
-@pytest.mark.proves("cli.broken-pipe")
 @pytest.mark.parametrize("words", [["sessions", "list"], ["--help"], ["sessions", "list", "-h"]])
 def test_a_reader_that_goes_away_is_no_error(
     folder: Path,
@@ -476,7 +462,6 @@ def test_no_file_gets_the_number_of_a_closed_standard_stream(
     assert seen.read_text() == "3 [True, True, True]"
 
 
-@pytest.mark.proves("cli.control-characters")
 def test_an_answer_at_a_terminal_cannot_move_the_cursor_but_a_pipe_gets_its_bytes(
     folder: Path, ferrule: Any, script: Any, environment: dict[str, str]
 ) -> None:
@@ -516,7 +501,6 @@ def test_colour_is_drawn_when_asked_for_and_never_against_no_color(
     assert "\x1b[" not in ferrule(*words).err
 
 
-@pytest.mark.proves("cli.output-full")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [["policy", "--help"], ["--version"], ["models", "list"]])

@@ -19,7 +19,6 @@ def step(*made: dict[str, Any]) -> dict[str, Any]:
     return {"call": list(made)}
 
 
-@pytest.mark.proves("required.command-line")
 @pytest.mark.parametrize(
     ("did", "code", "missing"),
     [
@@ -52,7 +51,6 @@ def test_a_run_that_did_not_do_what_it_must_says_so_and_ends_with_3(
     assert ("`file_tree` or `search_files` never succeeded" in ran.err) is bool(missing)
 
 
-@pytest.mark.proves("required.command-line")
 def test_the_setting_has_the_name_that_people_know_and_an_unknown_tool_is_an_error(
     ferrule: Any, folder: Path, own_folders: Path, script: Callable[..., str]
 ) -> None:
@@ -65,7 +63,6 @@ def test_the_setting_has_the_name_that_people_know_and_an_unknown_tool_is_an_err
     assert ran.code == 2 and "there is no tool `read_fil`" in ran.err and "`read_file`" in ran.err
 
 
-@pytest.mark.proves("join.command-line")
 def test_the_calls_of_a_run_are_joined_as_the_option_says(
     ferrule: Any, folder: Path, script: Callable[..., str]
 ) -> None:
@@ -93,7 +90,6 @@ def test_the_calls_of_a_run_are_joined_as_the_option_says(
     assert ran.code == 2 and "join = 'any'" in ran.err and "first_success" in ran.err
 
 
-@pytest.mark.proves("reliability.settings")
 def test_policies_of_tools_that_are_not_there_are_pointed_out_and_wrong_ones_are_errors(
     ferrule: Any, folder: Path, own_folders: Path, script: Callable[..., str]
 ) -> None:

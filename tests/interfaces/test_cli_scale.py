@@ -30,7 +30,6 @@ SUBMIT = ("submit", "--database", NOWHERE)
 WORKER = ("worker", "--database", NOWHERE)
 
 
-@pytest.mark.proves("scale.usage")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -66,7 +65,6 @@ def test_a_command_that_cannot_be_meant_is_refused(
     assert said in ran.err
 
 
-@pytest.mark.proves("scale.errors")
 @pytest.mark.parametrize("words", [(*SUBMIT, "hello"), (*SUBMIT, "--list"), WORKER])
 def test_a_database_that_is_away_is_said_in_a_line(
     words: tuple[str, ...], folder: Path, ferrule: Callable[..., Any]
@@ -78,7 +76,6 @@ def test_a_database_that_is_away_is_said_in_a_line(
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.proves("scale.errors")
 def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -93,7 +90,6 @@ def test_without_the_extra_it_is_said_what_to_install(
             assert "ferrule[scale]" in error.value.hint
 
 
-@pytest.mark.proves("scale.assembled")
 def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_jobs_owner(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +115,6 @@ def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_
         assert [(one.tenant, one.user) for one in journal.sessions()] == [("acme", "ines")]
 
 
-@pytest.mark.proves("travelling-files.worker")
 def test_a_session_of_a_worker_with_workspaces_finds_its_files_in_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +145,6 @@ def test_workspaces_are_not_for_agents_of_a_function() -> None:
     assert "TravellingFiles" in done.output
 
 
-@pytest.mark.proves("scale.usage")
 def test_the_compose_file_starts_workers_as_they_can_be_started() -> None:
     file = Path(__file__).parents[2] / "examples" / "compose.yaml"
     services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]

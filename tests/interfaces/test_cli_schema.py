@@ -11,7 +11,6 @@ import pytest
 GOOD = '{"name":"Ada","age":36}'
 
 
-@pytest.mark.proves("outputs.command-line")
 def test_a_notation_gives_the_json_alone(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
@@ -21,7 +20,6 @@ def test_a_notation_gives_the_json_alone(
     assert "list_files" in ran.err
 
 
-@pytest.mark.proves("outputs.command-line")
 def test_a_file_and_a_type_are_schemas_too(folder: Path, ferrule: Any, script: Any) -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
     (folder / "person.json").write_text(json.dumps(schema))
@@ -32,7 +30,6 @@ def test_a_file_and_a_type_are_schemas_too(folder: Path, ferrule: Any, script: A
         assert (ran.code, ran.out) == (0, f"{GOOD}\n")
 
 
-@pytest.mark.proves("outputs.command-line")
 @pytest.mark.parametrize("given", ["name, age int", "people:Person"])
 def test_multi_gives_a_list(folder: Path, ferrule: Any, script: Any, given: str) -> None:
     types = "from typing import TypedDict\nclass Person(TypedDict):\n    name: str\n    age: int\n"
@@ -42,7 +39,6 @@ def test_multi_gives_a_list(folder: Path, ferrule: Any, script: Any, given: str)
     assert (ran.code, ran.out) == (0, f"[{GOOD},{GOOD}]\n")
 
 
-@pytest.mark.proves("outputs.command-line")
 @pytest.mark.parametrize("mode", ["schema", "prompt", "grammar"])
 def test_without_a_value_that_fits_it_is_4_with_the_reason(
     folder: Path, ferrule: Any, script: Any, mode: str
@@ -83,7 +79,6 @@ def test_what_is_no_schema_is_an_error(
     assert ferrule("run", "--schema", "a", "--schema-multi", "a", "x").code == 2
 
 
-@pytest.mark.proves("outputs.command-line")
 def test_a_file_of_the_folder_does_not_pose_as_another_module(
     folder: Path, ferrule: Any, script: Any
 ) -> None:

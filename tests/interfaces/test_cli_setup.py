@@ -56,7 +56,6 @@ def at_a_terminal(words: list[str], environment: dict[str, str], *typed: bytes) 
     return code, seen.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.proves("setup.first-run")
 def test_the_first_run_at_a_terminal_asks_once_and_the_next_not_at_all(
     folder: Path, own_folders: Path, environment: dict[str, str]
 ) -> None:
@@ -76,7 +75,6 @@ def test_the_first_run_at_a_terminal_asks_once_and_the_next_not_at_all(
         assert code == 0 and "q to leave" not in screen
 
 
-@pytest.mark.proves("setup.first-run")
 def test_who_leaves_the_question_goes_on_with_what_was_found(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -88,7 +86,6 @@ def test_who_leaves_the_question_goes_on_with_what_was_found(
     assert load_settings().model == ""
 
 
-@pytest.mark.proves("setup.first-run")
 def test_wrong_answers_are_explained_and_asked_again(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -113,7 +110,6 @@ def test_wrong_answers_are_explained_and_asked_again(
     assert load_settings().model == "openai:mistyped"
 
 
-@pytest.mark.proves("setup.checks-key")
 def test_a_key_that_is_refused_is_not_written_down(
     ferrule: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +125,6 @@ def test_a_key_that_is_refused_is_not_written_down(
     assert text.startswith('model: "openai:house-model"\n') and gateways.KEY not in text
 
 
-@pytest.mark.proves("setup.checks-key")
 def test_a_key_is_checked_where_the_list_of_models_is_public(
     ferrule: Any, monkeypatch: pytest.MonkeyPatch, own_folders: Path
 ) -> None:
@@ -148,7 +143,6 @@ def test_without_a_terminal_nothing_is_asked(ferrule: Any, script: Any) -> None:
     assert ran.code == 2 and "--model" in ran.err and "--yes" in ran.err
 
 
-@pytest.mark.proves("models.none-named")
 def test_a_run_without_a_model_says_in_one_line_which_it_takes(
     folder: Path, ferrule: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +155,6 @@ def test_a_run_without_a_model_says_in_one_line_which_it_takes(
     assert len(lines) == 1 and "`openai:house-model`" in lines[0]
 
 
-@pytest.mark.proves("setup.keeps-file")
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -182,7 +175,6 @@ def test_one_line_of_the_settings_changes_and_no_other(
     assert file.read_text() == after
 
 
-@pytest.mark.proves("setup.keeps-file")
 @pytest.mark.parametrize("before", ["model: >-\n  folded\n  text\n", "{mode: plan}\n"])
 def test_a_file_that_one_line_cannot_change_is_left_alone(tmp_path: Path, before: str) -> None:
     file = tmp_path / "ferrule.yaml"

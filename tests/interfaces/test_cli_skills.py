@@ -29,7 +29,6 @@ def put(path: Path, name: str, extra: str) -> None:
     )
 
 
-@pytest.mark.proves("cli.skills")
 def test_skills_are_listed_with_who_answers_for_them(ferrule: Any, skills: Path) -> None:
     ran = ferrule("skills", "list")
     assert ran.code == 0 and [line.split()[:2] for line in ran.lines] == [["pdf", "repository"]]
@@ -42,7 +41,6 @@ def test_skills_are_listed_with_who_answers_for_them(ferrule: Any, skills: Path)
     ]
 
 
-@pytest.mark.proves("cli.skills")
 def test_one_skill_is_shown_as_the_model_gets_it(ferrule: Any, skills: Path) -> None:
     ran = ferrule("skills", "show", "pdf")
     assert ran.code == 0 and '<skill name="pdf" by="the repository">\nDo pdf.\n</skill>' in ran.out
@@ -54,7 +52,6 @@ def test_one_skill_is_shown_as_the_model_gets_it(ferrule: Any, skills: Path) -> 
     assert ran.code == 2 and "two" not in ran.out + ran.err
 
 
-@pytest.mark.proves("cli.skills")
 def test_check_says_all_that_is_wrong_also_before_trust(ferrule: Any, skills: Path) -> None:
     assert ferrule("skills", "check").code == 0
     put(skills / ".agents/skills/bad/SKILL.md", "bad", "metadata: [x]\n")
@@ -65,7 +62,6 @@ def test_check_says_all_that_is_wrong_also_before_trust(ferrule: Any, skills: Pa
     assert "error: .ferrule/skills/worse/SKILL.md:5:11: `metadata` must be a mapping" in ran.out
 
 
-@pytest.mark.proves("cli.skills")
 def test_a_folder_without_skills_says_so(
     ferrule: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

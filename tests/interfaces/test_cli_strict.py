@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 
-
-@pytest.mark.proves("strict.shown")
 def test_showing_a_tool_says_what_strictness_makes_of_its_schema(
     folder: Path, ferrule: Any
 ) -> None:

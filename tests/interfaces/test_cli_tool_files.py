@@ -23,6 +23,7 @@ from ferrule.cli.tools.command_to_tool import (
 from ferrule.cli.validation_report import SCHEMA
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.tool_files.tool_file import parse_tool
+from ferrule.storage import paths
 from ferrule.storage.trust import TrustStore
 
 BAD = (
@@ -40,7 +41,6 @@ def put(folder: Path, name: str, text: str) -> None:
 # ---- new
 
 
-@pytest.mark.proves("tools-new.works-at-once")
 def test_a_new_tool_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path) -> None:
     made = ferrule("tools", "new", "count_words")
     assert (made.code, made.out) == (0, "")
@@ -53,7 +53,6 @@ def test_a_new_tool_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path
     assert TrustStore().state(folder) == "untrusted"
 
 
-@pytest.mark.proves("tools-new.never-replaces")
 def test_a_new_tool_replaces_nothing_and_follows_no_link(
     ferrule: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -141,7 +140,6 @@ def test_broken_json_is_named_by_its_line_in_words_of_json(ferrule: Any, folder:
     assert ".ferrule/hooks.json:1:10: error: not JSON: expecting ':' delimiter" in ran.out
 
 
-@pytest.mark.proves("tools-test.needs-no-trust")
 def test_tests_of_files_that_nobody_trusts_run_in_a_folder_of_their_own_and_nothing_else_does(
     ferrule: Any, folder: Path
 ) -> None:
@@ -203,7 +201,6 @@ def test_validate_finds_nothing_wrong_with_what_init_and_new_write(
     assert (ran.code, ran.out, ran.err) == (0, "", "2 files, 0 errors, 0 warnings\n")
 
 
-@pytest.mark.proves("validate.json")
 @pytest.mark.parametrize("words", [["validate"], ["tools", "check"], ["tools", "test"]])
 def test_json_fits_the_schema_that_is_shown(words: list[str], ferrule: Any, folder: Path) -> None:
     put(folder, ".ferrule/tools/bad.md", BAD)
@@ -248,7 +245,6 @@ def session(ferrule: Any, folder: Path, script: Any, a_call: Any) -> str:
     return json.loads(ferrule("sessions", "list", "--json").out)[0]["session"]
 
 
-@pytest.mark.proves("tools-promote.file")
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_a_command_of_a_session_becomes_a_tool_that_passes_its_tests(
     number: str, ferrule: Any, folder: Path, session: str
@@ -285,7 +281,6 @@ def test_a_command_of_a_session_becomes_a_tool_that_passes_its_tests(
     )
 
 
-@pytest.mark.proves("tools-promote.parameters")
 def test_a_person_chooses_which_words_vary(ferrule: Any, session: str) -> None:
     shown = ferrule("tools", "promote", session, "1", "--param", "count=1")
     assert parse_tool(shown.out.encode(), "t.md").schema["properties"].keys() == {"count"}
@@ -297,7 +292,6 @@ def test_a_person_chooses_which_words_vary(ferrule: Any, session: str) -> None:
     assert ferrule("tools", "promote", session, "1", "--param", "x").code == 2
 
 
-@pytest.mark.proves("tools-promote.no-secrets")
 @pytest.mark.parametrize(
     ("number", "why"),
     [
@@ -315,7 +309,6 @@ def test_a_command_with_a_secret_becomes_no_file(
     assert not (folder / ".ferrule").exists()
 
 
-@pytest.mark.proves("tools-promote.no-secrets")
 def test_a_secret_in_the_output_is_left_out(
     ferrule: Any, folder: Path, script: Any, a_call: Any
 ) -> None:
@@ -338,7 +331,6 @@ def test_where_more_than_one_command_could_be_meant_they_are_listed(
     assert "false" not in ran.err or ferrule("tools", "promote", session, "6").code == 2
 
 
-@pytest.mark.proves("tools-promote.parameters")
 @pytest.mark.parametrize(
     ("words", "made"),
     [
@@ -360,7 +352,6 @@ def test_words_that_look_as_if_they_vary_become_parameters(
     } == made
 
 
-@pytest.mark.proves("tools-promote.file")
 @pytest.mark.parametrize(
     "words",
     [
@@ -383,7 +374,6 @@ async def test_any_words_make_a_file_that_asks_for_the_same_command(words: list[
     assert ran[0].name == "runs the command that was seen"
 
 
-@pytest.mark.proves("tools-promote.only-what-worked")
 @pytest.mark.parametrize(
     ("arguments", "data", "said"),
     [
@@ -405,3 +395,53 @@ def test_only_a_single_command_that_worked_can_become_a_tool(
 def test_a_tool_is_named_after_its_command() -> None:
     assert suggest_name(find_parameters(["/usr/bin/git", "log", "-5"], {})) == "git_log"
     assert suggest_name(["make"]) == "make"
+
+
+# ---- what other systems' files say
+
+
+@pytest.mark.proves("cli.call-shows-prints")
+def test_what_a_tool_and_its_hooks_print_is_shown_by_a_call(ferrule: Any, folder: Path) -> None:
+    script = "script: |\n  def run(args):\n      print('from the tool')\n      return 1\n"
+    put(folder, ".harness/tools/shout.md", f"---\n{script}---\nShout.\n")
+    hook = script.replace("run(args)", "handle(event, payload)").replace(
+        "return 1", "return allow()"
+    )
+    hook = hook.replace("from the tool", "from the hook")
+    put(folder, ".harness/hooks/watch.md", f"---\nevents: [tool.pre]\n{hook}---\nWatch.\n")
+    TrustStore().trust(folder)
+    ran = ferrule("tools", "call", "shout", "--allow", "shout")
+    assert (ran.code, ran.out) == (0, "1\n")
+    assert "from the tool" in ran.err and "from the hook" in ran.err
+
+
+@pytest.mark.proves("file.foreign-keys")
+def test_a_key_of_harness_md_without_effect_is_a_warning(ferrule: Any, folder: Path) -> None:
+    put(
+        folder, "harness.md", "---\nname: demo\ntools_policy: { deny: [x] }\nmodel: y\n---\nText.\n"
+    )
+    checked = ferrule("validate")
+    assert checked.code == 0
+    assert "harness.md:3:1: warning: `tools_policy` of harness.md has no effect" in checked.out
+    assert "`permissions`, `tools.allowed` and `tools.denied`" in checked.out
+    assert "harness.md:4:1: warning: `model` of harness.md has no effect" in checked.out
+    assert "`name`" not in checked.out
+
+
+def test_validate_reads_the_servers_in_a_persons_own_settings(
+    ferrule: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "config", lambda: tmp_path / "own")
+    put(
+        tmp_path / "own",
+        "ferrule.yaml",
+        "mcp_servers:\n  - {name: y, url: 'https://e.com', policy: {retry_on: [often]}}\n"
+        "  - {name: z, colour: red}\n"
+        "a2a_peers:\n  - {name: p, url: 'https://e.com', policy: {max_attempts: 0}}\n",
+    )
+    checked = ferrule("validate")
+    own = tmp_path / "own/ferrule.yaml"
+    assert checked.code == 1
+    assert f"{own}: error: mcp_servers: `y`: `policy`: `retry_on`: found `often`" in checked.out
+    assert f"{own}: warning: mcp_servers: `z`: " in checked.out
+    assert f"{own}: error: a2a_peers: `p`: `policy`" in checked.out

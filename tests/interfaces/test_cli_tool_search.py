@@ -120,7 +120,6 @@ def test_an_entry_for_a_servers_tool_that_is_not_there_is_told_and_no_error(
     assert not [tool for tool in assembly.agent.catalog if tool.loading is Loading.DEFERRED]
 
 
-@pytest.mark.proves("tool-search.capabilities")
 async def test_a_provider_setting_says_that_a_gateway_passes_the_search_on(settings: Any) -> None:
     settings(
         "providers:\n  openai-responses: "

@@ -34,7 +34,6 @@ FIELDS = (
 )
 
 
-@pytest.mark.proves("tools-new.fields")
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -61,7 +60,6 @@ def test_a_field_is_read(text: str, field: Field) -> None:
     assert parse_field(text) == field
 
 
-@pytest.mark.proves("tools-new.fields")
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -90,7 +88,6 @@ def test_a_field_that_cannot_be_read_says_why_and_what_to_write(text: str, why: 
     )
 
 
-@pytest.mark.proves("tools-new.fields")
 def test_a_tool_file_with_fields_is_valid_and_passes_its_own_tests(
     ferrule: Any, folder: Path
 ) -> None:
@@ -106,7 +103,6 @@ def test_a_tool_file_with_fields_is_valid_and_passes_its_own_tests(
     assert "validation_failed" in wrong.err
 
 
-@pytest.mark.proves("tools-new.python")
 def test_a_python_tool_has_a_test_that_passes(
     ferrule: Any, folder: Path, environment: dict[str, str]
 ) -> None:
@@ -133,7 +129,6 @@ def test_a_python_tool_has_a_test_that_passes(
     )
 
 
-@pytest.mark.proves("tools-new.python")
 @pytest.mark.parametrize("words", [("in",), ("a-b",), ("fine", "class:int")])
 def test_a_name_that_python_does_not_take_is_refused_before_anything_is_written(
     ferrule: Any, folder: Path, words: tuple[str, ...]
@@ -143,7 +138,6 @@ def test_a_name_that_python_does_not_take_is_refused_before_anything_is_written(
     assert os.listdir() == ["note.txt"]
 
 
-@pytest.mark.proves("tools.new-names")
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -199,7 +193,6 @@ def any_fields(draw: some.DrawFn) -> tuple[Field, ...]:
     return tuple(made)
 
 
-@pytest.mark.proves("tools-new.fields")
 @settings(max_examples=40, deadline=None)
 @given(any_fields(), TEXTS)
 def test_a_file_made_of_any_fields_says_them(fields: tuple[Field, ...], said: str) -> None:
@@ -215,7 +208,6 @@ def test_a_file_made_of_any_fields_says_them(fields: tuple[Field, ...], said: st
     assert made.schema.get("required", []) == [field.name for field in fields if field.required]
 
 
-@pytest.mark.proves("tools-new.fields")
 def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
     fields = tuple(
         Field(name, FieldType("integer"), True) for name in ("args", "in", "def", "load", "run")
@@ -225,7 +217,6 @@ def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
     assert [outcome.passed for outcome in outcomes] == [True]
 
 
-@pytest.mark.proves("tools-new.python")
 @settings(max_examples=40, deadline=None)
 @given(any_fields(), TEXTS)
 def test_a_module_made_of_any_fields_is_a_tool_that_takes_them(

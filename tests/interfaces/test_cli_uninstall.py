@@ -29,7 +29,6 @@ def usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.mark.proves("cli.uninstall")
 def test_a_dry_run_lists_what_is_on_disk_and_changes_nothing(usual: Path, ferrule: Any) -> None:
     before = set(usual.rglob("*"))
     ran = ferrule("uninstall", "--dry-run")
@@ -39,7 +38,6 @@ def test_a_dry_run_lists_what_is_on_disk_and_changes_nothing(usual: Path, ferrul
     assert set(usual.rglob("*")) == before
 
 
-@pytest.mark.proves("cli.uninstall")
 def test_without_a_terminal_it_removes_nothing_unless_told_to(usual: Path, ferrule: Any) -> None:
     ran = ferrule("uninstall")
     assert ran.code == 7 and paths.state().exists() and "--yes" in ran.err
@@ -48,7 +46,6 @@ def test_without_a_terminal_it_removes_nothing_unless_told_to(usual: Path, ferru
     assert usual.parent.exists()
 
 
-@pytest.mark.proves("cli.uninstall")
 def test_a_folder_that_a_variable_names_is_listed_and_stays(
     usual: Path, ferrule: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +58,6 @@ def test_a_folder_that_a_variable_names_is_listed_and_stays(
     assert (chosen / "letter.txt").exists() and not paths.state().exists()
 
 
-@pytest.mark.proves("cli.help-in-groups")
 def test_help_lists_each_command_once_under_a_heading_with_examples(ferrule: Any) -> None:
     listed = [name for names in GROUPS.values() for name in names]
     assert sorted(listed) == sorted(COMMANDS) and len(set(listed)) == len(listed)

@@ -176,7 +176,6 @@ def test_the_mode_decides_what_a_gap_means(
     ]
 
 
-@pytest.mark.proves("doctor.sandbox.require")
 def test_requiring_more_than_there_is_fails_with_its_own_code(
     folder: Path, ferrule: Any, machine: Machine
 ) -> None:
@@ -188,7 +187,6 @@ def test_requiring_more_than_there_is_fails_with_its_own_code(
     assert ferrule("doctor", "--require", "anything").code == 2
 
 
-@pytest.mark.proves("doctor.sandbox.require-settings")
 def test_what_is_required_is_checked_with_the_settings_in_force(
     folder: Path, ferrule: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +202,6 @@ def test_what_is_required_is_checked_with_the_settings_in_force(
     assert ran.code == 7 and "missing: memory" in ran.err
 
 
-@pytest.mark.proves("doctor.sandbox.require-settings")
 def test_where_the_sandbox_is_switched_off_nothing_is_held(
     folder: Path, ferrule: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +241,6 @@ def test_where_no_namespace_can_be_made_the_command_line_says_so_and_refuses(
 # ---- the settings behind it
 
 
-@pytest.mark.proves("sandbox.backend.settings")
 def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     flags = {
         "sandbox.require": ["network", "memory"],
@@ -272,7 +268,6 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.proves("documents.tried")
 @pytest.mark.parametrize("is_tried", [True, False])
 def test_where_ferrule_was_tried_is_said(
     is_tried: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -307,7 +302,6 @@ def test_ferrule_in_the_workspace_is_reported_as_it_is_held(
     assert f"`{place}`" in finding["detail"]
 
 
-@pytest.mark.proves("doctor.view")
 def test_what_commands_see_is_listed_with_the_reason_and_the_origin(
     folder: Path, ferrule: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,6 @@ def levels(probes: Probes, backend: str) -> dict[Protection, Enforcement]:
 SEATBELT = Probes(platform="darwin", seatbelt=True)
 
 
-@pytest.mark.proves("sandbox.shown-claims")
 def test_a_backend_that_nobody_tried_claims_what_attacks_have_shown() -> None:
     assert Enforcement.YES not in levels(SEATBELT, "seatbelt").values()
     shown = {"seatbelt": AttackResult(frozenset({"file_reads", "names"}), {"network": "curl x"})}
@@ -53,7 +52,6 @@ def test_a_backend_that_nobody_tried_claims_what_attacks_have_shown() -> None:
     assert claimed == {Protection.FILE_READS, Protection.NAMES}
 
 
-@pytest.mark.proves("sandbox.shown-claims")
 def test_what_an_attack_came_through_is_not_claimed() -> None:
     machine = {"user_namespaces": True, "mount": True, "network": True, "pid": True}
     assert levels(Probes(**machine), "namespaces")[Protection.NAMES] is Enforcement.YES
@@ -68,7 +66,6 @@ def attempt_on_names_only(monkeypatch: pytest.MonkeyPatch, *scripts: str) -> Non
     monkeypatch.setattr(attack, "ATTEMPTS", {Protection.NAMES: scripts})
 
 
-@pytest.mark.proves("doctor.attack")
 def test_a_run_reports_and_is_kept_for_this_machine(
     own_folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +85,6 @@ def test_a_run_reports_and_is_kept_for_this_machine(
     assert attack_results.read_attack_results() == {}
 
 
-@pytest.mark.proves("doctor.attack")
 def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
     own_folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,7 +104,6 @@ def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
         raise AssertionError("a broken protection was claimed")
 
 
-@pytest.mark.proves("portable.switch")
 def test_the_switch_leaves_out_what_only_linux_has(own_folders: Path) -> None:
     variables = {
         "PATH": os.environ["PATH"],
@@ -129,7 +124,6 @@ def test_the_switch_leaves_out_what_only_linux_has(own_folders: Path) -> None:
     assert "FERRULE_PORTABLE=1" in found["system"]
 
 
-@pytest.mark.proves("portable.switch")
 def test_wsl_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(platform, "release", lambda: "6.6.87-microsoft-standard-WSL2")
     doctor.main(["--json"], standalone_mode=False)
@@ -137,7 +131,6 @@ def test_wsl_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert "WSL" in found["system"]
 
 
-@pytest.mark.proves("portable.switch")
 def test_on_windows_the_way_is_wsl(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingProtections, match="wsl --install"):
         choose_backend(SandboxPolicy(Path("/w")), Probes(platform="win32"))

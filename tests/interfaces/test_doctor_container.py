@@ -17,8 +17,6 @@ from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe, use_container
 from ferrule.storage.container_record import read_container_record
 
-pytestmark = pytest.mark.proves("doctor.sandbox.container")
-
 ENGINE = """#!/bin/sh
 echo "$@" >> {log}
 case "$1" in

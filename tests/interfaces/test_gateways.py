@@ -37,7 +37,6 @@ def configure(own_folders: Path, model: str, address: str, monkeypatch: pytest.M
     file.write_text(json.dumps(settings))
 
 
-@pytest.mark.proves("providers.six-manners")
 @pytest.mark.parametrize(("model", "make", "path", "why"), SIX, ids=NAMES)
 def test_tools_go_to_each_server_in_its_own_field(
     model: str,
@@ -70,7 +69,6 @@ def test_tools_go_to_each_server_in_its_own_field(
     assert why in explained
 
 
-@pytest.mark.proves("providers.six-manners")
 def test_a_server_that_refuses_tools_says_so_and_another_mode_is_taken(
     folder: Path, ferrule: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +81,6 @@ def test_a_server_that_refuses_tools_says_so_and_another_mode_is_taken(
     assert "tools        no\n" in probed.out and "tool mode    native" not in probed.out
 
 
-@pytest.mark.proves("doctor.model")
 @pytest.mark.parametrize(("model", "make", "path", "why"), SIX, ids=NAMES)
 def test_the_doctor_checks_the_model_its_key_address_window_and_tool_mode(
     model: str,

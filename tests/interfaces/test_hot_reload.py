@@ -111,7 +111,6 @@ async def world(folder: Path, script: Callable[..., str]) -> AsyncIterator[Calla
 # ---- a repository's files
 
 
-@pytest.mark.proves("reload.asks-again")
 async def test_a_changed_tool_is_withdrawn_until_it_is_trusted_and_then_it_is_the_new_one(
     world: Callable[..., World],
 ) -> None:
@@ -137,7 +136,6 @@ async def test_a_changed_tool_is_withdrawn_until_it_is_trusted_and_then_it_is_th
     assert await here.greeting() == "two", here.told
 
 
-@pytest.mark.proves("reload.asks-again")
 async def test_a_changed_hook_is_asked_nothing_before_it_is_trusted_and_trust_taken_back_withdraws_all(
     world: Callable[..., World],
 ) -> None:
@@ -154,7 +152,6 @@ async def test_a_changed_hook_is_asked_nothing_before_it_is_trusted_and_trust_ta
     assert (await here.session.call("list_files")).success, "the guard is gone with its trust"
 
 
-@pytest.mark.proves("reload.asks-again")
 async def test_a_folder_that_nobody_ever_trusted_is_not_asked_about_and_changes_nothing(
     world: Callable[..., World],
 ) -> None:
@@ -168,7 +165,6 @@ async def test_a_folder_that_nobody_ever_trusted_is_not_asked_about_and_changes_
     assert here.assembly.agent is agent and len(here.told) == 2 and "not trusted" in here.told[0]
 
 
-@pytest.mark.proves("reload.next-message")
 async def test_tools_hooks_agents_skills_and_settings_hold_from_the_next_message_on(
     world: Callable[..., World],
 ) -> None:
@@ -197,7 +193,6 @@ async def test_tools_hooks_agents_skills_and_settings_hold_from_the_next_message
     assert told.endswith("Bye.")
 
 
-@pytest.mark.proves("reload.stable-prefix")
 async def test_what_is_the_same_keeps_its_place_and_its_bytes_and_the_history_goes_on(
     world: Callable[..., World], a_call: Any
 ) -> None:
@@ -236,7 +231,6 @@ async def test_a_session_that_has_said_nothing_yet_begins_with_the_new_tools(
 # ---- files that are broken
 
 
-@pytest.mark.proves("reload.broken-keeps-last-good")
 async def test_a_broken_file_keeps_the_last_good_version_of_everything_and_is_named_with_its_place(
     world: Callable[..., World],
 ) -> None:
@@ -258,7 +252,6 @@ async def test_a_broken_file_keeps_the_last_good_version_of_everything_and_is_na
     assert await here.greeting() == "three" and await here.greeting("added") == "new"
 
 
-@pytest.mark.proves("reload.broken-keeps-last-good")
 async def test_a_broken_file_of_the_person_s_own_stays_what_it_was(
     world: Callable[..., World], own_folders: Path
 ) -> None:
@@ -274,7 +267,6 @@ async def test_a_broken_file_of_the_person_s_own_stays_what_it_was(
     assert here.session.limits.max_turns == 5
 
 
-@pytest.mark.proves("reload.asks-again")
 async def test_what_must_be_withdrawn_is_not_kept_because_something_else_is_broken(
     world: Callable[..., World], own_folders: Path
 ) -> None:
@@ -295,7 +287,6 @@ async def test_what_must_be_withdrawn_is_not_kept_because_something_else_is_brok
 # ---- what stays with the session
 
 
-@pytest.mark.proves("reload.session-stays")
 @pytest.mark.parametrize("about", ["Greets.", "Deletes everything."])
 async def test_grants_stay_but_not_for_a_tool_whose_file_is_another_one_now(
     world: Callable[..., World], about: str
@@ -313,7 +304,6 @@ async def test_grants_stay_but_not_for_a_tool_whose_file_is_another_one_now(
     assert await here.greeting() == "two" and len(asked.requests) == count + 1
 
 
-@pytest.mark.proves("reload.session-stays")
 async def test_memory_mode_model_and_whoever_watches_stay(
     world: Callable[..., World], script: Any
 ) -> None:
@@ -334,7 +324,6 @@ async def test_memory_mode_model_and_whoever_watches_stay(
     assert (await here.session.run("Who are you?")).text == "I am the other." and seen
 
 
-@pytest.mark.proves("reload.session-stays")
 async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_done(
     world: Callable[..., World], a_call: Any
 ) -> None:
@@ -364,7 +353,6 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
     await here.reloading.close()
 
 
-@pytest.mark.proves("reload.session-stays")
 async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_machine(
     world: Callable[..., World],
 ) -> None:
@@ -398,7 +386,6 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     assert [each for each in held if each is before] == []
 
 
-@pytest.mark.proves("reload.hooks-leave")
 async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_that_came_is() -> None:
     asked: list[str] = []
 
@@ -427,7 +414,6 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
     assert told == ["Hello.", "Hi.", "And you?"], "where nothing was lost nothing is said of it"
 
 
-@pytest.mark.proves("reload.session-stays")
 async def test_whoever_is_asked_and_what_was_found_stay() -> None:
     @tool(side_effect="write", defer_loading=True)
     def ring(times: int) -> str:
@@ -480,7 +466,6 @@ async def test_a_session_is_not_taken_over_while_it_works() -> None:
 # ---- the chat
 
 
-@pytest.mark.proves("reload.chat-asks")
 @pytest.mark.parametrize(("said", "greeting"), [("y", "two"), ("no", None)])
 async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
     folder: Path, script: Any, capsys: pytest.CaptureFixture[str], said: str, greeting: str | None
@@ -508,7 +493,6 @@ async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
         await assembly.close(chat.session)
 
 
-@pytest.mark.proves("reload.chat-asks")
 async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_their_yes(
     folder: Path, script: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -534,7 +518,6 @@ async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_th
         await assembly.close(chat.session)
 
 
-@pytest.mark.proves("reload.chat-asks")
 async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     folder: Path, script: Any, own_folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -557,7 +540,6 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     await assembly.close(chat.session)
 
 
-@pytest.mark.proves("reload.asks-again", "python.covered")
 async def test_a_changed_python_file_is_withdrawn_until_it_is_trusted_and_then_it_is_the_new_one(
     world: Callable[..., World],
 ) -> None:

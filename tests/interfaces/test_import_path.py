@@ -68,7 +68,6 @@ def start(
     )
 
 
-@pytest.mark.proves("programs.imports")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_module_is_imported_from_where_commands_can_write(way: str, work: Path) -> None:
     ran = start(work, way, "tools", "list")
@@ -76,7 +75,6 @@ def test_no_module_is_imported_from_where_commands_can_write(way: str, work: Pat
     assert not (work.parent / "imported").exists(), (work.parent / "imported").read_text()
 
 
-@pytest.mark.proves("programs.imports")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_module_that_is_only_there_is_not_there(way: str, work: Path) -> None:
     (work / "src/only_here.py").write_text("print('imported')\n")
@@ -88,14 +86,12 @@ def test_a_module_that_is_only_there_is_not_there(way: str, work: Path) -> None:
     assert start(work, way, program=program).stdout == "None True True\n"
 
 
-@pytest.mark.proves("programs.imports")
 @pytest.mark.parametrize("way", ["PYTHONPATH", "path file, first", "editable finder, first"])
 def test_without_the_protection_each_of_them_would_be(way: str, work: Path) -> None:
     start(work, way, program="import click")
     assert (work.parent / "imported").read_text() == "click "
 
 
-@pytest.mark.proves("programs.imports")
 def test_what_was_imported_from_there_before_ends_the_start(work: Path) -> None:
     (work / "src/sitecustomize.py").write_text("")
     ran = start(work, "PYTHONPATH", "tools", "list")
@@ -104,7 +100,6 @@ def test_what_was_imported_from_there_before_ends_the_start(work: Path) -> None:
     assert "unset PYTHONPATH" in ran.stderr
 
 
-@pytest.mark.proves("programs.imports")
 def test_what_is_missing_then_is_explained(work: Path) -> None:
     hide = """
 class Hide:
@@ -118,7 +113,6 @@ sys.meta_path.insert(0, Hide())
     assert f"`click` lies in `{work}/src`, where commands can write" in ran.stderr
 
 
-@pytest.mark.proves("programs.imports")
 def test_a_module_that_a_person_names_is_imported(work: Path) -> None:
     (work / "src/shapes.py").write_text("class Shape:\n    pass\n")
     program = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ferrule.cli.live_output import LiveOutput
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import CallEvaluated, ToolAnswered
@@ -27,7 +25,6 @@ class Lines:
         pass
 
 
-@pytest.mark.proves("live-output.parallel-calls")
 def test_each_result_of_calls_that_run_together_stands_below_its_own_head() -> None:
     calls = {
         name: ToolCall(name, "read_file", f'{{"path":"{name}.txt"}}') for name in ("one", "two")

@@ -30,6 +30,20 @@ from ferrule.cli.exit_codes import run
 sys.exit(run(sys.argv[2:]))
 """
 
+RUN = """
+from ferrule import Agent, Scripted, tool
+from ferrule.testing import calls, says
+
+@tool(side_effect="none")
+def bolts(town: str) -> int:
+    "Count the bolts in a town."
+    return 12
+
+model = Scripted([calls(("bolts", {"town": "Ghent"})), says("There are 12.")])
+run = Agent(model, [bolts]).run_sync("How many?")
+print(run.text, run.results[0].data)
+"""
+
 COMMANDS = {
     "serve openai": "serve",
     "serve ag-ui": "serve",
@@ -48,16 +62,17 @@ COMMANDS = {
     "--help": "",
     "serve --help": "",
 }
-"""Commands, and the extra that each needs; "" for those that work without any."""
+"""Commands, and the extra that each needs; "" for those that work with `terminal` alone."""
+
+WITHOUT = EXTRAS.keys() - {"click", "yaml"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_command_without_extras_names_the_line_that_installs_them(
     command: str, tmp_path: Path
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, ",".join(EXTRAS), *command.split()],
+        [sys.executable, "-c", PROGRAM, ",".join(WITHOUT), *command.split()],
         capture_output=True,
         text=True,
         timeout=60,
@@ -81,7 +96,6 @@ def test_a_command_without_extras_names_the_line_that_installs_them(
         assert f"ferrule[{extra}]" in said
 
 
-@pytest.mark.proves("errors.missing-extra")
 def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
@@ -89,7 +103,6 @@ def test_every_library_of_an_extra_is_known_by_the_extra_that_brings_it() -> Non
 
 
 @pytest.mark.parametrize("module", EXTRAS)
-@pytest.mark.proves("errors.missing-extra")
 def test_a_failed_import_of_it_or_of_a_part_is_explained(module: str) -> None:
     for name in (module, f"{module}.part"):
         known = describe_missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
@@ -108,3 +121,39 @@ def test_what_is_installed_is_not_missing() -> None:
     require("json")
     with pytest.raises(ConfigError, match="not_there"):
         require("not_there", extra="serve")
+
+
+@pytest.mark.parametrize("library", ["click", "yaml"])
+def test_the_library_alone_says_what_brings_the_terminal(library: str, tmp_path: Path) -> None:
+    program = PROGRAM.replace("ferrule.cli.exit_codes import run", "ferrule.cli.entry import main")
+    program = program.replace("sys.exit(run(sys.argv[2:]))", "del sys.argv[1]\nmain()")
+    own = tmp_path / ".config/ferrule/ferrule.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("model: scripted:x\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, library, "run", "-C", str(tmp_path), "hello"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 2 and "Traceback" not in said
+    assert f"library `{library}`" in said and f"ferrule[{EXTRAS[library]}]" in said
+
+
+@pytest.mark.proves("import.small-dependencies")
+def test_an_agent_runs_on_what_the_library_depends_on(tmp_path: Path) -> None:
+    """Every other library is missing, also those of the terminal."""
+    program = PROGRAM.partition("from ferrule.cli")[0] + RUN
+    ended = subprocess.run(
+        [sys.executable, "-c", program, ",".join(EXTRAS)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert (ended.returncode, ended.stdout) == (0, "There are 12. 12\n"), ended.stderr

@@ -35,7 +35,6 @@ def load_script() -> ModuleType:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-@pytest.mark.proves("web.notebook")
 def test_the_notebook_of_the_examples_has_the_outputs_that_it_has_when_it_is_executed() -> None:
     kept = json.loads((EXAMPLES / "notebook.ipynb").read_text())
     executed, asked = load_script().execute()
@@ -91,7 +90,6 @@ def result_with(text: str) -> RunResult[str]:
     return RunResult(text, text, "done", results, Usage(), 2, "s", messages=messages)
 
 
-@pytest.mark.proves("web.display")
 @pytest.mark.parametrize("has_markdown", [True, False])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_a_text_acts_in_the_page(
@@ -104,7 +102,6 @@ def test_nothing_of_a_text_acts_in_the_page(
         assert piece not in page.replace("&lt;img src=x", "").replace("&lt;script", "")
 
 
-@pytest.mark.proves("web.display")
 async def test_a_run_is_displayed_with_its_answer_its_calls_and_its_pictures() -> None:
     png = bytes.fromhex(
         "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154"
@@ -133,7 +130,6 @@ async def test_a_run_is_displayed_with_its_answer_its_calls_and_its_pictures() -
     assert ">-one</span>" in page and ">+two</span>" in page and "2 turns, 2 calls" in page
 
 
-@pytest.mark.proves("web.display")
 async def test_only_the_run_is_displayed_and_not_what_was_said_before() -> None:
     session = Agent(Scripted([says("First."), says("Second.")])).session()
     await session.run("One.")
@@ -168,7 +164,6 @@ def agent_asking(approver: NotebookApprover) -> Agent[Any, Any]:
     return Agent(Scripted(steps), [send_mail], permissions=Permissions(approver=approver))
 
 
-@pytest.mark.proves("web.notebook")
 @pytest.mark.parametrize(
     ("answers", "done"),
     [
@@ -195,7 +190,6 @@ async def test_an_answer_in_the_cell_decides(
         assert "not him" in (result.results[-1].error_message or "")
 
 
-@pytest.mark.proves("web.notebook")
 async def test_a_button_that_is_pressed_in_another_thread_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

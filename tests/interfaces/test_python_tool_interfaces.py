@@ -214,7 +214,6 @@ def journaled() -> str:
         )
 
 
-@pytest.mark.proves("python.doors")
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "untrusted"])
 @pytest.mark.parametrize("interface", INTERFACES)
 async def test_a_projects_python_tool_works_at_every_interface_once_it_is_trusted_and_is_not_run_before(
@@ -232,7 +231,6 @@ async def test_a_projects_python_tool_works_at_every_interface_once_it_is_truste
     assert (HINT in " ".join(said.split())) != trusted, said
 
 
-@pytest.mark.proves("python.doors")
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "untrusted"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_projects_python_tool_is_there_for_commands_once_it_is_trusted_and_is_not_run_before(

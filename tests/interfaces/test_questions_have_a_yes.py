@@ -39,7 +39,6 @@ def question(*, risk: str = "high", unknown: bool = False) -> ApprovalRequest:
     )
 
 
-@pytest.mark.proves("approval.has-a-yes")
 @pytest.mark.parametrize("risk", ["safe", "low", "high", "critical"])
 @pytest.mark.parametrize("unknown", [False, True])
 async def test_every_interface_offers_a_yes(risk: str, unknown: bool) -> None:
@@ -52,7 +51,6 @@ async def test_every_interface_offers_a_yes(risk: str, unknown: bool) -> None:
     assert [offer.choice for offer in shown.offers(operator)] == ["once"]
 
 
-@pytest.mark.proves("approval.has-a-yes")
 @pytest.mark.parametrize(("typed", "runs"), [("1", True), ("4", False)])
 async def test_a_question_of_a_hook_is_answered_at_the_terminal(typed: str, runs: bool) -> None:
     @hook("tool.pre")

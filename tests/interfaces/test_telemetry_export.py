@@ -108,7 +108,6 @@ program.
 """
 
 
-@pytest.mark.proves("telemetry.export")
 def test_a_run_on_the_command_line_is_seen_by_a_collector(
     receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -147,7 +146,6 @@ def test_a_run_on_the_command_line_is_seen_by_a_collector(
     assert "gen_ai.client.operation.duration" in receiver.metrics
 
 
-@pytest.mark.proves("telemetry.export")
 @pytest.mark.parametrize(
     "variables",
     [
@@ -171,7 +169,6 @@ def test_nothing_is_sent_where_it_is_not_wanted(
     assert receiver.headers == []
 
 
-@pytest.mark.proves("telemetry.export")
 def test_a_collector_that_is_not_there_ends_no_run(tmp_path: Path) -> None:
     # What else runs in the process, as a person's tools do, may have asked for all logs.
     work, startup = tmp_path / "work", tmp_path / "startup"

@@ -75,7 +75,6 @@ def csrf_of(page: str) -> str:
 # ---- the console
 
 
-@pytest.mark.proves("web.prefix")
 async def test_links_forms_and_redirects_lead_to_where_the_console_is_mounted(
     tmp_path: Path,
 ) -> None:
@@ -108,7 +107,6 @@ async def test_links_forms_and_redirects_lead_to_where_the_console_is_mounted(
         assert style.status_code == 200
 
 
-@pytest.mark.proves("web.prefix")
 async def test_what_is_sent_from_a_page_leads_back_to_the_mounted_console() -> None:
     async with mounted(console_of(make_agent(says("Hello.")))) as client:
         ada = {"x-user": "ada"}
@@ -124,7 +122,6 @@ async def test_what_is_sent_from_a_page_leads_back_to_the_mounted_console() -> N
         assert swapped.headers.get("hx-redirect", "/console/").startswith("/console/")
 
 
-@pytest.mark.proves("web.guard")
 async def test_a_form_without_its_senders_csrf_token_changes_nothing() -> None:
     agent = make_agent(says("Hello."))
     async with mounted(console_of(agent)) as client:
@@ -136,7 +133,6 @@ async def test_a_form_without_its_senders_csrf_token_changes_nothing() -> None:
     assert agent.journal.sessions() == []
 
 
-@pytest.mark.proves("web.identity")
 async def test_people_see_their_own_sessions_and_an_operator_sees_all(tmp_path: Path) -> None:
     agent = make_agent(says("Hello Ada."), says("Hello Bo."), journal=tmp_path / "j.db")
     async with mounted(console_of(agent)) as client:
@@ -154,7 +150,6 @@ async def test_people_see_their_own_sessions_and_an_operator_sees_all(tmp_path: 
     assert "I am ada." in seen["root"] and "I am bo." in seen["root"]
 
 
-@pytest.mark.proves("web.identity")
 async def test_nobody_is_sent_to_the_sign_in_of_the_host_application() -> None:
     page = {"accept": "text/html"}
     async with mounted(console_of(make_agent(), sign_in="/account/login")) as client:
@@ -188,7 +183,6 @@ REFUSED: dict[str, tuple[int, dict[str, str]]] = {
 }
 
 
-@pytest.mark.proves("web.guard", "web.identity")
 @pytest.mark.parametrize("attack", REFUSED)
 @pytest.mark.parametrize("name", MAKERS)
 async def test_the_guard_stays_in_front_of_each(name: str, attack: str) -> None:
@@ -215,7 +209,6 @@ async def test_chat_completions_are_answered_below_the_mount() -> None:
     assert answer.json()["choices"][0]["message"]["content"] == "Hello."
 
 
-@pytest.mark.proves("web.identity")
 async def test_one_person_takes_no_place_of_another() -> None:
     go_on = asyncio.Event()
 
@@ -243,7 +236,6 @@ async def test_one_person_takes_no_place_of_another() -> None:
     assert "1 of your requests" in second.json()["error"]["message"]
 
 
-@pytest.mark.proves("web.identity")
 @pytest.mark.parametrize("user", ["ada", "owner"])
 async def test_tools_are_listed_and_called_over_mcp_in_the_name_of_whoever_is_signed_in(
     user: str,
@@ -324,7 +316,6 @@ WAYS_IN: list[tuple[Any, str, dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.proves("runs.made-deps")
 @pytest.mark.parametrize(
     ("create", "path", "body", "headers"),
     WAYS_IN,
@@ -353,7 +344,6 @@ async def test_runs_for_others_get_the_dependencies_that_the_agent_says_how_to_m
     assert "made for ada" in "".join((answered.text, *said))
 
 
-@pytest.mark.proves("web.identity")
 async def test_a_sign_in_may_be_asynchronous() -> None:
     async def look_up(request: Request) -> Principal | None:
         return identify(request)
@@ -364,7 +354,6 @@ async def test_a_sign_in_may_be_asynchronous() -> None:
         assert (await client.get("/llm/v1/models")).status_code == 401
 
 
-@pytest.mark.proves("web.identity")
 @pytest.mark.parametrize(
     "found", ["ada", {"user": "ada"}, Principal(""), Principal("a", False, "")]
 )
@@ -384,7 +373,6 @@ def test_an_address_that_is_none_is_an_error(address: Any) -> None:
 # ---- opened and closed
 
 
-@pytest.mark.proves("web.lifespan")
 async def test_an_application_that_nobody_opened_says_what_to_do() -> None:
     host = Starlette(routes=[Mount("/console", console_of(make_agent()))])
     transport = httpx.ASGITransport(app=host)
@@ -393,7 +381,6 @@ async def test_an_application_that_nobody_opened_says_what_to_do() -> None:
     assert answer.status_code == 503 and "lifespan" in answer.text
 
 
-@pytest.mark.proves("web.lifespan")
 async def test_the_lifespan_of_a_fastapi_application_opens_and_closes_it() -> None:
     console = console_of(make_agent())
     app = FastAPI(lifespan=console.lifespan)
@@ -407,7 +394,6 @@ async def test_the_lifespan_of_a_fastapi_application_opens_and_closes_it() -> No
         assert answer.status_code == 503
 
 
-@pytest.mark.proves("web.lifespan")
 async def test_without_a_host_application_it_takes_the_lifespan_events() -> None:
     app = console_of(make_agent())
     steps = [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
@@ -423,7 +409,6 @@ async def test_without_a_host_application_it_takes_the_lifespan_events() -> None
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-@pytest.mark.proves("web.lifespan")
 async def test_a_run_that_waits_is_settled_when_the_host_application_ends() -> None:
     agent = make_agent(calls(("send_mail", {"to": "ines"}, "c1")))
     app = create_ag_ui_endpoint(agent, address=ADDRESS, identify=identify)
@@ -439,7 +424,6 @@ async def test_a_run_that_waits_is_settled_when_the_host_application_ends() -> N
     assert session.state == "cancelled" and session.user == "ada"
 
 
-@pytest.mark.proves("web.lifespan")
 async def test_the_agent_of_a_folder_is_served_with_its_settings(tmp_path: Path) -> None:
     script = tmp_path / "script.yaml"
     script.write_text('- say: "Hello from the folder."\n')

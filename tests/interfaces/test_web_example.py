@@ -83,7 +83,6 @@ def say(page: Any, text: str) -> None:
 
 
 @pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING))
-@pytest.mark.proves("web.example")
 def test_a_run_streams_asks_and_is_approved_and_two_people_do_not_see_each_other(
     tmp_path: Path,
 ) -> None:

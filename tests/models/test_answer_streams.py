@@ -1082,7 +1082,6 @@ def after(protocol: Protocol, body: bytes, rng: random.Random, garbage: bytes) -
 # ---- the properties
 
 
-@pytest.mark.proves("model-client.answer-once-complete", "model-client.split-anywhere")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -1110,7 +1109,6 @@ def test_an_answer_is_the_same_however_it_is_cut_and_whatever_follows(
         "|".join(pieces).encode()  # Every piece is of whole characters.
 
 
-@pytest.mark.proves("model-client.never-shortened")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -1169,7 +1167,6 @@ def loads_or_none(text: str) -> Any:
         return None
 
 
-@pytest.mark.proves("model-client.wrong-fields")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(
@@ -1215,7 +1212,6 @@ def test_a_field_of_a_wrong_type_is_an_error_or_changes_nothing(
 PAGE = b"\n<!doctype html><title>Sign in to the proxy</title>"
 
 
-@pytest.mark.proves("model-client.not-an-answer")
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("protocol", BY_NAME)
 def test_a_page_in_place_of_an_answer_is_shown(protocol: Protocol, streamed: bool) -> None:
@@ -1225,7 +1221,6 @@ def test_a_page_in_place_of_an_answer_is_shown(protocol: Protocol, streamed: boo
     assert raised.value.code == "not_understood"
 
 
-@pytest.mark.proves("model-client.answer-once-complete")
 @pytest.mark.parametrize("ending", ["end", "close", "reset", "malformed"])
 @MANY
 @given(data=st.data())
@@ -1244,7 +1239,6 @@ def test_a_chat_answer_is_whole_once_it_says_why_it_stopped(
     assert answered.usage == (plan.usage if known else Usage())
 
 
-@pytest.mark.proves("model-client.never-shortened", "model-client.split-anywhere")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -1285,7 +1279,6 @@ def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
 _UNREADABLE = ("interrupted", "not_understood")
 
 
-@pytest.mark.proves("model-client.answer-once-complete", "model-client.never-shortened")
 @MANY
 @given(data=st.data())
 def test_what_a_library_reads_is_whole_or_interrupted(data: st.DataObject) -> None:
@@ -1309,7 +1302,6 @@ def spelled_plainly(protocol: Protocol, plan: Plan, rng: random.Random) -> Spell
     return protocol.streamed(plan, spelling)
 
 
-@pytest.mark.proves("model-client.answer-once-complete")
 @pytest.mark.parametrize("protocol", BY_NAME)
 def test_one_answer_is_cut_at_any_byte_and_before_every_byte_of_a_tail(protocol: Protocol) -> None:
     plan = Plan(

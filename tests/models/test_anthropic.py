@@ -78,7 +78,7 @@ def streamed(
     return Reply(200, events, headers={"content-type": "text/event-stream"})
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestAnthropicConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = False
@@ -217,7 +217,6 @@ CALL = (
 )
 
 
-@pytest.mark.proves("anthropic.thinking-replayed")
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_signed_and_redacted_thinking_goes_back_byte_for_byte(as_stream: bool) -> None:
     blocks = [
@@ -248,7 +247,6 @@ def test_a_history_of_another_model_is_sent_without_its_thinking() -> None:
     assert kinds == ["text", "tool_use"]
 
 
-@pytest.mark.proves("model-client.raw-only-for-its-calls")
 def test_blocks_are_not_replayed_for_a_message_whose_calls_were_left_out() -> None:
     answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=RecordingSink())[0]
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
@@ -264,7 +262,6 @@ def test_what_the_message_spells_itself_is_not_kept_twice() -> None:
     assert answer.calls == (ToolCall("toolu_1", "math::add", '{"a": 1, "b": 2}'),)
 
 
-@pytest.mark.proves("anthropic.results-in-one-turn")
 def test_results_of_a_round_and_the_words_after_them_are_one_turn() -> None:
     calls = (ToolCall("a.1:x", "math::add", '{"a":1}'), ToolCall("t2", "math::add", "{}"))
     history = [
@@ -286,7 +283,6 @@ def test_results_of_a_round_and_the_words_after_them_are_one_turn() -> None:
     ]
 
 
-@pytest.mark.proves("anthropic.cache-marks")
 def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None:
     mark = {"type": "ephemeral"}
     talk = Conversation(*[whole([{"type": "text", "text": "3"}])] * 3)
@@ -305,7 +301,6 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
     assert "cache_control" not in off.bodies[0].decode()
 
 
-@pytest.mark.proves("anthropic.cache-marks")
 def test_the_end_of_the_last_question_is_marked_if_the_turn_after_it_was_long() -> None:
     pytest.importorskip("anthropic", reason="its types say what is legal")
     from ferrule.testing.provider_double import check_messages
@@ -351,7 +346,6 @@ def test_deferred_tools_say_so_and_carry_no_mark() -> None:
     assert (second["defer_loading"], "cache_control" in second) == (True, False)
 
 
-@pytest.mark.proves("usage.cache-counted")
 def test_input_tokens_are_those_of_the_cache_too() -> None:
     usage = {
         "input_tokens": 10,
@@ -366,7 +360,6 @@ def test_input_tokens_are_those_of_the_cache_too() -> None:
     assert [answer.usage for answer in answers] == [Usage(550, 7, 500, 40, 3)] * 2
 
 
-@pytest.mark.proves("anthropic.pause-goes-on")
 def test_an_answer_that_pauses_goes_on_until_it_ends() -> None:
     search = {
         "type": "server_tool_use",
@@ -464,7 +457,6 @@ def test_the_container_of_hosted_code_is_named_again() -> None:
     assert talk.sent[1]["messages"][1]["content"][0]["caller"] == made["caller"]
 
 
-@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("status", "kind", "words", "code"),
     [
@@ -497,7 +489,6 @@ def test_refusals_have_stable_codes(status: int, kind: str, words: str, code: st
     assert (raised.value.code, raised.value.status) == (code, status)
 
 
-@pytest.mark.proves("model-client.overloaded-before-the-first-block")
 def test_an_overloaded_server_is_asked_again_also_where_it_says_so_in_a_stream() -> None:
     told = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     over = Reply(529, json=told, headers={"retry-after": "2"})
@@ -665,7 +656,6 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.proves("model-client.blocks-byte-exact")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -708,7 +698,6 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     assert first._prefix is second._prefix  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.proves("hosted.not-for-the-caller")
 @pytest.mark.parametrize(
     "type_",
     ["bash_20250124", "computer_20251124", "text_editor_20250728", "memory_20250818", "custom"],

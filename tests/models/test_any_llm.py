@@ -82,7 +82,6 @@ def asked(
     return asyncio.run(story())
 
 
-@pytest.mark.proves("any.answers")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
     made = calls(("math_add", {"a": 1, "b": 2}, "c1"), text="Let me add ☃.", usage=Usage(1000, 7))
@@ -106,7 +105,6 @@ def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
     assert (answers[0].text, double.refusals) == ("3", [])
 
 
-@pytest.mark.proves("any.errors")
 @pytest.mark.parametrize(("status", "code"), [(401, "unauthorized"), (400, "context_overflow")])
 def test_a_librarys_exceptions_never_get_out(status: int, code: str) -> None:
     told = ProviderError(
@@ -132,7 +130,6 @@ class APIError(Exception):
     status_code = 400
 
 
-@pytest.mark.proves("any.errors")
 def test_an_exception_of_an_unknown_name_is_known_by_its_code() -> None:
     model_client = AnyLLM("mistral/m", client=Library(APIError("no more for you")))
     with pytest.raises(ProviderError) as raised:
@@ -147,7 +144,6 @@ def test_an_exception_is_known_by_its_name_and_its_wish_to_wait_is_heard() -> No
     assert (raised.value.code, raised.value.retry_after) == ("rate_limited", 99.0)
 
 
-@pytest.mark.proves("any.extra-content")
 def test_what_comes_beside_a_call_goes_back_with_it() -> None:
     from openai.types.chat import ChatCompletion
 

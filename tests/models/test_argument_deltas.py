@@ -61,7 +61,6 @@ def responses(sink: RecordingSink) -> None:
         parser.add([json.dumps({"type": kind, "output_index": index, "delta": piece}).encode()])
 
 
-@pytest.mark.proves("stream.arguments")
 @pytest.mark.parametrize("stream", [chat, messages, responses])
 def test_pieces_reach_the_sink_as_they_arrive(stream: Callable[[RecordingSink], None]) -> None:
     sink = RecordingSink()
@@ -69,7 +68,6 @@ def test_pieces_reach_the_sink_as_they_arrive(stream: Callable[[RecordingSink], 
     assert sink.arguments == {0: ['{"path":', '"a"}'], 1: ['{"path":"b"}']}
 
 
-@pytest.mark.proves("stream.arguments")
 async def test_a_session_streams_the_arguments_of_a_call_before_the_call(agent_of: Any) -> None:
     session = agent_of(Scripted([calls(("nothing", {"text": "one two"})), says("done")])).session()
     pieces = [item async for item in session.stream("go") if isinstance(item, ArgumentsDelta)]

@@ -65,7 +65,7 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestBedrockConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = False
@@ -176,7 +176,6 @@ CONVERSATION: list[Message] = [
 ]
 
 
-@pytest.mark.proves("model-client.tools-sent", "model-client.requests-fit-the-sdk")
 def test_a_conversation_is_sent_as_botocore_would_send_it() -> None:
     _, [ours], _ = ask(says("Yes."), model=OTHER, history=CONVERSATION)
     used = {"toolUseId": "c1", "name": "math_add", "input": {"a": 1, "b": 2}}
@@ -245,7 +244,6 @@ def test_the_double_refuses_what_bedrock_would_refuse() -> None:
             check_request({**good, **wrong})
 
 
-@pytest.mark.proves("bedrock.signed")
 @WAYS
 def test_a_request_is_signed_as_botocore_signs_it(
     streamed: bool, monkeypatch: pytest.MonkeyPatch
@@ -278,7 +276,6 @@ def test_a_request_is_signed_as_botocore_signs_it(
     assert "AKID" in sent["authorization"]
 
 
-@pytest.mark.proves("bedrock.signed")
 def test_a_machine_without_credentials_is_told_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
@@ -307,7 +304,6 @@ def test_a_machine_without_credentials_is_told_how_to_get_them(
     assert Bedrock(CLAUDE).base_url == "https://bedrock-runtime.us-west-2.amazonaws.com"
 
 
-@pytest.mark.proves("bedrock.cache-points")
 def test_models_that_cache_prompts_get_points_and_others_none() -> None:
     point = {"cachePoint": {"type": "default"}}
     _, [request], _ = ask(says("3"), history=CONVERSATION)
@@ -377,7 +373,6 @@ def test_thinking_of_an_unknown_maker_is_refused_and_other_settings_have_their_n
 # ---- what comes back
 
 
-@pytest.mark.proves("bedrock.reasoning", "model-client.blocks-byte-exact")
 @WAYS
 def test_reasoning_goes_back_as_it_came_to_the_model_that_wrote_it(streamed: bool) -> None:
     blocks: list[dict[str, Any]] = [
@@ -426,7 +421,6 @@ def test_an_answer_that_bedrock_could_not_read_is_asked_for_again(streamed: bool
     assert answered(*replies, sink=sink_if(streamed)).text == "3"
 
 
-@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("status", "kind", "message", "code"),
     [

@@ -50,7 +50,7 @@ from ferrule.testing.provider_double import (
 )
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestCohereConforms(ModelClientConformance):
     pieces_before_text = 3
 
@@ -166,7 +166,6 @@ async def sdk(
         )
 
 
-@pytest.mark.proves("model-client.tools-sent")
 def test_a_conversation_is_sent_as_the_sdk_sends_it() -> None:
     _, [ours], _ = ask(says("Yes."), history=CONVERSATION)
     function = {"name": "math_add", "arguments": '{"a":1,"b":2}'}
@@ -344,7 +343,6 @@ def test_citations_and_unknown_events_are_passed_over() -> None:
     assert answered(reply, RecordingSink()).text == "It rains."
 
 
-@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
@@ -382,7 +380,6 @@ def test_an_answer_that_failed_is_an_error_whole_or_streamed() -> None:
 # ---- what the model can do, and where it is
 
 
-@pytest.mark.proves("model-client.capabilities")
 def test_capabilities_are_what_the_server_says_of_the_model() -> None:
     def asked(reply: Reply) -> tuple[Capabilities, str]:
         async def story() -> tuple[Capabilities, str]:

@@ -57,7 +57,6 @@ def opened(*replies: str, tools: Sequence[ToolSpec] = (READ, TREE)) -> tuple[Scr
     return model_client, open_constrained(model_client, "Be brief.", tools, ModelOptions())
 
 
-@pytest.mark.proves("constrained.call")
 async def test_a_reply_with_a_call_becomes_a_call_under_the_tools_full_name() -> None:
     model_client, exchange = opened(call(path="a.txt"))
     answer = await exchange.ask([ASKED])
@@ -81,7 +80,6 @@ async def test_tools_stand_in_the_system_text_and_not_in_the_tools_field() -> No
     assert "files__read" in model_client.opened[0].system
 
 
-@pytest.mark.proves("constrained.one-retry")
 async def test_a_reply_that_does_not_fit_is_sent_back_once_with_what_is_wrong() -> None:
     model_client, exchange = opened(call(file="a.txt"), call(path="a.txt"))
     answer = await exchange.ask([ASKED])
@@ -98,7 +96,6 @@ async def test_a_call_that_never_fits_goes_to_the_dispatcher_as_it_is() -> None:
     assert answer.calls == (ToolCall("", "files::read", '{"file":"a.txt"}'),)
 
 
-@pytest.mark.proves("constrained.falls")
 async def test_a_server_that_ignores_the_schema_is_reported_so_that_the_next_way_is_tried() -> None:
     _, exchange = opened("I would read the file.", "Really, I would.")
     with pytest.raises(ProviderError) as refused:

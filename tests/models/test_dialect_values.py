@@ -392,7 +392,6 @@ def complaint(
     return ""
 
 
-@pytest.mark.proves("dialects.values-unchanged", "dialects.cut-anywhere")
 @EACH_FORM
 @MANY
 @given(seed=SEEDS)
@@ -421,7 +420,6 @@ def is_shown_rightly(given_out: str, reading: Reading, wanted: Sequence[Wanted])
     return all(letter in letters for letter in given_out if not letter.isspace())
 
 
-@pytest.mark.proves("dialects.cut-call-stays-broken")
 @EACH_FORM
 @MANY
 @given(seed=SEEDS)
@@ -443,7 +441,6 @@ def inventions(wanted: Sequence[Wanted], reading: Reading) -> list[Wanted]:
     return [one for one in made if one not in known]
 
 
-@pytest.mark.proves("dialects.values-unchanged")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -493,7 +490,6 @@ def test_a_call_that_may_go_on_behind_its_end_is_refused(reply: str) -> None:
     assert reading.calls and [meant(call) for call in reading.calls] == [None] * len(reading.calls)
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 def test_a_mark_that_begins_a_longer_one_is_not_taken_out_alone() -> None:
     mark = "]<]minimax[>["
     call = f'{mark}<tool_call>\n{mark}<invoke name="now">{mark}</invoke>\n{mark}</tool_call>'
@@ -502,14 +498,12 @@ def test_a_mark_that_begins_a_longer_one_is_not_taken_out_alone() -> None:
         assert read(reply, [place])[0] == read(reply)[0], place
 
 
-@pytest.mark.proves("dialects.cut-call-stays-broken")
 def test_no_call_whose_values_are_raw_text_is_made_in_a_reply_that_was_cut() -> None:
     form = next(form for form in FORMS if form.name == "qwen 3 coder")
     reading, _ = read(form.write(SAMPLE), cut=True)
     assert list(map(meant, reading.calls)) == [None, None]
 
 
-@pytest.mark.proves("dialects.families")
 @pytest.mark.parametrize("form", [form for form in FORMS if form.prose], ids=lambda form: form.name)
 def test_a_call_that_was_drafted_in_reasoning_is_made(form: LegalForm) -> None:
     call = form.write(SAMPLE[:1])

@@ -40,7 +40,6 @@ def test_corpus_is_large_enough_and_names_are_unique() -> None:
     assert len(set(IDS)) == len(IDS)
 
 
-@pytest.mark.proves("dialects.families", "dialects.no-prose-lost", "dialects.cut-call-stays-broken")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_reply_gives_the_expected_text_calls_and_reasoning(entry: dict[str, Any]) -> None:
     reading = whole(entry)
@@ -59,14 +58,12 @@ def test_reply_gives_the_expected_text_calls_and_reasoning(entry: dict[str, Any]
     assert reading.reasoning == entry.get("reasoning", "")
 
 
-@pytest.mark.proves("dialects.repairs-are-said")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_repairs_are_reported_and_nothing_else_is_called_one(entry: dict[str, Any]) -> None:
     repaired = any(problem.startswith("repaired:") for problem in whole(entry).problems)
     assert repaired == entry.get("repaired", False)
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_letter_by_letter_reads_the_same(entry: dict[str, Any]) -> None:
     reply = entry["reply"]
@@ -76,7 +73,6 @@ def test_letter_by_letter_reads_the_same(entry: dict[str, Any]) -> None:
     assert headless or reading.text.startswith(shown)
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_every_single_cut_reads_the_same(entry: dict[str, Any]) -> None:
     expected = whole(entry)
@@ -84,13 +80,11 @@ def test_every_single_cut_reads_the_same(entry: dict[str, Any]) -> None:
         assert read(entry["reply"], [cut], entry)[0] == expected, cut
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 @given(st.sampled_from(CASES), st.lists(st.integers(0, 400), max_size=12))
 def test_any_cuts_read_the_same(entry: dict[str, Any], cuts: list[int]) -> None:
     assert read(entry["reply"], cuts, entry)[0] == whole(entry)
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 @given(
     st.lists(st.sampled_from(CASES), min_size=2, max_size=4),
     st.lists(st.integers(0, 1500), max_size=20),
@@ -103,7 +97,6 @@ def test_replies_put_together_read_the_same_however_cut(
     assert read(reply, list(range(len(reply))), {})[0] == read(reply, [], {})[0]
 
 
-@pytest.mark.proves("dialects.cut-call-stays-broken")
 @pytest.mark.parametrize("entry", CASES, ids=IDS)
 def test_a_reply_that_stops_early_never_gains_a_call(entry: dict[str, Any]) -> None:
     """What was cut off may be broken or missing; it is never another whole call than the model

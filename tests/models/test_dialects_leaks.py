@@ -77,7 +77,6 @@ def read(reply: str, *, thinking: bool = False) -> Reading:
     return reading
 
 
-@pytest.mark.proves("dialects.no-marks-shown")
 @pytest.mark.parametrize("mark", OPENING)
 def test_a_mark_that_opens_and_nothing_else_is_not_shown(mark: str) -> None:
     reading = read(f"I'll look.\n{mark}")
@@ -85,7 +84,6 @@ def test_a_mark_that_opens_and_nothing_else_is_not_shown(mark: str) -> None:
     assert "begun and not finished" in reading.problems[0]
 
 
-@pytest.mark.proves("dialects.no-marks-shown")
 @pytest.mark.parametrize("closing", REASONING)
 def test_a_mark_that_closes_reasoning_ends_it_though_nothing_opened_it(closing: str) -> None:
     for thinking in (False, True):
@@ -93,7 +91,6 @@ def test_a_mark_that_closes_reasoning_ends_it_though_nothing_opened_it(closing: 
         assert (reading.text, reading.reasoning) == ("It is 4.", "I weigh it.")
 
 
-@pytest.mark.proves("dialects.no-marks-shown")
 @pytest.mark.parametrize("closing", REASONING)
 def test_nothing_is_shown_while_a_reply_may_be_inside_reasoning(closing: str) -> None:
     reader = ReplyReader(tools=TOOLS, thinking=True)
@@ -104,13 +101,11 @@ def test_nothing_is_shown_while_a_reply_may_be_inside_reasoning(closing: str) ->
     assert "".join(reader.feed(letter) for letter in "\n\nIt is 4.") == "It is 4."
 
 
-@pytest.mark.proves("dialects.no-marks-shown")
 def test_a_tag_that_opens_and_closes_within_a_line_is_text() -> None:
     words = "The document is <doc><reasoning>short</reasoning></doc>, see <think>x</think>."
     assert read(words) == Reading(words)
 
 
-@pytest.mark.proves("dialects.prose-about-calls")
 @pytest.mark.parametrize("mark", OPENING)
 @pytest.mark.parametrize(
     "words", ["Models write {} before a call.", "Write `{}` there.", "It begins with {}"]
@@ -123,7 +118,6 @@ def test_a_word_about_a_mark_is_text_and_no_call(mark: str, words: str) -> None:
     assert (reading.text, reading.calls, reading.reasoning) == (prose, (), "")
 
 
-@pytest.mark.proves("dialects.prose-about-calls")
 @pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
 def test_a_whole_call_in_back_ticks_is_text(form: Any) -> None:
     written = form.write([("run", {"command": "rm"})]).replace("\n", " ").replace("`", "")
@@ -131,7 +125,6 @@ def test_a_whole_call_in_back_ticks_is_text(form: Any) -> None:
     assert (read(prose).text, read(prose).calls) == (prose, ())
 
 
-@pytest.mark.proves("dialects.prose-about-calls")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -148,7 +141,6 @@ def test_in_harmony_only_a_recipient_makes_a_call(reply: str) -> None:
     assert CALL in reading.text
 
 
-@pytest.mark.proves("dialects.families")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -165,7 +157,6 @@ def test_a_tag_that_closes_itself_is_a_call_without_arguments(reply: str) -> Non
     assert reading.text == "I'll look."
 
 
-@pytest.mark.proves("dialects.headless-reasoning")
 @pytest.mark.parametrize(
     ("model", "thinks"),
     [
@@ -204,7 +195,6 @@ class Heard:
     def notice(self, topic: str, text: str) -> None: ...
 
 
-@pytest.mark.proves("dialects.headless-reasoning")
 def test_a_native_stream_of_such_a_model_shows_its_answer_alone() -> None:
     heard = Heard()
     sink = LazyReadingSink(
@@ -216,7 +206,6 @@ def test_a_native_stream_of_such_a_model_shows_its_answer_alone() -> None:
     assert ("".join(heard.words), heard.thoughts) == ("It is 4.", ["I weigh it, at length."])
 
 
-@pytest.mark.proves("dialects.streams-prose")
 def test_where_a_server_sets_reasoning_apart_the_text_is_shown_as_it_comes() -> None:
     heard = Heard()
     sink = LazyReadingSink(

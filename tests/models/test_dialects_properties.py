@@ -78,7 +78,6 @@ def read(reply: str, **options: Any) -> Reading:
     return reader.finish()
 
 
-@pytest.mark.proves("dialects.round-trip")
 @pytest.mark.parametrize("dialect", ALL_DIALECTS, ids=[dialect.name for dialect in ALL_DIALECTS])
 @given(wanted=CALLS)
 def test_rendered_calls_are_read_back(
@@ -91,7 +90,6 @@ def test_rendered_calls_are_read_back(
     assert reading.problems == ()
 
 
-@pytest.mark.proves("dialects.round-trip")
 @pytest.mark.parametrize("dialect", ALL_DIALECTS, ids=[dialect.name for dialect in ALL_DIALECTS])
 def test_rendered_calls_among_text_are_read_back(dialect: Dialect) -> None:
     if dialect.name in ("llama", "pythonic"):
@@ -108,7 +106,6 @@ QUIET = st.text(
 ).filter(lambda text: "functools" not in text)
 
 
-@pytest.mark.proves("dialects.prose-unchanged")
 @given(QUIET, st.lists(st.integers(0, 300), max_size=8))
 @example("  \n lead and trail \n\n", [3])
 def test_prose_without_marks_is_returned_unchanged(prose: str, cuts: list[int]) -> None:
@@ -121,7 +118,6 @@ def test_prose_without_marks_is_returned_unchanged(prose: str, cuts: list[int]) 
     assert shown.rstrip() == shown
 
 
-@pytest.mark.proves("dialects.no-prose-lost")
 @given(st.text(st.sampled_from("<>[]{}|`\n\"'/ab tool_call:think=▷◁"), max_size=60))
 def test_every_letter_of_noise_is_somewhere(noise: str) -> None:
     """Whatever is made of a text, its letters are in the text, the reasoning or a call."""
@@ -130,7 +126,6 @@ def test_every_letter_of_noise_is_somewhere(noise: str) -> None:
     assert noise.count("b") <= kept.count("b")
 
 
-@pytest.mark.proves("dialects.cut-anywhere")
 @given(
     st.lists(
         st.sampled_from(
@@ -215,7 +210,6 @@ def test_any_sequence_of_marks_reads_the_same_however_cut(
 # ---- families
 
 
-@pytest.mark.proves("dialects.for-model")
 @pytest.mark.parametrize(
     ("model", "dialect"),
     [
@@ -246,7 +240,6 @@ def test_a_model_is_answered_in_its_own_dialect(model: str, dialect: str) -> Non
     assert dialects_for_model(model)[0].name == dialect
 
 
-@pytest.mark.proves("dialects.headless-reasoning")
 def test_nothing_is_shown_of_a_reply_that_starts_inside_reasoning() -> None:
     assert starts_in_reasoning("ollama:deepseek-r1:8b")
     reader = ReplyReader(thinking=starts_in_reasoning("ollama:deepseek-r1:8b"))
@@ -255,7 +248,6 @@ def test_nothing_is_shown_of_a_reply_that_starts_inside_reasoning() -> None:
     assert reader.finish() == Reading("It is 4.", (), "First I look at it. Then I answer.")
 
 
-@pytest.mark.proves("dialects.headless-reasoning", "dialects.cut-anywhere")
 def test_a_word_about_the_closing_tag_does_not_end_reasoning_wherever_the_stream_is_cut() -> None:
     reply = "It says </think> there. " + "x" * 200 + "</think>\nYes."
     for size in (1, 7, 64, len(reply)):
@@ -265,7 +257,6 @@ def test_a_word_about_the_closing_tag_does_not_end_reasoning_wherever_the_stream
         assert reader.finish().text == "Yes."
 
 
-@pytest.mark.proves("dialects.headless-reasoning")
 def test_a_reply_without_the_reasoning_it_was_said_to_have_is_text() -> None:
     reader = ReplyReader(thinking=True)
     reader.feed("Just this.\n")
@@ -289,7 +280,6 @@ def test_fences_are_text_if_they_are_not_to_be_read() -> None:
     assert read(call, fenced=False) == Reading(call)
 
 
-@pytest.mark.proves("dialects.streams-prose")
 def test_prose_is_given_out_before_the_call_is_complete() -> None:
     reader = ReplyReader()
     assert reader.feed("I will look at <b>it</b> now.\n<tool_") == "I will look at <b>it</b> now."
@@ -298,7 +288,6 @@ def test_prose_is_given_out_before_the_call_is_complete() -> None:
     assert reader.finish().text == "I will look at <b>it</b> now.\nDone"
 
 
-@pytest.mark.proves("dialects.streams-prose")
 @pytest.mark.parametrize(
     ("piece", "shown"),
     [
@@ -318,7 +307,6 @@ def test_what_follows_a_mark_is_given_out_with_the_piece_that_holds_both(
     assert ReplyReader(tools=("read_file",)).feed(piece) == shown
 
 
-@pytest.mark.proves("dialects.streams-prose")
 def test_code_that_is_no_call_is_given_out_while_it_arrives() -> None:
     reader = ReplyReader(tools=("read_file",))
     assert reader.feed("```python\nimport os\n") == "```python\nimport os"

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from ferrule.cli.models import models
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local import gguf, installed_models
-from ferrule.models.local.client import Local
-from ferrule.models.local.downloads import pull_url, record_file
+from ferrule_local import gguf, installed_models
+from ferrule_local.client import Local
+from ferrule_local.downloads import pull_url, record_file
 
 
 def gguf_file(**values: str | int | list[str]) -> bytes:
@@ -110,7 +110,6 @@ def url_of(server: FileServer, path: str = "/file/Tiny-Q4.gguf") -> str:
     return f"http://127.0.0.1:{server.server_port}{path}"
 
 
-@pytest.mark.proves("local.pull.resumes")
 async def test_a_download_that_breaks_goes_on_where_it_stopped(server: FileServer) -> None:
     server.breaks = [1000, 70_000]
     seen: list[tuple[int, int]] = []
@@ -122,7 +121,6 @@ async def test_a_download_that_breaks_goes_on_where_it_stopped(server: FileServe
     assert not list((installed_models.models_folder() / "downloads").iterdir())
 
 
-@pytest.mark.proves("local.pull.resumes")
 async def test_what_another_try_left_is_used_only_if_the_file_is_the_same(
     server: FileServer,
 ) -> None:
@@ -142,7 +140,6 @@ async def test_a_redirect_is_followed_and_a_query_is_not_recorded(server: FileSe
     assert installed_models.installed_path("mine").read_bytes() == MODEL
 
 
-@pytest.mark.proves("local.pull.hash")
 async def test_a_file_with_another_hash_than_expected_is_removed(server: FileServer) -> None:
     with pytest.raises(ProviderError) as refused:
         await pull_url(url_of(server), sha256="0" * 64)
@@ -150,7 +147,6 @@ async def test_a_file_with_another_hash_than_expected_is_removed(server: FileSer
     assert not list(installed_models.models_folder().rglob("*.*"))
 
 
-@pytest.mark.proves("local.model-checked")
 @pytest.mark.parametrize("by", ["name", "path"])
 def test_a_recorded_file_whose_bytes_were_changed_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str

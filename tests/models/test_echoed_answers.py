@@ -331,7 +331,6 @@ async def skip_wait(seconds: float) -> None:
     """Wait for nothing between two attempts."""
 
 
-@pytest.mark.proves("models.echo-valid")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=CASES, deadline=None)
 @given(answers=st.lists(ANSWERS, min_size=1, max_size=2))

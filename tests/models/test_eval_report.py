@@ -26,7 +26,6 @@ def report() -> Any:
     return module
 
 
-@pytest.mark.proves("eval.resumed")
 def test_a_stopped_run_finds_its_rows_again(report: Any, tmp_path: Path) -> None:
     first = report.Rows(tmp_path / "rows.jsonl")
     first.add(KEY, 0, 2, 1.5)

@@ -344,7 +344,6 @@ def turn_of(model_client: str, request: bytes) -> list[Any]:
     return sent["input"] if sent["input"][0].get("type") == "compaction" else sent["input"][1:]
 
 
-@pytest.mark.proves("model-client.golden")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("model_client", "case"), CASES)
 def test_a_golden_answer_is_read_as_what_it_says(
@@ -359,7 +358,6 @@ def test_a_golden_answer_is_read_as_what_it_says(
     assert found.usage == SPENT[model_client]
 
 
-@pytest.mark.proves("model-client.blocks-byte-exact")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]
@@ -384,7 +382,6 @@ def test_a_golden_answer_goes_back_byte_for_byte(
             assert spelled in request
 
 
-@pytest.mark.proves("model-client.cut-at-every-byte")
 @pytest.mark.parametrize(("model_client", "case"), CASES)
 def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) -> None:
     data = golden(model_client, case, streamed=True)
@@ -398,7 +395,6 @@ def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) 
     )
 
 
-@pytest.mark.proves("model-client.cut-at-every-byte")
 @pytest.mark.parametrize(
     ("model_client", "case"),
     [("anthropic", "thinking"), ("openai-responses", "mcp_approval"), ("google", "tools")],
@@ -415,7 +411,6 @@ def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
             assert error.code in ("interrupted", "not_understood"), at
 
 
-@pytest.mark.proves("model-client.replayed-after-resume")
 @pytest.mark.parametrize("model_client", ["anthropic", "openai-responses", "google"])
 def test_a_resumed_session_sends_the_same_bytes(model_client: str, tmp_path: Path) -> None:
     case = "thinking" if model_client == "anthropic" else "tools"
@@ -488,7 +483,6 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
 
 
 @with_sdks
-@pytest.mark.proves("model-client.requests-fit-the-sdk")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
-from test_media import history, load
+from media_messages import history, load
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
@@ -263,7 +263,6 @@ def find_check(name: str) -> Callable[[dict[str, Any]], None]:
     return checks.get(name, lambda asked: None)
 
 
-@pytest.mark.proves("model-client.golden-requests")
 @pytest.mark.parametrize(("name", "feature"), PAIRS)
 def test_a_request_is_its_golden_file_and_fits_the_sdks_types(name: str, feature: str) -> None:
     sdk = CLIENTS[name].sdk
@@ -278,7 +277,6 @@ def test_a_request_is_its_golden_file_and_fits_the_sdks_types(name: str, feature
     assert sent == path.read_bytes()
 
 
-@pytest.mark.proves("model-client.golden-requests")
 @pytest.mark.parametrize(
     "name", [name for name in CLIENTS if CLIENTS[name].sdk and "text" in CLIENTS[name].features]
 )

@@ -66,7 +66,7 @@ OLDER = "gemini-2.5-flash"
 WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestGoogleConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = False
@@ -190,7 +190,6 @@ async def sdk(reply: Reply) -> AsyncIterator[tuple[Any, list[Request]]]:
         client.close()
 
 
-@pytest.mark.proves("model-client.tools-sent", "model-client.requests-fit-the-sdk")
 def test_a_conversation_is_sent_as_the_sdk_sends_it() -> None:
     from google.genai import types
 
@@ -306,7 +305,6 @@ def results_after(answer: ModelAnswered) -> list[Message]:
     return [said, *(ToolMessage(call.id, call.tool, "3") for call in answer.calls)]
 
 
-@pytest.mark.proves("google.signatures", "model-client.blocks-byte-exact")
 @WAYS
 @pytest.mark.parametrize("ids", [("c1", "c2"), ("", "")], ids=["named", "unnamed"])
 def test_signed_calls_go_back_as_they_came_to_the_model_that_made_them(
@@ -325,7 +323,6 @@ def test_signed_calls_go_back_as_they_came_to_the_model_that_made_them(
     assert [result.get("id", "") for result in results] == list(ids)
 
 
-@pytest.mark.proves("google.signatures")
 @WAYS
 def test_a_signature_on_text_or_on_nothing_goes_back_too(streamed: bool) -> None:
     parts = [{"text": "Three"}, {"text": ".", "thoughtSignature": SIGNATURE}]
@@ -339,7 +336,6 @@ def test_a_signature_on_text_or_on_nothing_goes_back_too(streamed: bool) -> None
     assert sent["contents"][1]["parts"] == parts
 
 
-@pytest.mark.proves("google.signatures")
 def test_calls_of_another_model_carry_the_signature_that_google_names_for_them() -> None:
     _, [newer], _ = ask(says("3"), history=CONVERSATION)
     _, [older], _ = ask(says("3"), model=OLDER, history=CONVERSATION)
@@ -446,7 +442,6 @@ def test_settings_have_the_names_of_the_api() -> None:
     assert request["serviceTier"] == "flex"
 
 
-@pytest.mark.proves("google.cached-content")
 def test_cached_content_stands_for_system_text_and_tools() -> None:
     options = ModelOptions(cached_content="cachedContents/abc", temperature=0.5)
     _, [request], _ = ask(says("3"), options=options)
@@ -458,7 +453,6 @@ def test_cached_content_stands_for_system_text_and_tools() -> None:
     assert request.keys() >= {"tools", "systemInstruction", "toolConfig"}
 
 
-@pytest.mark.proves("google.cached-content")
 def test_a_prefix_is_stored_as_it_would_be_sent() -> None:
     from google.genai import types
 
@@ -499,7 +493,6 @@ ODD_SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.proves("google.schema-limits")
 def test_what_gemini_passes_over_in_a_schema_is_found() -> None:
     assert set(find_ignored(json.dumps(ODD_SCHEMA))) == {
         *("`pattern`", "`const`", "`uniqueItems`", "`not`", "what stands beside a `$ref`"),
@@ -511,7 +504,6 @@ def test_what_gemini_passes_over_in_a_schema_is_found() -> None:
     assert "`const` (`a`, `b`, `c` and 2 more)" in many
 
 
-@pytest.mark.proves("google.schema-limits")
 def test_a_schema_is_sent_unchanged_and_its_limits_are_said_once() -> None:
     odd = replace(ADD, schema=json.dumps(ODD_SCHEMA))
 
@@ -548,7 +540,6 @@ def test_usage_counts_thoughts_in_the_answer_and_what_the_cache_held(streamed: b
     assert found.usage == Usage(505, 37, 400, 0, 30)
 
 
-@pytest.mark.proves("google.refusals")
 @WAYS
 @pytest.mark.parametrize(
     "reason",
@@ -564,7 +555,6 @@ def test_a_withheld_answer_ends_as_one_and_says_why(streamed: bool, reason: str)
     assert said == [("refused", f"Google withheld the answer ({reason}): because")]
 
 
-@pytest.mark.proves("google.refusals")
 @WAYS
 def test_a_blocked_question_ends_as_a_withheld_answer(streamed: bool) -> None:
     feedback = {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "no"}
@@ -578,7 +568,6 @@ def test_a_blocked_question_ends_as_a_withheld_answer(streamed: bool) -> None:
     assert topic == "refused" and "PROHIBITED_CONTENT: no" in text
 
 
-@pytest.mark.proves("google.refusals")
 @pytest.mark.parametrize("in_prompt", [True, False], ids=["question", "answer"])
 def test_a_run_that_google_blocks_ends_as_withheld(in_prompt: bool) -> None:
     feedback: dict[str, Any] = {"promptFeedback": {"blockReason": "SAFETY"}}
@@ -631,7 +620,6 @@ def test_parts_of_tomorrow_are_kept_and_passed_over(streamed: bool) -> None:
     assert sent["contents"][1]["parts"] == [ran, {"text": "3"}]
 
 
-@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
@@ -681,7 +669,6 @@ def test_an_error_in_the_middle_of_a_stream_is_one() -> None:
 # ---- what the model can do, and where it is
 
 
-@pytest.mark.proves("model-client.capabilities")
 def test_capabilities_are_what_name_and_server_say_of_the_model() -> None:
     def asked(reply: Reply, model: str = NEWER) -> tuple[Capabilities, str]:
         async def story() -> tuple[Capabilities, str]:
@@ -741,7 +728,6 @@ def test_the_address_and_the_key_are_where_the_sdk_looks(monkeypatch: pytest.Mon
     assert "x-goog-api-key" not in Google(NEWER, api_key="").headers
 
 
-@pytest.mark.proves("google.vertex")
 @pytest.mark.parametrize(
     ("location", "host"),
     [
@@ -780,7 +766,6 @@ class FakeTokens:
         self.token = f"t{self.refreshed}"
 
 
-@pytest.mark.proves("google.vertex")
 @WAYS
 def test_vertex_is_asked_with_a_token_that_is_fetched_when_it_is_needed(streamed: bool) -> None:
     tokens = FakeTokens()
@@ -810,7 +795,6 @@ def test_vertex_is_asked_with_a_token_that_is_fetched_when_it_is_needed(streamed
     assert requests[0].target == f"{place}:{method}"
 
 
-@pytest.mark.proves("google.vertex")
 def test_vertex_takes_a_key_in_place_of_a_project(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="project") as raised:
         create_model_client(f"vertex:{NEWER}")
@@ -823,7 +807,6 @@ def test_vertex_takes_a_key_in_place_of_a_project(monkeypatch: pytest.MonkeyPatc
     assert client.url == url
 
 
-@pytest.mark.proves("google.vertex")
 def test_a_machine_without_credentials_is_told_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
@@ -843,7 +826,6 @@ def test_telemetry_and_prices_know_the_provider() -> None:
         assert price is not None and price(Usage(1000, 10))
 
 
-@pytest.mark.proves("google.signatures")
 def test_a_run_with_parallel_calls_ends_well() -> None:
     @tool(side_effect="none")
     def add(a: int, b: int) -> int:

@@ -12,11 +12,11 @@ import pytest
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
-from ferrule.models.local import client
-from ferrule.models.local.client import Local
-from ferrule.models.local.vector_cache import VectorCache
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule_local import client
+from ferrule_local.client import Local
+from ferrule_local.vector_cache import VectorCache
 
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
 TOOLS = [
@@ -84,7 +84,7 @@ def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_importing_the_model_client_does_not_load_llama_cpp() -> None:
-    code = "import sys, ferrule.models.local.client; sys.exit('xllamacpp' in sys.modules)"
+    code = "import sys, ferrule_local.client; sys.exit('xllamacpp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -103,7 +103,6 @@ def test_vectors_are_kept_across_stores_and_a_broken_file_costs_only_time(tmp_pa
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.capabilities")
 async def test_the_real_model_says_what_it_can_do(model_client: Local) -> None:
     said = await model_client.capabilities()
     assert (said.tools, said.structured, said.context) == (False, True, 4096)
@@ -112,7 +111,6 @@ async def test_the_real_model_says_what_it_can_do(model_client: Local) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.call-and-answer")
 async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(
     model_client: Local,
 ) -> None:
@@ -134,7 +132,6 @@ async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.grammar")
 async def test_the_real_model_writes_nothing_the_grammar_forbids(model_client: Local) -> None:
     text = await model_client.complete(
         "The colour of the sky is ", grammar='root ::= "mauve" | "beige"', max_tokens=8

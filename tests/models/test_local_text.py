@@ -16,12 +16,12 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
-from ferrule.models.local import gguf
-from ferrule.models.local.client import Local
-from ferrule.models.local.local_exchange import ControlTokens
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule_local import gguf
+from ferrule_local.client import Local
+from ferrule_local.local_exchange import ControlTokens
 
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=12)
 SYSTEM = "You are a careful assistant."
@@ -135,7 +135,6 @@ def positions(text: str) -> dict[str, tuple[str, list[Message]]]:
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.control-tokens")
 @pytest.mark.parametrize(
     ("tool_mode", "places"),
     [
@@ -163,7 +162,6 @@ async def test_the_token_ids_that_are_sent_have_the_templates_control_tokens_alo
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.control-tokens")
 async def test_raw_prompts_and_texts_for_vectors_have_no_control_token_at_all(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +184,6 @@ async def test_raw_prompts_and_texts_for_vectors_have_no_control_token_at_all(
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.control-tokens")
 async def test_the_two_routes_are_one_to_the_model(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +206,6 @@ async def test_the_two_routes_are_one_to_the_model(
 
 
 @pytest.mark.model
-@pytest.mark.proves("local.forged-turns")
 async def test_a_forged_turn_in_what_it_reads_is_no_turn(model: Model) -> None:
     """A chat client that hands on texts as they are gets the answer to the forged conversation,
     word for word; ours does not.

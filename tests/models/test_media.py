@@ -7,10 +7,10 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import pytest
+from media_messages import history, image, load
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
@@ -37,32 +37,6 @@ FILE = b64encode(PDF).decode()
 SOUND = b64encode(make_wav()).decode()
 
 
-def load(kind: MediaKind, mime: str, data: bytes, at: int = 0, name: str = "") -> LoadedMedia:
-    size = 2 if kind == "image" else 0
-    digest = sha256(data).hexdigest()
-    return LoadedMedia(kind, mime, digest, len(data), at, name, size, size, lambda: data)
-
-
-def image(at: int = 0) -> LoadedMedia:
-    return load("image", "image/png", make_png(), at)
-
-
-def pdf(at: int = 0) -> LoadedMedia:
-    return load("document", "application/pdf", PDF, at, "paper.pdf")
-
-
-def history(*, with_pdf: bool = True) -> list[Message]:
-    """A picture in a question, and a picture (and a PDF) in the second of two results."""
-    returned = (image(4), pdf(4)) if with_pdf else (image(4),)
-    asked = ToolCall("t00000001", "math::add", "{}"), ToolCall("t00000002", "math::add", "{}")
-    return [
-        UserMessage("before\nafter", (image(6),)),
-        AssistantMessage("", asked),
-        ToolMessage("t00000001", "math::add", "3"),
-        ToolMessage("t00000002", "math::add", "shot", media=returned),
-    ]
-
-
 def send(make: Callable[[str], ModelClient], messages: list[Message]) -> dict[str, Any]:
     """Return the request that a client sends; the server then refuses it."""
 
@@ -87,7 +61,6 @@ def blocks_of(message: dict[str, Any], member: str = "content") -> list[str]:
     return [block.get("type") or next(iter(block)) for block in message[member]]
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_messages_take_pictures_and_documents_in_questions_and_in_results() -> None:
     pytest.importorskip("anthropic", reason="its types say what is legal")
     from ferrule.testing.provider_double import check_messages
@@ -101,7 +74,6 @@ def test_messages_take_pictures_and_documents_in_questions_and_in_results() -> N
     assert second["content"][2]["source"]["data"] == FILE
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_responses_take_pictures_and_documents_in_questions_and_in_results() -> None:
     pytest.importorskip("openai", reason="its types say what is legal")
     from ferrule.testing.provider_double import check_responses
@@ -114,7 +86,6 @@ def test_responses_take_pictures_and_documents_in_questions_and_in_results() -> 
     assert second["output"][1]["image_url"] == f"data:image/png;base64,{PICTURE}"
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_chat_completions_take_media_of_results_as_a_message_after_all_results() -> None:
     pytest.importorskip("openai", reason="its types say what is legal")
     from ferrule.testing.provider_double import check_type
@@ -136,7 +107,6 @@ def test_chat_completions_take_media_of_results_as_a_message_after_all_results()
     assert heard == {"data": SOUND, "format": "wav"}
 
 
-@pytest.mark.proves("media.each-protocol")
 @pytest.mark.parametrize(
     ("model", "inside"), [("gemini-3.8-flash", True), ("gemini-2.5-pro", False)]
 )
@@ -158,7 +128,6 @@ def test_gemini_takes_media_inside_a_response_or_beside_it(model: str, inside: b
     assert [one["inlineData"]["data"] for one in media] == [PICTURE, FILE]
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_converse_takes_pictures_and_documents_in_questions_and_in_results() -> None:
     pytest.importorskip("botocore", reason="its service model says what is legal")
     from bedrock_double import check_shape, service
@@ -172,7 +141,6 @@ def test_converse_takes_pictures_and_documents_in_questions_and_in_results() -> 
     check_shape({"messages": sent["messages"], "modelId": "m"}, shape)
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_ollama_takes_pictures_beside_the_text() -> None:
     sent = send(lambda url: Ollama("m", base_url=url), history(with_pdf=False))
     assert [one.get("images") for one in sent["messages"]] == [
@@ -185,7 +153,6 @@ def test_ollama_takes_pictures_beside_the_text() -> None:
     ]
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_cohere_takes_pictures_in_messages() -> None:
     pytest.importorskip("cohere", reason="its types say what is legal")
     from cohere_double import check_request
@@ -220,7 +187,6 @@ def test_what_a_protocol_does_not_take_is_an_error_before_the_request(
     assert caught.value.code == code
 
 
-@pytest.mark.proves("media.results-never-end-a-run")
 def test_what_a_tool_returned_and_a_protocol_does_not_take_is_named_and_the_rest_is_sent() -> None:
     sound = load("audio", "audio/wav", make_wav(), 4, "a.wav")
     history: list[Message] = [
@@ -236,7 +202,6 @@ def test_what_a_tool_returned_and_a_protocol_does_not_take_is_named_and_the_rest
     assert "takes no audio/wav" in shown
 
 
-@pytest.mark.proves("media.each-protocol")
 def test_what_a_person_gave_and_a_protocol_does_not_take_ends_the_run_unsent() -> None:
     sound = load("audio", "audio/wav", make_wav(), 6)
     requests: list[Request] = []
@@ -309,7 +274,6 @@ def test_a_text_message_is_sent_as_before() -> None:
 MIB = 1 << 20
 
 
-@pytest.mark.proves("media.each-protocol")
 @pytest.mark.parametrize(
     ("protocol", "mime", "most"),
     [

@@ -11,7 +11,7 @@ from email.policy import HTTP
 from typing import Any, NamedTuple
 
 import pytest
-from test_media import history, image, load, pdf
+from media_messages import history, image, load, pdf
 
 from ferrule import Agent, Document, ModelOptions, Storage
 from ferrule.core.errors import ConfigError, ProviderError
@@ -140,7 +140,6 @@ async def ask(client: ModelClient, *histories: list[Message], options: ModelOpti
     return exchange.notices
 
 
-@pytest.mark.proves("media.uploads")
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_what_is_large_is_uploaded_once_for_all_conversations_of_a_client(name: str) -> None:
     server = Files()
@@ -161,7 +160,6 @@ async def test_what_is_large_is_uploaded_once_for_all_conversations_of_a_client(
         assert "JVBERi" not in text
 
 
-@pytest.mark.proves("media.uploads")
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_what_is_small_is_sent_in_the_request(name: str) -> None:
     server = Files()
@@ -173,7 +171,6 @@ async def test_what_is_small_is_sent_in_the_request(name: str) -> None:
     assert "JVBERi" in json.dumps(server.asked[0])
 
 
-@pytest.mark.proves("media.uploads")
 @pytest.mark.parametrize(("more", "uploads"), [(0, 1), (1, 0)])
 async def test_a_medium_is_uploaded_from_exactly_so_many_bytes_on(more: int, uploads: int) -> None:
     server = Files()
@@ -206,7 +203,6 @@ async def upload_by_sdk(name: str, url: str) -> None:
             )
 
 
-@pytest.mark.proves("media.uploads")
 @pytest.mark.parametrize(("name", "sdk"), [("anthropic", "anthropic"), ("responses", "openai")])
 async def test_a_file_is_uploaded_as_the_sdk_uploads_it(name: str, sdk: str) -> None:
     pytest.importorskip(sdk, reason="it says what is legal")
@@ -223,7 +219,6 @@ async def test_a_file_is_uploaded_as_the_sdk_uploads_it(name: str, sdk: str) -> 
     assert ours.headers.get("anthropic-beta") == theirs.headers.get("anthropic-beta")
 
 
-@pytest.mark.proves("media.uploads")
 async def test_gemini_gets_a_file_in_two_requests_to_the_server_that_was_chosen() -> None:
     server = Files()
     async with asyncio.timeout(20), server.http as http:
@@ -240,7 +235,6 @@ async def test_gemini_gets_a_file_in_two_requests_to_the_server_that_was_chosen(
     assert "x-goog-api-key" not in sent.headers
 
 
-@pytest.mark.proves("media.uploads")
 async def test_gemini_is_asked_once_its_file_can_be_used() -> None:
     waits: list[float] = []
 
@@ -263,7 +257,6 @@ async def test_gemini_is_asked_once_its_file_can_be_used() -> None:
         assert failing.asked == []
 
 
-@pytest.mark.proves("media.uploads")
 async def test_what_is_gone_soon_is_uploaded_again_and_the_conversation_names_the_new_one() -> None:
     server = Files()
     time = 1_000.0
@@ -285,7 +278,6 @@ async def test_what_is_gone_soon_is_uploaded_again_and_the_conversation_names_th
     assert json.dumps(server.asked[2]["input"]).count("file_2") == 1
 
 
-@pytest.mark.proves("media.uploads")
 async def test_a_server_without_files_is_an_error_before_the_question() -> None:
     asked: list[str] = []
 
@@ -302,7 +294,6 @@ async def test_a_server_without_files_is_an_error_before_the_question() -> None:
     assert "upload_media_from" in raised.value.hint
 
 
-@pytest.mark.proves("media.uploads")
 async def test_a_name_cannot_write_into_the_form() -> None:
     server = Files()
     medium = load("document", "application/pdf", PDF, name='a"\r\nX: 1\\.pdf')
@@ -313,7 +304,6 @@ async def test_a_name_cannot_write_into_the_form() -> None:
     assert read_form(server.uploads[0])["file"] == ("aX: 1.pdf", "application/pdf", PDF)
 
 
-@pytest.mark.proves("media.uploads")
 async def test_an_upload_is_in_the_journal_and_replay_uploads_nothing() -> None:
     server = Files()
     async with asyncio.timeout(20), server.http as http:
@@ -330,14 +320,12 @@ async def test_an_upload_is_in_the_journal_and_replay_uploads_nothing() -> None:
     assert "paper.pdf" in told[0].text and "file_1" in told[0].text
 
 
-@pytest.mark.proves("media.uploads", "models.options-known")
 @pytest.mark.parametrize("model", ["cohere:x", "ollama:x", "bedrock:x", "vertex:x", "groq:x"])
 def test_providers_without_files_refuse_the_option(model: str) -> None:
     with pytest.raises(ConfigError, match="`upload_media_from`"):
         check_options(model, ALL)
 
 
-@pytest.mark.proves("media.uploads")
 async def test_chat_completions_name_documents_alone() -> None:
     server = Files()
     async with asyncio.timeout(20), server.http as http:

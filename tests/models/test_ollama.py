@@ -31,7 +31,7 @@ from ferrule.testing.model_client_conformance import (
 from ferrule.testing.ollama_double import MODEL_DETAILS, OllamaDouble
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestOllamaConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = True
@@ -119,7 +119,6 @@ def failed(*steps: Step, **more: Any) -> ProviderError:
 # ---- format
 
 
-@pytest.mark.proves("model-client.tools-sent")
 def test_a_conversation_is_sent_as_ollama_wants_it() -> None:
     history = [
         UserMessage("1+2?"),
@@ -162,7 +161,6 @@ def test_a_conversation_is_sent_as_ollama_wants_it() -> None:
     }
 
 
-@pytest.mark.proves("model-client.ollama.arguments")
 def test_calls_in_any_chunk_and_objects_as_arguments_are_understood() -> None:
     listener = RecordingSink()
     step = calls(("math_add", {"a": 1, "n": None}), ("math_add", {"b": "ä"}), text="adding now")
@@ -223,7 +221,6 @@ def test_thinking_is_asked_for_as_the_model_takes_it(
 # ---- window and truncation
 
 
-@pytest.mark.proves("model-client.ollama.num-ctx")
 @pytest.mark.parametrize(
     ("show", "options", "window"),
     [
@@ -253,7 +250,6 @@ LONG: Sequence[Message] = (
 )
 
 
-@pytest.mark.proves("model-client.truncation-alarm")
 def test_a_prompt_cut_from_the_front_rings_the_alarm() -> None:
     answer, _, notices = ask(says("what secret?"), history=LONG, memory=2048)
     assert answer.usage == Usage(2048, 5)
@@ -261,12 +257,10 @@ def test_a_prompt_cut_from_the_front_rings_the_alarm() -> None:
     assert "num_ctx" in notices[0][1]
 
 
-@pytest.mark.proves("model-client.truncation-alarm")
 def test_with_room_for_all_of_it_nothing_is_said() -> None:
     assert ask(says("7"), history=LONG)[2] == []
 
 
-@pytest.mark.proves("model-client.truncation-alarm")
 def test_the_compatible_route_cannot_set_the_window_and_rings_the_alarm() -> None:
     async def story() -> tuple[list[tuple[str, str]], list[list[dict[str, Any]]]]:
         async with (
@@ -286,7 +280,6 @@ def test_the_compatible_route_cannot_set_the_window_and_rings_the_alarm() -> Non
     assert "The secret is 7" not in encode_json(prompts), "the double really cut it"
 
 
-@pytest.mark.proves("model-client.ollama.no-user-query")
 def test_when_the_question_itself_was_cut_off_it_is_an_overflow_and_not_repeated() -> None:
     asked = [
         UserMessage("q"),
@@ -313,7 +306,6 @@ def detect(show: Mapping[str, Any]) -> Capabilities:
     return asyncio.run(story())
 
 
-@pytest.mark.proves("model-client.capabilities")
 @pytest.mark.parametrize(
     ("show", "tools", "source"),
     [

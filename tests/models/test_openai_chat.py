@@ -56,7 +56,7 @@ def said_call(index: int, call: ServerCall) -> dict[str, Any]:
     return {**shape, "id": call.id} if call.id else shape
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestOpenAIChatConforms(ModelClientConformance):
     object_arguments = True
 
@@ -231,7 +231,6 @@ def test_no_arguments_are_an_empty_object_unless_the_call_was_cut_off() -> None:
     assert folded(opened, finish="length") == (ToolCall("a", "add", ""),)
 
 
-@pytest.mark.proves("model-client.wrong-fields")
 def test_an_object_in_place_of_a_list_is_shown_as_it_came() -> None:
     calls = {"index": 0, **function("add", "{}")}
     with pytest.raises(ProviderError, match=r'has \{"index":0.* as `tool_calls`, where a list of'):
@@ -249,7 +248,6 @@ def test_a_message_that_grows_beside_its_pieces_is_not_read() -> None:
     assert ask(stream(*events), sink=RecordingSink())[0].text == "it rains"
 
 
-@pytest.mark.proves("model-client.wrong-fields")
 def test_a_piece_of_arguments_that_belongs_to_no_call_is_an_error() -> None:
     with pytest.raises(ProviderError, match="only") as raised:
         folded(
@@ -316,7 +314,6 @@ def test_a_server_that_stops_for_calls_but_says_stop_is_believed_about_the_calls
     assert ask(whole(tool_calls=[said_call(0, ServerCall())]))[0].stop == "calls"
 
 
-@pytest.mark.proves("usage.cache-counted")
 @pytest.mark.parametrize(
     ("said", "counted"),
     [
@@ -407,7 +404,6 @@ def test_the_body_says_what_it_is_whatever_its_content_type(kind: str) -> None:
 # ---- what is sent
 
 
-@pytest.mark.proves("model-client.tools-sent")
 def test_a_conversation_is_sent_as_the_format_wants_it() -> None:
     history = [
         UserMessage("1+2?"),
@@ -570,7 +566,6 @@ def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
 # ---- truncation
 
 
-@pytest.mark.proves("model-client.truncation-alarm")
 def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     long = [UserMessage("word " * 8000)]
     _, _, notices = ask(whole(), history=long)
@@ -584,7 +579,6 @@ def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     assert kept == [], "a notice is told once"
 
 
-@pytest.mark.proves("model-client.truncation-alarm")
 def test_an_honest_count_rings_no_alarm() -> None:
     _, _, notices = ask(whole(), history=[UserMessage("    indented = code(  )\n" * 150)])
     assert notices == []
@@ -632,7 +626,6 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
     return asyncio.run(story())
 
 
-@pytest.mark.proves("model-client.capabilities")
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
@@ -682,7 +675,6 @@ def test_capability_is_asked_of_the_server(
     assert capabilities(answers) == expected
 
 
-@pytest.mark.proves("model-client.capabilities")
 def test_a_provider_that_says_nothing_is_looked_up() -> None:
     async def story() -> Capabilities:
         return await OpenAIChat(

@@ -143,7 +143,7 @@ def texts(*pieces: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
+@pytest.mark.proves("model-client.encoded-once")
 class TestOpenAIResponsesConforms(ModelClientConformance):
     pieces_before_text = 3
 
@@ -239,7 +239,6 @@ def said(answer: ModelAnswered) -> AssistantMessage:
     )
 
 
-@pytest.mark.proves("responses.reasoning-replayed")
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_encrypted_reasoning_and_its_calls_go_back_byte_for_byte(as_stream: bool) -> None:
     items = [reasoning(), message("Let me add. ☃"), call('{"a": 1, "b": 2}')]
@@ -285,7 +284,6 @@ def test_a_history_of_another_provider_is_sent_as_words_and_calls() -> None:
     ]
 
 
-@pytest.mark.proves("hosted.recorded-not-dispatched")
 def test_hosted_calls_are_recorded_and_never_handed_out() -> None:
     search = {
         "type": "web_search_call",
@@ -340,7 +338,6 @@ def test_hosted_calls_are_recorded_and_never_handed_out() -> None:
     assert {c.executor for c in answer.provider_calls} == {"provider_native"}
 
 
-@pytest.mark.proves("hosted.recorded-not-dispatched")
 def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_path: Path) -> None:
     search = {
         "type": "web_search_call",
@@ -379,7 +376,6 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
     ]
 
 
-@pytest.mark.proves("hosted.not-for-the-caller")
 @pytest.mark.parametrize(
     "type_", ["function", "custom", "computer_use_preview", "local_shell", "apply_patch"]
 )
@@ -399,7 +395,6 @@ ASKED = {
 }
 
 
-@pytest.mark.proves("hosted.approval-is-a-call")
 @pytest.mark.parametrize("yes", [True, False])
 def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes: bool) -> None:
     talk = Conversation(whole(ASKED), whole(message("done")))
@@ -424,7 +419,6 @@ def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes
     ]
 
 
-@pytest.mark.proves("responses.compact")
 def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
     tmp_path: Path,
 ) -> None:
@@ -558,7 +552,6 @@ def test_the_output_of_a_call_by_a_hosted_program_names_its_caller() -> None:
 # ---- strict
 
 
-@pytest.mark.proves("strict.nulls-dropped")
 def test_tools_are_sent_strict_and_the_nulls_that_this_asks_for_are_dropped() -> None:
     open_map = replace(
         ADD,
@@ -617,7 +610,6 @@ def test_what_a_person_set_is_sent_and_more_may_be_merged_in() -> None:
     assert sent["response_format"]["json_schema"]["schema"] == {"type": "object"}, "for llama.cpp"
 
 
-@pytest.mark.proves("usage.cache-counted")
 def test_usage_counts_cache_and_reasoning() -> None:
     usage = {
         "input_tokens": 900,
@@ -630,7 +622,6 @@ def test_usage_counts_cache_and_reasoning() -> None:
     )
 
 
-@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -684,7 +675,6 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.proves("model-client.blocks-byte-exact")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -716,7 +706,6 @@ def test_items_nobody_knows_come_back_in_the_bytes_they_came_in(
     assert [json.dumps(item, ensure_ascii=ascii) for item in talk.sent[1]["input"][1:-1]] == spelled
 
 
-@pytest.mark.proves("model-client.wrong-fields")
 def test_a_piece_of_arguments_that_belongs_to_no_item_is_an_error() -> None:
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "wipe", "arguments": ""}
     pieces = [(0, '{"path":"/srv"'), (3, ',"only":"*.tmp"'), (0, "}")]
@@ -740,7 +729,6 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     assert first._tools is second._tools  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.proves("hosted.approval-meets-the-gate")
 @pytest.mark.parametrize(
     ("tools", "choice", "approved"),
     [(True, "once", True), (True, "deny", False), (False, "once", False)],

@@ -141,7 +141,6 @@ def check_request(sent: Mapping[str, Any]) -> None:
             TypeAdapter(ResponseInputItemParam).validate_python(item)
 
 
-@pytest.mark.proves("shapes.openai-types")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_run_reads_patches_tests_fails_and_mends(tmp_path: Path, streamed: bool) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
@@ -191,7 +190,6 @@ async def test_a_run_reads_patches_tests_fails_and_mends(tmp_path: Path, streame
     assert replayed[0] == shell("c1", "cat a.txt", "ls")
 
 
-@pytest.mark.proves("shapes.openai-types")
 async def test_the_older_model_has_the_older_shell(tmp_path: Path) -> None:
     action = {"type": "exec", "command": ["cat", "a.txt"], "env": {}, "timeout_ms": 5000}
     item = {
@@ -208,7 +206,6 @@ async def test_the_older_model_has_the_older_shell(tmp_path: Path) -> None:
     assert json.loads(output["output"]) == {"output": "one\n"}
 
 
-@pytest.mark.proves("shapes.openai-types")
 async def test_another_server_of_the_protocol_gets_functions(tmp_path: Path) -> None:
     called = {
         "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "shell",
@@ -222,7 +219,6 @@ async def test_another_server_of_the_protocol_gets_functions(tmp_path: Path) -> 
     assert output["type"] == "function_call_output" and "one" in output["output"]
 
 
-@pytest.mark.proves("shapes.openai-types")
 async def test_a_shell_in_a_container_of_the_provider_is_the_providers(tmp_path: Path) -> None:
     hosted = shell(
         "c1", "ls", environment={"type": "container_reference", "container_id": "cntr_1"}
@@ -237,7 +233,6 @@ async def test_a_shell_in_a_container_of_the_provider_is_the_providers(tmp_path:
     assert ended.text == "Done." and ended.results == ()
 
 
-@pytest.mark.proves("shapes.openai-types")
 @pytest.mark.parametrize(
     ("operation", "input"),
     [
@@ -257,7 +252,6 @@ def test_an_operation_is_a_patch_of_one_file(operation: dict[str, Any], input: s
     assert arguments == {"input": f"*** Begin Patch\n{input}*** End Patch"}
 
 
-@pytest.mark.proves("shapes.openai-types")
 @pytest.mark.parametrize(
     "operation",
     [

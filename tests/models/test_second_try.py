@@ -74,7 +74,6 @@ def ask(steps: Sequence[Script], **options: Any) -> tuple[ModelAnswered, Heard, 
     return asyncio.run(main()), heard, model_client
 
 
-@pytest.mark.proves("tool-modes.native-words")
 @pytest.mark.parametrize("words", IN_WORDS)
 def test_a_call_in_words_is_not_run_and_the_model_is_told_so_once(words: str) -> None:
     answer, heard, model_client = ask([says(words), MEANT])
@@ -88,7 +87,6 @@ def test_a_call_in_words_is_not_run_and_the_model_is_told_so_once(words: str) ->
     assert topic == "native_tool_fallback" and "asked once more" in said
 
 
-@pytest.mark.proves("tool-modes.native-words")
 def test_what_was_said_stands_where_the_second_answer_makes_no_call() -> None:
     used = [says(FENCED, usage=Usage(10, 3)), says("You asked for an example.", usage=Usage(20, 4))]
     answer, heard, _ = ask(used)
@@ -96,13 +94,11 @@ def test_what_was_said_stands_where_the_second_answer_makes_no_call() -> None:
     assert "".join(heard.words) == FENCED
 
 
-@pytest.mark.proves("tool-modes.native-words")
 def test_words_of_the_second_answer_follow_those_of_the_first() -> None:
     answer, heard, _ = ask([says(FENCED), calls(("read_file", {"path": "a"}, "id1"), text="Now.")])
     assert answer.text == "".join(heard.words) == f"{FENCED}\n\nNow."
 
 
-@pytest.mark.proves("tool-modes.native-words")
 @pytest.mark.parametrize(
     "words",
     [
@@ -120,7 +116,6 @@ def test_nothing_is_asked_where_no_offered_tool_is_called_and_nothing_else_shown
     assert (answer.text, answer.calls, heard.notices, len(model_client.asks)) == (words, (), [], 1)
 
 
-@pytest.mark.proves("tool-modes.native-words", "tool-modes.fallback-off")
 def test_nothing_is_asked_with_fallback_off_without_tools_or_for_a_schema() -> None:
     for options in (
         {"native_fallback": "reject"},
@@ -131,7 +126,6 @@ def test_nothing_is_asked_with_fallback_off_without_tools_or_for_a_schema() -> N
         assert (answer.text, answer.calls, len(model_client.asks)) == (FENCED, (), 1)
 
 
-@pytest.mark.proves("tool-modes.native-words")
 def test_an_answer_stands_where_the_second_question_fails() -> None:
     for said in (FENCED, ""):
         broken = fails(ProviderError("gone", code="unreachable", retryable=False))
@@ -140,7 +134,6 @@ def test_an_answer_stands_where_the_second_question_fails() -> None:
         assert "that failed, so the answer stands" in heard.notices[-1][1]
 
 
-@pytest.mark.proves("tool-modes.empty-answer")
 def test_an_empty_answer_is_asked_for_again_as_it_was() -> None:
     answer, heard, model_client = ask(
         [says("", usage=Usage(10, 0)), says("Hello.", usage=Usage(10, 2))]
@@ -153,14 +146,12 @@ def test_an_empty_answer_is_asked_for_again_as_it_was() -> None:
     assert [call.tool for call in ask([says(""), says(tagged)])[0].calls] == ["read_file"]
 
 
-@pytest.mark.proves("tool-modes.empty-answer")
 def test_a_second_empty_answer_and_one_that_was_cut_or_withheld_are_taken_as_they_are() -> None:
     for steps in ([says(""), says("")], [says("", stop="length")], [says("", stop="filter")]):
         answer, _, model_client = ask(steps)
         assert (answer.text, answer.calls, len(model_client.asks)) == ("", (), len(steps))
 
 
-@pytest.mark.proves("tool-modes.native-words")
 async def test_a_session_keeps_the_words_and_the_call_and_not_the_question_between() -> None:
     @tool(side_effect="none")
     def read_file(path: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +45,6 @@ def fed(splitter: LineSplitter, pieces: Sequence[bytes]) -> list[bytes]:
     return out + splitter.close()
 
 
-@pytest.mark.proves("model-client.split-anywhere")
 def test_events_are_the_same_cut_at_every_byte() -> None:
     assert fed(EventSplitter(), [STREAM]) == EVENTS
     assert fed(EventSplitter(), cut(STREAM, range(1, len(STREAM)))) == EVENTS
@@ -75,7 +73,6 @@ def test_closing_without_anything_open_gives_nothing() -> None:
     assert LineSplitter().close() == EventSplitter().close() == []
 
 
-@pytest.mark.proves("model-client.split-anywhere")
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_streamed_call_folds_the_same_however_it_is_cut(cuts: list[int]) -> None:
     def folded(pieces: Sequence[bytes]) -> object:
@@ -96,7 +93,6 @@ def test_a_streamed_call_folds_the_same_however_it_is_cut(cuts: list[int]) -> No
     assert folded(cut(stream, [min(c, len(stream)) for c in cuts])) == folded([stream])
 
 
-@pytest.mark.proves("model-client.fold-linear")
 def test_a_long_line_in_many_pieces_is_joined_once() -> None:
     class Counted(bytes):
         """Bytes that count how often they are copied into something larger."""

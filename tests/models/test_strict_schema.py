@@ -34,7 +34,6 @@ def sent(strict: CompiledSchema) -> Any:
     return json.loads(strict.schema)
 
 
-@pytest.mark.proves("strict.report")
 def test_a_reference_is_sent_as_a_reference() -> None:
     node = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
     found = sent(
@@ -48,14 +47,12 @@ def test_a_reference_is_sent_as_a_reference() -> None:
     assert found["properties"]["a"] == {"$ref": "#/$defs/N"}
 
 
-@pytest.mark.proves("strict.report")
 def test_a_schema_in_the_subset_is_sent_as_it_stands() -> None:
     text = '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
     found = compile_strict(text)
     assert (found.verdict, found.schema, found.report_lines()) == ("clean", text, ["clean"])
 
 
-@pytest.mark.proves("strict.report")
 @pytest.mark.parametrize(
     ("optional", "expected"),
     [
@@ -145,7 +142,6 @@ def test_words_beside_a_reference_are_put_around_it() -> None:
     )
 
 
-@pytest.mark.proves("strict.not-strict-says-why")
 @pytest.mark.parametrize(
     ("given_", "why"),
     [
@@ -230,7 +226,6 @@ def test_the_providers_bounds_are_kept() -> None:
     assert f"{MAX_ENUM_VALUES + 1} enum values" in values.reasons[0]
 
 
-@pytest.mark.proves("strict.nulls-dropped")
 def test_only_nulls_that_strictness_asked_for_are_dropped() -> None:
     inner = {
         "type": "object",
@@ -385,7 +380,6 @@ def closed(required: list[str], **properties: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("strict.round-trip")
 @pytest.mark.parametrize(
     ("alternatives", "given", "wanted"),
     [
@@ -434,7 +428,6 @@ def test_alternatives_that_lead_back_to_each_other_take_no_time() -> None:
     assert found.drop_nulls('{"x":{"z":null},"y":null}') == '{"x":{"z":null}}'
 
 
-@pytest.mark.proves("strict.round-trip")
 @settings(max_examples=200, deadline=None)
 @given(SCHEMAS, st.data())
 def test_what_fits_the_strict_schema_fits_the_tools_own_once_restored(

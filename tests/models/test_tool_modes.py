@@ -130,7 +130,6 @@ def test_the_section_on_tools_is_the_same_every_time() -> None:
     assert "[TOOL_CALLS]" in text_prompt(SPECS, dialect)
 
 
-@pytest.mark.proves("tool-modes.text.history")
 def test_earlier_calls_and_results_go_back_as_words() -> None:
     model_client = Scripted([says("Done.")], model="x:qwen2.5")
     call = ToolCall("call_1", "notes::add", '{"text":"hi"}')
@@ -152,7 +151,6 @@ def test_earlier_calls_and_results_go_back_as_words() -> None:
     )
 
 
-@pytest.mark.proves("tool-modes.text.history")
 def test_a_message_is_converted_once_and_the_history_only_grows() -> None:
     model_client = Scripted([says("One."), says("Two.")], model="x:qwen2.5")
     exchange = open_text(model_client, "", SPECS, ModelOptions())
@@ -192,7 +190,6 @@ def test_types_of_raw_values_come_from_the_schema() -> None:
     assert made(answer) == [("read_file", {"path": "2024", "limit": 5})]
 
 
-@pytest.mark.proves("dialects.cut-call-stays-broken")
 def test_a_cut_call_is_handed_on_broken_and_the_cut_is_said() -> None:
     model_client = Scripted(
         [says('<tool_call>{"name": "write_file", "arguments": {"path": "a', stop="length")]
@@ -204,7 +201,6 @@ def test_a_cut_call_is_handed_on_broken_and_the_cut_is_said() -> None:
     assert ("reading", "the call to `write_file` was cut off") in heard.notices
 
 
-@pytest.mark.proves("dialects.repairs-are-said")
 def test_without_a_sink_repairs_are_kept_for_the_driver() -> None:
     model_client = Scripted(
         [says("<tool_call>{'name': 'read_file', 'arguments': {'path': 'a'}}</tool_call>")]
@@ -225,7 +221,6 @@ def test_reasoning_is_kept_apart_and_its_calls_do_not_count() -> None:
     assert answer.reasoning == "".join(heard.thoughts) == tagged("read_file", {"path": "a"})
 
 
-@pytest.mark.proves("tool-modes.last-answer")
 @pytest.mark.parametrize("open_tool_mode", [open_text, open_commands])
 def test_without_tools_nothing_in_the_reply_is_a_call(open_tool_mode: Any) -> None:
     reply = "`/read a.txt`\n" + tagged("read_file", {"path": "a.txt"})
@@ -425,7 +420,6 @@ def test_no_file_is_written_by_a_block_if_no_tool_for_it_is_offered() -> None:
     assert CommandSet(SPECS[:-1]).read_calls("```path=a.txt\nx\n```") == []
 
 
-@pytest.mark.proves("dialects.cut-call-stays-broken")
 def test_a_block_that_was_cut_writes_nothing() -> None:
     model_client = Scripted([says("`/read notes.txt`\n```path=a.txt\nhalf", stop="length")])
     answer = run(open_commands(model_client, "", SPECS, ModelOptions()).ask(ASK))
@@ -454,7 +448,6 @@ def test_text_without_back_ticks_makes_no_command(text: str) -> None:
 # ---- the ladder
 
 
-@pytest.mark.proves("tool-modes.choice")
 @pytest.mark.parametrize(
     ("tools", "structured", "tool_mode"),
     [
@@ -472,7 +465,6 @@ def test_capabilities_choose_the_tool_mode(
     assert choose_tool_mode(Capabilities(tools, structured)) == tool_mode
 
 
-@pytest.mark.proves("providers.six-manners")
 @pytest.mark.parametrize(
     ("tools", "structured", "said"),
     [
@@ -488,7 +480,6 @@ def test_the_reason_for_a_tool_mode_says_what_is_known_and_whence(
     assert said in explain_tool_mode(Capabilities(tools, structured, source="table"))
 
 
-@pytest.mark.proves("tool-modes.choice")
 def test_a_tool_mode_that_is_named_is_taken_and_an_unknown_one_refused() -> None:
     model_client = Scripted([], capabilities=Capabilities(True))
     assert run(open_exchange(model_client, "commands", "", SPECS))[1] == "commands"
@@ -496,7 +487,6 @@ def test_a_tool_mode_that_is_named_is_taken_and_an_unknown_one_refused() -> None
         run(open_exchange(model_client, "telepathy", "", SPECS))
 
 
-@pytest.mark.proves("tool-modes.choice")
 def test_without_tools_the_model_client_is_used_as_it_is() -> None:
     model_client = Scripted([says("Hi.")], capabilities=Capabilities(False))
     exchange, tool_mode = run(open_exchange(model_client, "auto", "Be brief.", ()))
@@ -510,7 +500,6 @@ def test_without_tools_the_model_client_is_used_as_it_is() -> None:
 REFUSED = ProviderError("this model takes no tools", code="tools_unsupported", retryable=False)
 
 
-@pytest.mark.proves("tool-modes.fall")
 def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> None:
     model_client = Scripted(
         [fails(REFUSED), says(tagged("read_file", {"path": "a"}))],
@@ -530,7 +519,6 @@ def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> Non
     assert "this model takes no tools" in heard.notices[0][1]
 
 
-@pytest.mark.proves("tool-modes.fall")
 def test_a_fall_is_told_to_the_opener_where_an_ask_has_no_sink() -> None:
     model_client = Scripted([fails(REFUSED), says("Hi.")], capabilities=Capabilities(True, False))
     told: list[tuple[str, str]] = []
@@ -541,7 +529,6 @@ def test_a_fall_is_told_to_the_opener_where_an_ask_has_no_sink() -> None:
     assert [topic for topic, _ in told] == ["fallback"]
 
 
-@pytest.mark.proves("tool-modes.fall")
 def test_a_tool_mode_that_a_person_named_is_not_left() -> None:
     model_client = Scripted([fails(REFUSED)], capabilities=Capabilities(True))
     exchange, _ = run(open_exchange(model_client, "native", "S", SPECS))
@@ -549,7 +536,6 @@ def test_a_tool_mode_that_a_person_named_is_not_left() -> None:
         run(exchange.ask(ASK))
 
 
-@pytest.mark.proves("tool-modes.fall")
 def test_other_failures_are_not_a_reason_to_fall() -> None:
     model_client = Scripted(
         [fails(ProviderError("no server", code="unreachable"))], capabilities=Capabilities(True)
@@ -560,7 +546,6 @@ def test_other_failures_are_not_a_reason_to_fall() -> None:
     assert len(model_client.asks) == 1
 
 
-@pytest.mark.proves("tool-modes.native-fallback")
 def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     reply = (
         "I'll read "
@@ -581,7 +566,6 @@ def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     ]
 
 
-@pytest.mark.proves("tool-modes.native-fallback")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -606,7 +590,6 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
     assert "".join(heard.words) == reply
 
 
-@pytest.mark.proves("tool-modes.native-fallback")
 @pytest.mark.parametrize(
     "reply", ["Use `a <b>` now.", "I look.\n\n<b>bold</b>", "x  <think y", "~~~\na <b>\n~~~\n"]
 )
@@ -621,7 +604,6 @@ def test_words_of_a_native_answer_are_shown_once_also_where_a_reader_takes_over(
         assert "".join(heard.words).rstrip() == expected.rstrip()
 
 
-@pytest.mark.proves("tool-modes.native-fallback")
 def test_text_calls_in_native_answers_can_be_refused_or_allowed_once() -> None:
     reply = tagged("read_file", {"path": "a"})
     for setting, runs in (("reject", [0, 0]), ("allow_once", [1, 0]), ("allow", [1, 1])):
@@ -632,7 +614,6 @@ def test_text_calls_in_native_answers_can_be_refused_or_allowed_once() -> None:
         assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * 2
 
 
-@pytest.mark.proves("tool-modes.native-fallback")
 def test_native_calls_stay_as_they_came() -> None:
     model_client = Scripted(
         [calls(("read_file", {"path": "a"}, "id7"), text="Now.")], capabilities=Capabilities(True)

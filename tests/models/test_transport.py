@@ -97,7 +97,6 @@ def test_a_stream_can_be_left_to_wait_without_losing_bytes() -> None:
     assert run_story(lambda _: Reply(pieces=[b"y" * 400_000] * 10), story) == b"y" * 4_000_000
 
 
-@pytest.mark.proves("http.connection-reuse")
 def test_one_connection_serves_many_requests_one_after_another() -> None:
     async def story(server: HttpDouble, transport: Transport) -> int:
         for _ in range(5):
@@ -118,7 +117,6 @@ def test_requests_at_once_get_connections_of_their_own() -> None:
     assert 1 < run_story(lambda r: Reply(pieces=[r.body]), story) <= 20
 
 
-@pytest.mark.proves("http.connection-reuse")
 def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
     replies = [Reply(pieces=[b"1"]), Reply(drop_head=True), Reply(pieces=[b"2"])]
 
@@ -180,7 +178,6 @@ def cancelled(reply: Reply, streamed: bool) -> None:
     run_story(lambda _: reply, story)
 
 
-@pytest.mark.proves("http.cancel-closes")
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     "reply", [Reply(hold_head=True), Reply(pieces=[b"begun"], then="hold")], ids=["head", "body"]
@@ -189,7 +186,6 @@ def test_cancelling_closes_the_connection(reply: Reply, streamed: bool) -> None:
     cancelled(reply, streamed)
 
 
-@pytest.mark.proves("http.cancel-closes")
 @pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="open files can be counted on Linux only"
 )
@@ -206,7 +202,6 @@ def test_when_the_cancellation_goes_on_the_socket_is_already_closed() -> None:
     assert run_story(lambda _: Reply(hold_head=True), story) == 1
 
 
-@pytest.mark.proves("http.cancel-closes")
 def test_leaving_a_stream_early_closes_its_connection_and_spares_the_others() -> None:
     replies = [Reply(pieces=[b"begun"], then="hold"), Reply(pieces=[b"next"])]
 
@@ -267,7 +262,6 @@ def pack(data: bytes, wbits: int) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-@pytest.mark.proves("model-client.compressed")
 @pytest.mark.parametrize(("coding", "wbits"), [("gzip", 31), ("deflate", 15), ("deflate", -15)])
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 def test_a_compressed_answer_is_read_although_none_was_asked_for(
@@ -286,7 +280,6 @@ def test_a_compressed_answer_is_read_although_none_was_asked_for(
     assert asked == ["identity"]
 
 
-@pytest.mark.proves("model-client.compressed", "model-client.not-an-answer")
 @pytest.mark.parametrize(
     ("coding", "body"),
     [("br", b"x"), ("gzip", b"not packed"), ("gzip", pack(b"x" * 5000, 31)[:-9])],
@@ -302,7 +295,6 @@ def test_a_body_that_cannot_be_unpacked_is_refused_and_not_retried(
     assert run_story(lambda _: plain, post).body == b"ab"
 
 
-@pytest.mark.proves("model-client.compressed")
 def test_a_small_body_cannot_fill_the_memory() -> None:
     bomb = pack(bytes(300 << 20), 31)
     error = failing(lambda _: Reply(pieces=[bomb], headers={"content-encoding": "gzip"}), post)
@@ -332,7 +324,6 @@ def test_a_length_that_no_file_has_is_no_http() -> None:
     assert (error.code, error.retryable) == ("not_http", False)
 
 
-@pytest.mark.proves("http.no-redirects")
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     async def story(server: HttpDouble, transport: Transport) -> tuple[int, int]:
         answer = await transport.post(server.url, b"", {"Authorization": "Bearer k"})
@@ -603,18 +594,15 @@ def busy(retry_after: float | None = None) -> ProviderError:
     return ProviderError("busy", code="rate_limited", retryable=True, retry_after=retry_after)
 
 
-@pytest.mark.proves("model-client.retry")
 def test_waits_grow_and_each_is_announced() -> None:
     assert attempts(busy(), busy(), busy(), "fine") == ([0.25, 0.5, 1.0], ["retry"] * 3, "fine")
 
 
-@pytest.mark.proves("model-client.retry")
 def test_after_four_attempts_the_error_stands() -> None:
     waits, _, outcome = attempts(busy(), busy(), busy(), busy(), "never")
     assert (len(waits), getattr(outcome, "code", "")) == (3, "rate_limited")
 
 
-@pytest.mark.proves("model-client.retry")
 def test_the_server_is_given_the_time_it_asks_for() -> None:
     assert attempts(busy(7), busy(0.01), "fine")[0] == [7, 0.5]
 

@@ -126,7 +126,6 @@ def made(answer: ModelAnswered) -> list[tuple[str, str]]:
 ADDED = [("math::add", '{"a":1,"b":2}')]
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 def test_a_gateway_that_nobody_knows_is_sent_the_tools_field() -> None:
     answers, falls, gateway = ask(plain)
     assert (made(answers[0]), answers[0].tool_mode, falls) == (ADDED, "native", [])
@@ -135,14 +134,12 @@ def test_a_gateway_that_nobody_knows_is_sent_the_tools_field() -> None:
     assert len(gateway.asks) == 1
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 def test_words_of_a_model_that_does_call_tools_are_kept_after_one_probe() -> None:
     answers, falls, gateway = ask(shy, asks=3)
     assert [(answer.text, answer.tool_mode) for answer in answers] == [("Hello!", "native")] * 3
     assert (falls, len(gateway.asks)) == ([], 4)
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 @pytest.mark.parametrize(
     "words",
     [
@@ -160,7 +157,6 @@ def test_a_refusal_that_names_tools_falls_and_says_so(words: str) -> None:
     assert "math_add" in json.dumps(gateway.asks[-1]["messages"])
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 @pytest.mark.parametrize("manner", [ignoring, without_schemas])
 def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> None:
     answers, falls, gateway = ask(manner, asks=2)
@@ -171,7 +167,6 @@ def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> N
     assert len(probes) == 1
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:
     def broken(asked: dict[str, Any]) -> Reply:
         if "report_ready" in json.dumps(asked["messages"]):
@@ -183,14 +178,12 @@ def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:
     assert "could not be found out" in falls[0]
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 def test_other_refusals_of_a_gateway_are_errors() -> None:
     with pytest.raises(ProviderError) as raised:
         ask(lambda _: Reply(400, json={"error": {"message": "the field `user` is required"}}))
     assert raised.value.code == "http_400"
 
 
-@pytest.mark.proves("tool-modes.unknown-native")
 @pytest.mark.parametrize(
     ("manner", "able"), [(plain, True), (refusing("tools not supported"), False), (ignoring, False)]
 )

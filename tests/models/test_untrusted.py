@@ -333,7 +333,7 @@ async def sent(
     return tap.bodies[-1]
 
 
-@pytest.mark.proves("untrusted.no-control-tokens", "untrusted.no-unseen-characters")
+@pytest.mark.proves("untrusted.no-control-tokens")
 @pytest.mark.parametrize(
     ("client", "tool_mode"), [(c, w) for c, w in itertools.product(CLIENTS, TOOL_MODES)]
 )
@@ -373,7 +373,6 @@ def test_marks_that_a_tool_mode_itself_writes_stay_as_they_are() -> None:
     assert asyncio.run(counted(f"<|tool_call_start|>{shown}")) == ours
 
 
-@pytest.mark.proves("untrusted.spelling")
 @given(hostile)
 @example("<|<turn|>")
 def test_a_reader_sees_what_it_was_and_json_reads_it_back(text: str) -> None:
@@ -386,7 +385,6 @@ def test_a_reader_sees_what_it_was_and_json_reads_it_back(text: str) -> None:
         ) == text.encode("utf-16", "surrogatepass")
 
 
-@pytest.mark.proves("untrusted.spelling")
 @given(hostile)
 def test_the_spelling_copied_into_arguments_is_the_character_itself(text: str) -> None:
     copied = escape_untrusted(
@@ -406,7 +404,6 @@ PLAIN = (
 )
 
 
-@pytest.mark.proves("untrusted.plain-text-stays")
 @pytest.mark.parametrize("text", PLAIN)
 def test_text_that_says_no_such_thing_is_handed_on_as_the_same_object(text: str) -> None:
     assert escape_untrusted(text) == text
@@ -431,7 +428,6 @@ def test_whatever_would_be_spelled_is_found_in_whichever_text_of_a_message_it_st
         assert (escape_message(said) is said) == (spelled == text or place != "text")
 
 
-@pytest.mark.proves("untrusted.encoded-once")
 def test_a_growing_history_is_spelled_once_and_its_beginning_stays_byte_for_byte() -> None:
     whole = history_with("x <|im_end|> \u200b")
 
@@ -447,7 +443,6 @@ def test_a_growing_history_is_spelled_once_and_its_beginning_stays_byte_for_byte
         assert all(old is new for old, new in zip(before, after, strict=False))
 
 
-@pytest.mark.proves("untrusted.encoded-once")
 def test_the_tools_of_an_agent_are_spelled_once_for_all_its_sessions() -> None:
     for text in ("plain", "<|im_end|>"):
         tools = (tool_with(text),)
@@ -461,7 +456,6 @@ def test_the_tools_of_an_agent_are_spelled_once_for_all_its_sessions() -> None:
         assert (first[0] is tools[0]) == (text == "plain")
 
 
-@pytest.mark.proves("untrusted.note")
 def test_a_message_says_what_was_spelled_out_in_it_and_a_models_own_does_not() -> None:
     told = escape_message(ToolMessage("c", "read_file", "a\u200bb\u200b <|im_end|>")).text
     assert told.startswith("a\\u200bb\\u200b \\u003c|im_end|>\n[note: ")
@@ -469,7 +463,6 @@ def test_a_message_says_what_was_spelled_out_in_it_and_a_models_own_does_not() -
     assert escape_message(AssistantMessage("<|im_end|>")).text == "\\u003c|im_end|>"
 
 
-@pytest.mark.proves("untrusted.note")
 def test_a_note_names_six_kinds_and_counts_the_others() -> None:
     unseen = "\u200b\u200c\u200d\u2060\u202e\u2066\u2067\u2068"
     told = [escape_message(ToolMessage("c", "read_file", unseen[:count])).text for count in (6, 8)]
@@ -478,7 +471,6 @@ def test_a_note_names_six_kinds_and_counts_the_others() -> None:
     assert ", and others (2 kinds). " in told[1]
 
 
-@pytest.mark.proves("untrusted.bounded")
 def test_a_text_that_grows_by_its_spelling_is_cut_and_says_so() -> None:
     told = escape_message(ToolMessage("c", "run_command", "\x1b" * OUTPUT_CAP)).text
     assert len(told.encode()) < OUTPUT_CAP + 1000
@@ -514,7 +506,6 @@ def test_what_a_model_is_asked_again_about_its_own_words_is_spelled_too(tool_mod
         assert not harm_in(message.text)
 
 
-@pytest.mark.proves("untrusted.frames")
 @pytest.mark.parametrize(
     "mark",
     [

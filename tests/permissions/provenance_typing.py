@@ -18,6 +18,18 @@ from ferrule.permissions.provenance import (
 from ferrule.sandbox.command import TrustedCommand
 from ferrule.sandbox.view.openings import OpenedFolder, Openings
 from ferrule.sandbox.view.toolchains import ReadOnlyBind
+from ferrule.storage.settings.merge import MergedSettings
+from ferrule.storage.settings.mistakes import Mistakes
+from ferrule.storage.settings.settings import read_trusted
+from ferrule.storage.settings.values import (
+    OwnEntries,
+    TrustedEntries,
+    read_flags,
+    read_own_file,
+    read_tree,
+)
+from ferrule.storage.settings.yaml_tree import parse_yaml
+from ferrule.storage.trust import TrustStore
 
 writable = CommandWritable.from_folders("/home/p/work")
 program = find_program("git", "/usr/bin", writable)
@@ -28,7 +40,7 @@ def sink(data: bytes) -> bool:
     return bool(data)
 
 
-# What is made by the two functions is taken.
+# What is made by these functions is taken.
 TrustedCommand(("git",), program, 3, {}, sink)
 ReadOnlyBind(place)
 OpenedFolder(place, "read")
@@ -46,3 +58,21 @@ started: TrustedProgram = place  # pyright: ignore[reportAssignmentType]
 trust_path("/usr", Origin.REPOSITORY, writable, reason="x")  # pyright: ignore[reportArgumentType]
 trust_path("/usr", Origin.COMMANDS, writable, reason="x")  # pyright: ignore[reportArgumentType]
 TrustedPath._make("/usr", Origin.MACHINE, "x")  # pyright: ignore[reportPrivateUsage]
+TrustedPath("/usr")  # pyright: ignore[reportArgumentType]
+TrustedProgram("/usr/bin/git")  # pyright: ignore[reportArgumentType]
+
+# Settings loosen a rule if the person wrote them, or trusts the repository that brings them.
+mistakes = Mistakes()
+merged = MergedSettings()
+merged.add_own(read_own_file(b"", Path("/home/p/ferrule.yaml"), mistakes))
+merged.add_own(read_flags({}, mistakes))
+merged.add_trusted(read_trusted(Path("/work"), TrustStore().read("/work"), mistakes))
+found = read_tree(parse_yaml(b"", "/work/.ferrule/ferrule.yaml"))
+merged.add_restrictions(found)
+
+merged.add_own(found)  # pyright: ignore[reportArgumentType]
+merged.add_trusted(found)  # pyright: ignore[reportArgumentType]
+merged.add_own(read_trusted(Path("/work"), TrustStore().read("/work"), mistakes))  # pyright: ignore[reportArgumentType]
+OwnEntries(found)  # pyright: ignore[reportArgumentType]
+TrustedEntries(found)  # pyright: ignore[reportArgumentType]
+OwnEntries._make("project", found)  # pyright: ignore[reportPrivateUsage, reportArgumentType]

@@ -27,7 +27,6 @@ def rules_offered(gate: PermissionGate, tool: Any, command: str) -> list[tuple[s
     return [(offer.choice, offer.rule) for offer in offers if offer.rule == "run_command"]
 
 
-@pytest.mark.proves("command.all-granted")
 def test_it_is_offered_for_the_session_where_the_kernel_confines_commands(
     gate: Gates, tools: SimpleNamespace
 ) -> None:
@@ -38,7 +37,6 @@ def test_it_is_offered_for_the_session_where_the_kernel_confines_commands(
     assert rules_offered(confine(gate()), tools.run, "$X test") == []
 
 
-@pytest.mark.proves("command.all-granted")
 @pytest.mark.parametrize(
     ("command", "verdict"),
     [
@@ -77,7 +75,6 @@ def test_it_covers_what_the_kernel_answers_for_and_nothing_else(
     assert held.decide(tools.run, {"command": f"{command} "}).verdict in ("ask", "deny")
 
 
-@pytest.mark.proves("command.all-granted")
 def test_rules_and_modes_come_before_it(gate: Gates, tools: SimpleNamespace) -> None:
     for options, verdict in (
         ({"deny": ("Bash(make:*)",)}, "deny"),
@@ -92,7 +89,6 @@ def test_rules_and_modes_come_before_it(gate: Gates, tools: SimpleNamespace) -> 
         assert granted.decide(tools.run, {"command": command}).verdict == verdict, options
 
 
-@pytest.mark.proves("command.start-folder")
 @pytest.mark.parametrize(
     ("cwd", "command", "verdict"),
     [
@@ -117,7 +113,6 @@ def test_names_are_judged_from_the_folder_that_a_call_names(
     assert judge.decide(run, {"command": command, "cwd": cwd}).verdict == verdict
 
 
-@pytest.mark.proves("command.all-granted")
 @pytest.mark.parametrize(
     ("command", "doubts"),
     [
@@ -140,7 +135,6 @@ def test_xargs_is_doubted_for_its_own_options_and_not_for_those_of_its_program(
     assert bool([each for each in found if "puts what it reads" in each]) is doubts, found
 
 
-@pytest.mark.proves("command.start-folder")
 def test_a_command_is_judged_anew_where_another_gate_has_it_start(
     gate: Gates, tools: SimpleNamespace
 ) -> None:

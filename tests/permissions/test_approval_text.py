@@ -152,7 +152,6 @@ INTERFACES = [
 ]
 
 
-@pytest.mark.proves("approval.shows-arguments")
 @pytest.mark.parametrize("show", INTERFACES)
 def test_every_interface_shows_the_arguments_that_a_preview_does_not(
     show: Callable[..., str], capsys: pytest.CaptureFixture[str]
@@ -166,7 +165,6 @@ def test_every_interface_shows_the_arguments_that_a_preview_does_not(
     assert "raw" in changed
 
 
-@pytest.mark.proves("approval.shows-arguments")
 def test_what_a_preview_shows_is_not_listed_again_and_all_else_is() -> None:
     preview = "--- late.txt\n-safe\n+EVIL"
     assert describe_call(asked(preview=preview)) == preview
@@ -177,7 +175,6 @@ def test_what_a_preview_shows_is_not_listed_again_and_all_else_is() -> None:
     assert describe_call(asked(), 10) == '{"path":"l\n[shown: 10 of 59 characters]'
 
 
-@pytest.mark.proves("approval.shows-arguments")
 def test_arguments_without_a_json_form_are_shown_as_they_are() -> None:
     assert encode_arguments(asked(values={"path": Path("x")})) == '{"path":"x"}'
     assert encode_arguments(asked(values={"path": {(1, 2): 3}})) == "{'path': {(1, 2): 3}}"
@@ -186,7 +183,6 @@ def test_arguments_without_a_json_form_are_shown_as_they_are() -> None:
     assert encode_arguments(unread) == '["broken'
 
 
-@pytest.mark.proves("approval.shows-arguments")
 def test_a_call_that_would_fail_is_asked_about_and_the_model_does_not_learn_why() -> None:
     async def preview(values: Any, context: Any) -> str:
         raise ToolFailed(ErrorType.NOT_FOUND, "the secret is 7")

@@ -54,7 +54,6 @@ def test_hostile_command_is_not_allowed_by_permissive_rules(
     assert decision.verdict in ("ask", "deny"), row.harm
 
 
-@pytest.mark.proves("command.twins-allowed")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_harmless_twin_is_allowed_by_the_same_rules(
     row: SimpleNamespace, gate: Callable[..., PermissionGate], tools: SimpleNamespace
@@ -75,7 +74,6 @@ def ask_bash(text: str) -> str:
     return subprocess.run(command, env={}, capture_output=True, text=True, check=False).stdout
 
 
-@pytest.mark.proves("command.variables-in-lines")
 def test_each_variable_that_bash_sets_itself_is_asked_about_in_a_loop() -> None:
     names = set(ask_bash("compgen -v").split()) - ONLY_WRITTEN
     assert len(names) >= 30
@@ -84,7 +82,6 @@ def test_each_variable_that_bash_sets_itself_is_asked_about_in_a_loop() -> None:
     ] == []
 
 
-@pytest.mark.proves("command.variables-in-lines")
 def test_each_variable_that_bash_evaluates_when_it_is_set_is_asked_about_in_every_way() -> None:
     text = """
         for name in $(compgen -v) FUNCNAME TMOUT HISTSIZE MAILCHECK OPTARG REPLY MAPFILE; do
@@ -173,7 +170,6 @@ def test_home_and_workspace_are_known_expansions() -> None:
     assert part.argv == ("ls", "/home/person/a", "/home/person/b", "/work/project/c")
 
 
-@pytest.mark.proves("command.line-continuation")
 def test_line_continuation_joins_the_name_of_a_program() -> None:
     assert programs("gi\\\nt push") == ["git"]
 
@@ -208,7 +204,6 @@ def test_words_after_a_redirect_belong_to_the_command() -> None:
     assert look("git > x push --force").labels >= {"git_force_push"}
 
 
-@pytest.mark.proves("command.labels")
 @pytest.mark.parametrize(
     ("command", "label"),
     [
@@ -278,13 +273,11 @@ def test_what_cannot_be_parsed_is_a_problem(command: str) -> None:
     assert look(command).problem or look(command).over_limit
 
 
-@pytest.mark.proves("command.as-bash-runs-it")
 @pytest.mark.parametrize("command", ["echo a(b)", "ls +(x)y(z)", "echo a?(b", "a@() { rm x; }"])
 def test_a_parenthesis_in_a_word_is_not_read(command: str) -> None:
     assert look(command).problem
 
 
-@pytest.mark.proves("command.as-bash-runs-it")
 @pytest.mark.parametrize(
     "command",
     ["(\\\n(N))", "echo $(\\\n(N))", 'echo "$(\\\n\\\n(N))"', "if (\\\n(N)); then :; fi"],
@@ -294,7 +287,6 @@ def test_arithmetic_with_a_joined_line_is_not_read_as_a_subshell(command: str) -
     assert look(command).problem
 
 
-@pytest.mark.proves("command.as-bash-runs-it")
 @pytest.mark.parametrize(
     "before",
     [
@@ -319,7 +311,6 @@ def test_any_word_with_an_equals_sign_is_a_variable_for_env(before: str) -> None
     assert look(f"{before} $(cat name) x").doubts
 
 
-@pytest.mark.proves("command.as-bash-runs-it")
 def test_a_line_may_end_behind_an_operator() -> None:
     assert programs("make &&\n\n ls || \n pwd") == ["make", "ls", "pwd"]
 
@@ -337,7 +328,6 @@ def test_names_are_followed_through_literal_cd() -> None:
     assert not look("cd src && cat ../x").labels & {"credential_file_read"}
 
 
-@pytest.mark.proves("command.misread-is-problem")
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -498,7 +488,6 @@ def test_shell_like_text_is_analysed_without_an_error(text: str) -> None:
     analyse_command(["sh", "-c", text])
 
 
-@pytest.mark.proves("command.misread-is-problem")
 @pytest.mark.parametrize(
     "command",
     [

@@ -28,7 +28,6 @@ def decide(rules: RuleSet, name: str, **values: Any) -> str:
     return gate.decide(BY_NAME[name], values).verdict
 
 
-@pytest.mark.proves("permissions.rules-bind-command-forms")
 @pytest.mark.parametrize(
     ("rule", "name", "values"),
     [
@@ -50,7 +49,6 @@ def test_a_rule_about_a_git_command_binds_its_tool(
     assert decide(RuleSet.parse(ask=[rule]), name, **values) == "ask"
 
 
-@pytest.mark.proves("permissions.rules-bind-command-forms")
 def test_other_operations_are_not_bound_and_each_call_is_judged_by_its_own_arguments() -> None:
     rules = RuleSet.parse(deny=["Bash(git push:*)"])
     gate = PermissionGate(rules, mode="bypassPermissions", root=Path("/work/shop"))

@@ -32,7 +32,6 @@ BuildGate = Callable[..., PermissionGate]
 ROOT, HOME = Path("/work/project"), Path("/home/person")
 
 
-@pytest.mark.proves("gate.risk-levels")
 def test_risk_decides_where_no_rule_does(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate()
     assert decided.decide(tools.now, {}).verdict == "allow"
@@ -40,7 +39,6 @@ def test_risk_decides_where_no_rule_does(gate: BuildGate, tools: SimpleNamespace
         assert decided.decide(tool, {"path": "a"}).verdict == "ask"
 
 
-@pytest.mark.proves("gate.protected-names")
 def test_what_may_be_read_and_not_written_is_refused_for_writing_alone(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -50,7 +48,6 @@ def test_what_may_be_read_and_not_written_is_refused_for_writing_alone(
         assert decided.decide(tools.write, {"path": path}).verdict == "deny"
 
 
-@pytest.mark.proves("gate.reads")
 def test_reads_that_name_what_they_read_are_free_where_a_person_sees_them(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -75,7 +72,6 @@ def test_reads_that_name_what_they_read_are_free_where_a_person_sees_them(
     assert gate().decide(tools.read, {"path": "a/x"}).verdict == "ask"
 
 
-@pytest.mark.proves("gate.deny-ask-allow")
 def test_the_first_list_that_matches_wins_whatever_is_more_specific(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -90,7 +86,6 @@ def test_the_first_list_that_matches_wins_whatever_is_more_specific(
     assert verdicts == ["deny", "ask", "allow", "ask"]
 
 
-@pytest.mark.proves("gate.builtin-refusals")
 @pytest.mark.parametrize(
     "path",
     [
@@ -114,7 +109,6 @@ def test_outside_reserved_and_secret_names_are_refused_in_every_mode(
     assert decided.decide(tools.read, {"path": path}).verdict == "deny"
 
 
-@pytest.mark.proves("gate.builtin-refusals")
 def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["*", "Read", "Edit"])
     reasons = {
@@ -126,7 +120,6 @@ def test_a_refusal_says_of_the_path_what_it_is(gate: BuildGate, tools: SimpleNam
     assert "`../x` lies outside the workspace" in reasons["../x"]
 
 
-@pytest.mark.proves("gate.risk-levels")
 def test_a_decision_says_why_and_by_which_rule_of_whom(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -154,7 +147,6 @@ def test_a_decision_says_why_and_by_which_rule_of_whom(
         assert decided[0] == verdict and decided[2:] == ("Edit(a)", "user"), decided[1]
 
 
-@pytest.mark.proves("gate.builtin-refusals")
 def test_a_tilde_is_the_home_of_the_person(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["Read"], home=ROOT.parent)
     verdicts = [
@@ -191,7 +183,6 @@ def test_a_family_rule_does_not_allow_effects_beyond_its_kind(
     assert gate(allow=["unsaid(a/**)"]).decide(tools.unsaid, {"path": "a/b"}).verdict == "allow"
 
 
-@pytest.mark.proves("gate.modes")
 @pytest.mark.parametrize(
     ("mode", "verdicts"),
     [
@@ -216,7 +207,6 @@ def test_modes(
     } == verdicts
 
 
-@pytest.mark.proves("gate.deny-and-ask-hold-in-all-modes")
 @pytest.mark.parametrize("mode", MODES)
 def test_deny_and_explicit_ask_and_critical_hold_in_every_mode(
     mode: str, gate: BuildGate, tools: SimpleNamespace
@@ -242,7 +232,6 @@ def test_a_project_never_selects_a_mode_that_does_not_ask(mode: str) -> None:
         select_mode("yolo", "user")
 
 
-@pytest.mark.proves("gate.low-once-per-session")
 @pytest.mark.parametrize("choice", ["once", "session"])
 def test_low_risk_asks_once_per_session(
     choice: str, gate: BuildGate, tools: SimpleNamespace
@@ -264,7 +253,6 @@ def test_once_is_once_above_low_risk(gate: BuildGate, tools: SimpleNamespace) ->
     assert decided.decide(tools.write, {"path": "a"}).verdict == "ask"
 
 
-@pytest.mark.proves("gate.grants-lift-no-deny")
 def test_grants_lift_neither_deny_nor_explicit_ask_nor_critical(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -291,7 +279,6 @@ def test_a_decision_follows_grants_that_come_and_go(
     assert verdicts == ["ask", "allow", "ask"]
 
 
-@pytest.mark.proves("gate.only-offered-grants")
 def test_only_what_was_offered_can_be_granted(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate()
     offers = decided.decide(tools.write, {"path": "a"}).offers
@@ -326,7 +313,6 @@ def test_what_cannot_be_judged_is_never_allowed(
     assert not [offer for offer in decision.offers if offer.choice != "once"]
 
 
-@pytest.mark.proves("gate.over-limit-denies")
 def test_a_command_over_the_limit_is_denied(gate: BuildGate, tools: SimpleNamespace) -> None:
     decision = gate(allow=["Bash"], mode="bypassPermissions").decide(
         tools.run, {"command": ";".join(["ls"] * 51)}
@@ -340,7 +326,6 @@ def test_a_path_outside_can_be_made_a_question(gate: BuildGate, tools: SimpleNam
     assert decided.decide(tools.run, {"command": "cat ~/.ssh/id_rsa"}).verdict == "deny"
 
 
-@pytest.mark.proves("gate.offers-satisfy")
 @pytest.mark.parametrize(
     ("command", "session"),
     [
@@ -556,7 +541,6 @@ def test_adding_an_allow_rule_or_grant_never_lifts_a_deny(
         )
 
 
-@pytest.mark.proves("gate.every-offer-satisfies")
 @given(CALLS, LISTS)
 def test_every_offered_grant_satisfies_the_gate(call: tuple[str, Any], lists: Any) -> None:
     tool, values = TOOLS[call[0]], call[1]
@@ -568,7 +552,6 @@ def test_every_offered_grant_satisfies_the_gate(call: tuple[str, Any], lists: An
             assert build(lists, grants=grants).decide(tool, values).verdict == "allow", offer
 
 
-@pytest.mark.proves("gate.total-and-deterministic")
 @given(
     st.sampled_from(sorted(TOOLS)),
     st.dictionaries(
@@ -623,7 +606,6 @@ def test_a_safe_call_enters_few_functions(gate: BuildGate, tools: SimpleNamespac
     assert entered == ["decide"]
 
 
-@pytest.mark.proves("gate.safe-mode")
 def test_safe_mode_refuses_programs_that_are_not_listed(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -657,7 +639,6 @@ def test_safe_mode_refuses_programs_that_are_not_listed(
     assert more.find_refusal(["make"]) == "" and more.find_refusal(["ls"])
 
 
-@pytest.mark.proves("gate.has-permission")
 def test_the_longest_permission_prefix_replaces_shorter_ones(
     gate: BuildGate, tools: SimpleNamespace
 ) -> None:
@@ -736,7 +717,6 @@ def test_with_mode_keeps_rules_and_grants(gate: BuildGate, tools: SimpleNamespac
         PermissionGate(mode="yolo")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.proves("sandbox.refusals.named-folders")
 def test_a_command_may_name_a_folder_that_a_person_opened_for_commands(
     tmp_path: Path, tools: SimpleNamespace
 ) -> None:

@@ -106,7 +106,6 @@ def walked(file: IgnoreFile, name: str, root: Path) -> bool:
     return False
 
 
-@pytest.mark.proves("gitignore.as-git")
 @given(st.lists(PATTERNS, min_size=1, max_size=3))
 @example(["\\/**"])
 @example(["a**/*"])
@@ -131,7 +130,6 @@ def test_names_are_ignored_as_git_ignores_them(repository: Path, patterns: list[
     assert {name for name in NAMES if walked(file, name, repository)} == theirs
 
 
-@pytest.mark.proves("gitignore.as-git")
 @pytest.mark.parametrize(
     ("pattern", "matched", "others"),
     [
@@ -158,12 +156,10 @@ def test_a_path_matches_with_all_that_is_below_it(
     assert [path for path in (*matched, *others) if patterns.match(path)] == matched
 
 
-@pytest.mark.proves("gitignore.as-git")
 def test_a_pattern_that_matches_nothing_is_named() -> None:
     assert PathPatterns(["a", "[b", "[[:none:]]"]).unusable == ["[b", "[[:none:]]"]
 
 
-@pytest.mark.proves("gitignore.as-git")
 def test_no_pattern_of_a_repository_takes_long() -> None:
     """Going back would take longer than anyone waits."""
     file = IgnoreFile(("*a" * 60 + "*b\n" + "**/" * 40 + "x\n").encode())

@@ -65,7 +65,6 @@ def test_unknown_entries_are_skipped_and_kept(tmp_path: Path) -> None:
     assert grants.forget("now") and json.loads(file.read_text()) == old
 
 
-@pytest.mark.proves("grants.untrusted-file-unused")
 def test_a_file_that_others_may_write_grants_nothing(tmp_path: Path) -> None:
     file = tmp_path / "grants.json"
     file.write_text('[{"version": 1, "rule": "Bash"}]')
@@ -141,7 +140,6 @@ def request(tool: object, *offers: GrantOffer, risk: str = "high") -> ApprovalRe
     )  # type: ignore[arg-type]
 
 
-@pytest.mark.proves("approval.no-terminal-is-no")
 async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleNamespace) -> None:
     answer = await DenyingApprover().ask(
         request(tools.write, GrantOffer("once", ""), GrantOffer("session", "Edit(//w/a)"))
@@ -160,7 +158,6 @@ async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleName
     assert "the rule" not in (await DenyingApprover().ask(question)).hint
 
 
-@pytest.mark.proves("approval.yes-to")
 async def test_yes_to_answers_for_named_tools_only_and_never_for_critical(
     tools: SimpleNamespace,
 ) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hazard_rows import ROWS, HazardRow
@@ -29,7 +27,6 @@ Build = Callable[..., PermissionGate]
 TABLES = json.loads(Path(options_module.__file__).with_name("option_tables.json").read_text())
 
 
-@pytest.mark.proves("command.hazards")
 def test_what_does_more_than_its_rule_says_is_asked_about(
     gate: Build, tools: SimpleNamespace
 ) -> None:
@@ -46,7 +43,6 @@ def test_rows_name_their_class_and_stand_there_once() -> None:
     assert all(row.source for row in ROWS)
 
 
-@pytest.mark.proves("command.hazards")
 def test_no_rule_for_a_program_covers_an_option_or_subcommand_that_is_named() -> None:
     covered: list[str] = []
     for program, known in all_programs().items():
@@ -59,7 +55,6 @@ def test_no_rule_for_a_program_covers_an_option_or_subcommand_that_is_named() ->
     assert covered == []
 
 
-@pytest.mark.proves("command.hazards")
 def test_every_spelling_of_a_named_option_is_a_hazard() -> None:
     missed = [words for words in _all_spellings() if not find_hazards(words)]
     assert missed == []
@@ -118,7 +113,6 @@ def _shortest(name: str, others: set[str]) -> str:
     return ""
 
 
-@pytest.mark.proves("command.hazards")
 def test_abbreviated_subcommands_are_denied_like_the_whole_word(
     gate: Build, tools: SimpleNamespace
 ) -> None:

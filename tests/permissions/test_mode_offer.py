@@ -54,7 +54,6 @@ def offered(gate: PermissionGate, command: str) -> list[str]:
     return [offer.rule for offer in offers if offer.choice == "mode"]
 
 
-@pytest.mark.proves("approval.mode-key")
 def test_the_mode_is_offered_where_the_sandbox_holds_and_it_would_have_allowed() -> None:
     assert offered(make_gate(), "make && ./run.sh") == ["sandboxed"]
     edit = {"path": "a.py", "old_string": "a", "new_string": "b"}
@@ -67,7 +66,6 @@ def test_the_mode_is_offered_where_the_sandbox_holds_and_it_would_have_allowed()
     assert offered(PermissionGate(root=Path("/work/shop")), "make") == []
 
 
-@pytest.mark.proves("approval.mode-key")
 async def test_one_key_ends_the_questions_of_the_session(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +128,6 @@ async def test_a_sub_agents_question_offers_no_mode() -> None:
     assert not any(key.choice == "mode" for key in answer_keys(seen[0]))
 
 
-@pytest.mark.proves("permissions.remembered-rules-come-again")
 @pytest.mark.parametrize(
     ("command", "remembered"),
     [
@@ -153,7 +150,6 @@ def settings_of(folder: Path) -> Any:
     return load_settings(workspace=folder)
 
 
-@pytest.mark.proves("approval.mode-remembered")
 def test_a_trusted_folder_remembers_the_mode_until_its_configuration_changes(
     tmp_path: Path,
 ) -> None:
@@ -176,7 +172,6 @@ def test_a_trusted_folder_remembers_the_mode_until_its_configuration_changes(
     assert load_settings(workspace=project, flags={"mode": "plan"}).mode == "plan"
 
 
-@pytest.mark.proves("approval.mode-remembered")
 def test_a_mode_is_forgotten_and_what_was_opened_beside_it_stays(tmp_path: Path) -> None:
     file = paths.config() / "ferrule.yaml"
     open_for_folder(file, str(tmp_path), "network", "a.example:443")

@@ -36,7 +36,6 @@ def said(*words: str) -> list[tuple[str, str | None]]:
     ]
 
 
-@pytest.mark.proves("command.options")
 @pytest.mark.parametrize(
     "words",
     [
@@ -55,7 +54,6 @@ def test_every_spelling_of_an_option_is_that_option_with_its_value(words: list[s
     assert ("-o", "x") in said(*words)
 
 
-@pytest.mark.proves("command.options")
 def test_values_are_no_options_and_two_dashes_end_them() -> None:
     assert said("-d", "-n", "a") == [("-d", "-n"), ("", "a")]
     assert said("-d-n", "--", "-o", "x") == [("-d", "-n"), ("", "-o"), ("", "x")]
@@ -63,7 +61,6 @@ def test_values_are_no_options_and_two_dashes_end_them() -> None:
     assert said("--check=x", "-cx", "-") == [("-c", "x"), ("-c", "x"), ("", "-")]
 
 
-@pytest.mark.proves("command.options")
 def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknown_one() -> None:
     assert [a.sure for a in parse_arguments(["--null", "a"], TABLE)] == [True, True]
     assert [a.sure for a in parse_arguments(["a", "--unheard", "b"], TABLE)] == [True, False, False]
@@ -71,7 +68,6 @@ def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknow
     assert [a.sure for a in parse_arguments(["-nX", "b"], TABLE)] == [True, False, False]
 
 
-@pytest.mark.proves("command.options")
 @pytest.mark.parametrize(
     ("words", "hazard"),
     [
@@ -139,7 +135,6 @@ GETOPT = sorted(
 )
 
 
-@pytest.mark.proves("command.option-tables")
 def test_programs_that_are_here_list_the_options_that_stand_in_their_tables(tmp_path: Path) -> None:
     compared = 0
     for program in GETOPT:
@@ -158,7 +153,6 @@ def test_programs_that_are_here_list_the_options_that_stand_in_their_tables(tmp_
     assert compared or not GETOPT or not _same_version("sort", tmp_path)
 
 
-@pytest.mark.proves("command.option-tables")
 def test_options_without_a_value_refuse_one_and_others_do_not(tmp_path: Path) -> None:
     rows = [
         (program, name, option.takes)
@@ -175,7 +169,6 @@ def test_options_without_a_value_refuse_one_and_others_do_not(tmp_path: Path) ->
         assert refused == (takes == ""), (program, name)
 
 
-@pytest.mark.proves("command.option-tables")
 def test_git_completes_options_that_stand_in_the_tables(tmp_path: Path) -> None:
     if (
         not shutil.which("git")

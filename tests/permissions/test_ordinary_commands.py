@@ -24,7 +24,6 @@ def expected(row: Ordinary, decision: Decision) -> bool:
     return decision.verdict == row.expect and row.says in said
 
 
-@pytest.mark.proves("command.ordinary")
 def test_each_is_decided_as_a_person_expects(
     gate: Callable[..., PermissionGate], tools: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,7 +50,6 @@ def test_the_table_is_large_and_each_row_is_there_once() -> None:
     assert all(row.why and (row.says or row.mode == "bypassPermissions") for row in ORDINARY)
 
 
-@pytest.mark.proves("command.folders")
 @pytest.mark.parametrize(
     "command",
     [
@@ -68,7 +66,6 @@ def test_a_cd_that_surely_worked_is_followed(command: str) -> None:
     assert not analyse_command(command, root="/work/project", home="/home/person").findings
 
 
-@pytest.mark.proves("command.folders")
 @pytest.mark.parametrize(
     "command",
     [
@@ -107,7 +104,6 @@ def test_where_a_cd_may_have_failed_what_lies_outside_is_never_allowed(
     )
 
 
-@pytest.mark.proves("command.folders")
 def test_a_protected_name_is_seen_from_every_folder_it_could_be_named_in() -> None:
     for command in (
         "cd .ferrule; cat x",

@@ -39,7 +39,6 @@ WITHIN = (
 )
 
 
-@pytest.mark.proves("rules.own-output")
 @pytest.mark.parametrize(("rule", "line"), WITHIN)
 def test_a_rule_for_a_program_covers_what_the_program_is_there_to_do(rule: str, line: str) -> None:
     decision = decide(f"Bash({rule})", line)
@@ -61,13 +60,11 @@ REFUSED = (
 )
 
 
-@pytest.mark.proves("rules.own-output")
 @pytest.mark.parametrize(("rule", "line"), REFUSED)
 def test_an_output_is_judged_as_a_file_that_is_written(rule: str, line: str) -> None:
     assert decide(f"Bash({rule})", line).verdict == "deny"
 
 
-@pytest.mark.proves("rules.own-output")
 @pytest.mark.parametrize("line", ["gcc a.c -o src/x", "gcc a.c -osrc/x", "javac -d src X.java"])
 def test_a_deny_rule_for_writing_holds_for_an_output(line: str) -> None:
     program = line.split()[0]
@@ -91,7 +88,6 @@ ASKED = (
 )
 
 
-@pytest.mark.proves("rules.own-output")
 @pytest.mark.parametrize(("rule", "line", "word"), ASKED)
 def test_a_reason_names_the_word_that_asked(rule: str, line: str, word: str) -> None:
     decision = decide(f"Bash({rule})", line)

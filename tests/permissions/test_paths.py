@@ -106,7 +106,6 @@ def test_a_path_that_leads_out_is_a_denial_that_says_so(path: str) -> None:
     assert failure.value.message.endswith("; use a path relative to the workspace")
 
 
-@pytest.mark.proves("workspace.no-path")
 @pytest.mark.parametrize("path", NO_PATHS)
 def test_what_is_no_path_is_refused_as_an_argument(path: str) -> None:
     with pytest.raises(ToolFailed) as failure:
@@ -116,7 +115,6 @@ def test_what_is_no_path_is_refused_as_an_argument(path: str) -> None:
     assert len(failure.value.message) < 400
 
 
-@pytest.mark.proves("workspace.no-path")
 def test_a_message_shows_at_most_200_characters_of_a_path() -> None:
     for length, whole in ((197, True), (198, False)):
         path = "C:/" + "a" * length

@@ -72,7 +72,6 @@ def decisions(names: ProtectedNames) -> list[object]:
     return [*checked, *shown, names.creation_patterns]
 
 
-@pytest.mark.proves("permissions.copies")
 @pytest.mark.parametrize("made", COPIES)
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_copy_of_protected_names_decides_alike(kind: str, made: str) -> None:
@@ -84,7 +83,6 @@ def test_a_copy_of_protected_names_decides_alike(kind: str, made: str) -> None:
     assert decisions(copied.for_commands()) == decisions(names.for_commands())
 
 
-@pytest.mark.proves("permissions.copies")
 @pytest.mark.parametrize("way", NARROWER)
 @pytest.mark.parametrize("kind", NAMES)
 def test_further_names_let_pass_nothing_that_was_refused(kind: str, way: str) -> None:
@@ -119,7 +117,6 @@ POLICIES: list[Any] = [
 ]
 
 
-@pytest.mark.proves("permissions.copies")
 @pytest.mark.parametrize("made", COPIES)
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 def test_a_copy_of_a_policy_is_of_its_kind_and_equal(policy: Any, made: str) -> None:
@@ -130,7 +127,6 @@ def test_a_copy_of_a_policy_is_of_its_kind_and_equal(policy: Any, made: str) -> 
         assert decisions(copied.names) == decisions(policy.names)
 
 
-@pytest.mark.proves("permissions.copies")
 def test_hooks_are_kept_from_what_commands_are_kept_from(tmp_path: Path) -> None:
     home = tmp_path / "claude"
     home.mkdir()
@@ -149,7 +145,6 @@ def test_hooks_are_kept_from_what_commands_are_kept_from(tmp_path: Path) -> None
         runner.close_now()
 
 
-@pytest.mark.proves("permissions.copies")
 def test_a_workspace_that_is_restricted_twice_refuses_both(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     gate = PermissionGate(RULES, root=tmp_path)
@@ -165,13 +160,11 @@ def test_a_workspace_that_is_restricted_twice_refuses_both(tmp_path: Path) -> No
     assert below.restrict(refuse_logs).names.check("x.secret", write=False) is not None
 
 
-@pytest.mark.proves("permissions.copies")
 def test_protected_names_have_no_subclass_whose_part_a_copy_could_lose() -> None:
     with pytest.raises(TypeError, match="no subclasses"):
         type("Narrower", (ProtectedNames,), {})
 
 
-@pytest.mark.proves("permissions.copies")
 def test_no_source_copies_protected_names_field_by_field() -> None:
     fields = set(ProtectedNames.__dataclass_fields__)
     copies: list[str] = []

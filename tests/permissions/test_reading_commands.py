@@ -95,7 +95,6 @@ date -s 12:00
 """.strip().splitlines()
 
 
-@pytest.mark.proves("gate.reads")
 @pytest.mark.parametrize("command", READING)
 def test_a_command_that_only_reads_runs_unasked_where_the_sandbox_holds_it(
     gate: Gates, tools: SimpleNamespace, command: str
@@ -107,7 +106,6 @@ def test_a_command_that_only_reads_runs_unasked_where_the_sandbox_holds_it(
     assert confined(gate, deny=["Bash"]).decide(tools.run, call).verdict == "deny"
 
 
-@pytest.mark.proves("gate.reads")
 @pytest.mark.parametrize("command", READING)
 def test_it_asks_where_nothing_holds_it_or_the_person_wants_to_be_asked(
     gate: Gates, tools: SimpleNamespace, command: str
@@ -120,13 +118,11 @@ def test_it_asks_where_nothing_holds_it_or_the_person_wants_to_be_asked(
         assert decided.decide(tools.run, call).verdict != "allow"
 
 
-@pytest.mark.proves("gate.reads")
 @pytest.mark.parametrize("command", DOING)
 def test_a_command_that_may_do_more_asks(gate: Gates, tools: SimpleNamespace, command: str) -> None:
     assert confined(gate).decide(tools.run, {"command": command}).verdict == "ask"
 
 
-@pytest.mark.proves("gate.reads")
 @pytest.mark.parametrize(
     "command", ["cat .env", "cat /etc/passwd", "cat ../x", "cat ~/.ssh/id_rsa", "ls .ferrule"]
 )

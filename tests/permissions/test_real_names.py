@@ -46,7 +46,6 @@ PARTS = (
 PATHS = st.lists(st.sampled_from(PARTS), min_size=3, max_size=6).map(tuple)
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 @settings(max_examples=600, deadline=None)
 @given(PATHS)
 def test_what_is_refused_does_not_depend_on_the_folder_that_was_opened(
@@ -114,7 +113,6 @@ def make_tree(base: Path) -> list[Path]:
     return [base / name for name in names]
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 @pytest.mark.parametrize("access", ["readable", "writable"])
 def test_masks_do_not_depend_on_the_folder_that_was_opened(tmp_path: Path, access: str) -> None:
     base = tmp_path / "home"
@@ -129,7 +127,6 @@ def test_masks_do_not_depend_on_the_folder_that_was_opened(tmp_path: Path, acces
         assert len(set(found.values())) == 1, (file, found)
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 @pytest.mark.parametrize(
     ("workspace", "name"),
     [
@@ -158,7 +155,6 @@ def test_file_tools_judge_a_name_by_where_the_workspace_lies(
             opened.open(name)
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 def test_names_for_other_folders_say_nothing_of_where_the_workspace_lies(tmp_path: Path) -> None:
     make_tree(tmp_path)
     workspace = Workspace(tmp_path / "repo/.git", names=ProtectedNames(secret=("mine",)))
@@ -168,14 +164,12 @@ def test_names_for_other_folders_say_nothing_of_where_the_workspace_lies(tmp_pat
         assert names.check("mine", write=False) is not None
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 def test_a_folder_that_becomes_a_repository_later_is_judged_as_one(tmp_path: Path) -> None:
     rules = NameRules((str(tmp_path),), fixed=(f"{tmp_path}/bare/hooks/kept",))
     make_tree(tmp_path)
     assert rules.relative(os.fsencode(tmp_path / "bare/hooks"), b"update") == ".git/hooks/update"
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 def test_places_that_settings_of_git_name_are_protected(tmp_path: Path) -> None:
     home, root = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -196,7 +190,6 @@ def test_places_that_settings_of_git_name_are_protected(tmp_path: Path) -> None:
     workspace.write("plain.txt", b"x")
 
 
-@pytest.mark.proves("sandbox.mask.real-place")
 def test_hooks_in_the_root_protect_their_names_and_not_the_whole_workspace(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     subprocess.run(["git", "-C", str(tmp_path), "config", "core.hooksPath", "."], check=True)

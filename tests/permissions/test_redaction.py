@@ -49,7 +49,6 @@ VALUES = {
 }
 
 
-@pytest.mark.proves("redaction.forms")
 @pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: object) -> None:
     assert isinstance(form, tuple)
@@ -71,7 +70,6 @@ def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: objec
         assert "[redacted" in shown
 
 
-@pytest.mark.proves("redaction.forms")
 @pytest.mark.parametrize(
     "text",
     [
@@ -95,7 +93,6 @@ def test_a_persons_own_name_is_a_whole_one() -> None:
     assert Redactor(keys=["badge-no"]).redact_text(text) == text
 
 
-@pytest.mark.proves("redaction.forms")
 @pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_read_by_both_engines_and_holds_one_of_its_signs(form: object) -> None:
     assert isinstance(form, tuple)
@@ -104,7 +101,6 @@ def test_every_form_is_read_by_both_engines_and_holds_one_of_its_signs(form: obj
     assert any(sign in VALUES[what].lower() for sign in signs)
 
 
-@pytest.mark.proves("redaction.names")
 def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_looks_like() -> None:
     names = (
         "password api_key apiKey API-KEY dbPassword user_passwd token access_token githubtoken "
@@ -123,7 +119,6 @@ def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_looks_like() -
         assert "correct" not in REDACTOR.redact_text(json.dumps({name: "correct horse"}))
 
 
-@pytest.mark.proves("redaction.readable")
 def test_what_is_no_secret_stays_as_it_is() -> None:
     plain = {
         "max_tokens": 4096,
@@ -155,7 +150,6 @@ def test_what_is_no_secret_stays_as_it_is() -> None:
     assert REDACTOR.redact_json(body) is body
 
 
-@pytest.mark.proves("redaction.assigned")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -174,14 +168,12 @@ def test_what_is_assigned_to_a_secret_name_in_text_is_taken_out(text: str, shown
     assert REDACTOR.redact_text(text) == shown
 
 
-@pytest.mark.proves("redaction.digest")
 def test_equal_secrets_have_equal_marks_and_short_ones_have_no_digest() -> None:
     assert make_mark("a" * 12) == f"[redacted sha256:{sha256(b'a' * 12).hexdigest()[:8]}]"
     assert make_mark("a" * 11) == "[redacted]"
     assert REDACTOR.redact_value({"token": R}) == {"token": make_mark(R)}
 
 
-@pytest.mark.proves("redaction.own-patterns")
 def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> None:
     own = Redactor(["X-Employee"], [r"EMP-\d{6}", r"case \d+ of \d+"])
     assert own.redact_value({"x_employee": "ada", "xEmployee": 5}) == {
@@ -205,7 +197,6 @@ def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> 
             Redactor((), [wrong])
 
 
-@pytest.mark.proves("redaction.known-values")
 def test_the_values_of_this_processes_secret_variables_are_taken_out_wherever_they_stand() -> None:
     known = Redactor.for_environment(
         {
@@ -251,7 +242,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.proves("redaction.idempotent")
 @settings(max_examples=300, deadline=None)
 @given(SAMPLES.map("".join))
 def test_redacting_a_text_twice_is_redacting_it_once(text: str) -> None:
@@ -259,7 +249,6 @@ def test_redacting_a_text_twice_is_redacting_it_once(text: str) -> None:
     assert REDACTOR.redact_text(once) == once
 
 
-@pytest.mark.proves("redaction.idempotent")
 @settings(max_examples=200, deadline=None)
 @given(JSON)
 def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same(
@@ -272,7 +261,6 @@ def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same
     assert json.loads(REDACTOR.redact_json(json.dumps(value, ensure_ascii=False))) == once
 
 
-@pytest.mark.proves("redaction.never-partly")
 @settings(max_examples=200, deadline=None)
 @given(TEXT, TEXT, st.sampled_from([f"ghp_{R}", f"sk-{R}", f"glpat-{R[:20]}"]))
 def test_a_key_is_found_whatever_stands_around_it(before: str, after: str, key: str) -> None:
@@ -280,7 +268,6 @@ def test_a_key_is_found_whatever_stands_around_it(before: str, after: str, key: 
     assert key[:16] not in REDACTOR.redact_text(f"{before}{key} {after}")
 
 
-@pytest.mark.proves("redaction.linear")
 @pytest.mark.parametrize(
     "unit",
     [

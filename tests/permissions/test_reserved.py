@@ -332,7 +332,6 @@ def test_a_name_that_can_start_programs_may_be_read_but_not_written(name: str) -
     assert DEFAULT_NAMES.check(name, write=True)
 
 
-@pytest.mark.proves("reserved.benign")
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_name_beside_them_is_left_alone(name: str) -> None:
     assert DEFAULT_NAMES.check(name, write=True) is None
@@ -456,7 +455,6 @@ LISTS = [
 ]
 
 
-@pytest.mark.proves("reserved.walks-agree")
 @settings(max_examples=400)
 @given(
     parts=st.lists(COMPONENTS, min_size=1, max_size=5),
@@ -475,7 +473,6 @@ def test_the_check_of_walks_says_what_the_whole_check_says(
     assert gate.find_refusal(name, write) == slow.find_refusal(name, write)
 
 
-@pytest.mark.proves("reserved.walks-agree")
 @settings(max_examples=400)
 @given(
     above=st.lists(COMPONENTS, max_size=3),
@@ -502,7 +499,6 @@ def test_a_walk_skips_the_check_only_of_names_that_it_would_let_pass(
 PLAIN = tuple(f"file{number}.txt" for number in range(40))
 
 
-@pytest.mark.proves("reserved.walks-agree")
 @settings(max_examples=400)
 @given(
     odd=st.lists(COMPONENTS, max_size=4),
@@ -523,7 +519,6 @@ def test_a_walk_has_no_plain_name_checked(folder: str) -> None:
     assert list(DEFAULT_NAMES.select_suspicious(folder, [*PLAIN, ".env"])) == [".env"]
 
 
-@pytest.mark.proves("reserved.walks-agree")
 @pytest.mark.parametrize("names", LISTS)
 @pytest.mark.parametrize("odd", ODD_COMPONENTS)
 @pytest.mark.parametrize("write", [False, True])
@@ -537,7 +532,6 @@ def _select_one_by_one(names: ProtectedNames, inside: list[str], write: bool) ->
     return [part for part in inside if not reserved._is_plain_component(names, part, write)]
 
 
-@pytest.mark.proves("reserved.walks-agree")
 @pytest.mark.parametrize("path", UNREADABLE)
 def test_among_thousands_of_plain_names_none_that_may_not_be_read_is_skipped(path: str) -> None:
     plain = [f"file{number}.txt" for number in range(2500)]

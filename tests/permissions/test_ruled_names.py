@@ -30,7 +30,6 @@ pieces = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4)
 specifiers = st.builds(_joined, starts, pieces, st.sampled_from(("", "/", "/**")))
 
 
-@pytest.mark.proves("sandbox.path-rules")
 @given(specifiers, paths)
 def test_what_a_rule_denies_may_not_be_created(specifier: str, path: str) -> None:
     rules = RuleSet.parse(deny=[f"Edit({specifier})"], root=ROOT).deny

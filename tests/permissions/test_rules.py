@@ -21,7 +21,6 @@ from ferrule.permissions.rules import RuleSet, matches_tool, parse_rule
 BuildGate = Callable[..., PermissionGate]
 
 
-@pytest.mark.proves("rules.grammar")
 @pytest.mark.parametrize(
     ("text", "tool", "specifier"),
     [
@@ -99,7 +98,6 @@ def test_tool_names_are_matched_whole_or_with_wildcards(
     assert matches_tool(parse_rule(rule), name) is matches
 
 
-@pytest.mark.proves("rules.path-patterns")
 @pytest.mark.parametrize(
     ("pattern", "path", "matches"),
     [
@@ -133,7 +131,6 @@ def test_settings_root_anchors_a_leading_slash(tools: SimpleNamespace) -> None:
     assert gate.decide(tools.read, {"path": "a.txt"}).verdict == "ask"
 
 
-@pytest.mark.proves("rules.deny-forgives-spelling")
 @pytest.mark.parametrize(
     ("rule", "path"),
     [
@@ -153,7 +150,6 @@ def test_deny_patterns_match_every_spelling(
     assert gate(deny=[rule], allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
 
 
-@pytest.mark.proves("rules.deny-forgives-spelling")
 @pytest.mark.parametrize("path", ["docs/private", "docs/private/x", "privately/x"])
 def test_a_deny_pattern_with_a_slash_starts_at_the_workspace(
     path: str, gate: BuildGate, tools: SimpleNamespace
@@ -162,7 +158,6 @@ def test_a_deny_pattern_with_a_slash_starts_at_the_workspace(
     assert judged.verdict == "allow"
 
 
-@pytest.mark.proves("rules.command-prefix")
 @pytest.mark.parametrize(
     ("rule", "command", "matches"),
     [
@@ -196,7 +191,6 @@ def test_command_rules_respect_words(
     ) is matches
 
 
-@pytest.mark.proves("rules.deny-sees-through")
 @pytest.mark.parametrize(
     "command",
     [
@@ -264,7 +258,6 @@ def test_path_rules_hold_for_names_in_commands(
     )
 
 
-@pytest.mark.proves("rules.domains")
 @pytest.mark.parametrize(
     ("rule", "url", "matches"),
     [
@@ -304,7 +297,6 @@ def test_allowing_an_mcp_server_does_not_allow_a_tool_that_took_its_name(
     assert gate(deny=["mcp__git"]).decide(fake, {}).verdict == "deny"
 
 
-@pytest.mark.proves("rules.nearly-a-family")
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
@@ -328,7 +320,6 @@ def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
         assert parse_rule(text).text == text
 
 
-@pytest.mark.proves("rules.lint")
 @pytest.mark.parametrize(
     ("lists", "said"),
     [

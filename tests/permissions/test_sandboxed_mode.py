@@ -27,7 +27,6 @@ def decide(command: str, *, held: bool = True, rules: RuleSet | None = None) -> 
     return gate.decide(run_command, {"command": command}).verdict
 
 
-@pytest.mark.proves("permissions.mode-sandboxed")
 @pytest.mark.parametrize(
     "command",
     [
@@ -46,7 +45,6 @@ def test_what_the_sandbox_holds_runs_unasked(command: str) -> None:
     assert decide(command, held=False) != "allow"
 
 
-@pytest.mark.proves("permissions.mode-sandboxed")
 @pytest.mark.parametrize(
     "command",
     [
@@ -68,7 +66,6 @@ def test_the_rest_is_not_allowed(command: str) -> None:
     assert decide(command) in ("ask", "deny")
 
 
-@pytest.mark.proves("permissions.mode-sandboxed")
 def test_edits_are_allowed_and_deletions_ask() -> None:
     gate = PermissionGate(mode="sandboxed", root=Path("/work/shop"))
     edit = {"path": "a.py", "old_string": "a", "new_string": "b"}
@@ -79,7 +76,6 @@ def test_edits_are_allowed_and_deletions_ask() -> None:
     assert gate.decide(tools.write_file, outside).verdict == "deny"
 
 
-@pytest.mark.proves("permissions.mode-sandboxed")
 def test_rules_hold_and_a_repository_cannot_choose_it() -> None:
     rules = RuleSet.parse(deny=["Bash(make:*)"], ask=["Bash(tox:*)"])
     assert decide("make", rules=rules) == "deny"

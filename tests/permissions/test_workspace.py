@@ -171,7 +171,6 @@ def test_dots_after_a_link_are_taken_as_text(
     assert workspace.read("l/../a.txt") == b"hello\n"
 
 
-@pytest.mark.proves("workspace.link-itself")
 def test_a_link_is_listed_described_moved_and_deleted_as_itself(
     workspace: Workspace, root: Path, outside: Path
 ) -> None:
@@ -189,7 +188,6 @@ def test_a_link_is_listed_described_moved_and_deleted_as_itself(
     assert tree(outside) == {"secret.txt": SECRET}
 
 
-@pytest.mark.proves("workspace.special-files")
 def test_pipes_sockets_devices_and_folders_are_refused_without_waiting(
     workspace: Workspace, root: Path
 ) -> None:
@@ -213,7 +211,6 @@ def test_a_file_used_as_a_folder_is_not_found(workspace: Workspace) -> None:
         assert path in failure.message
 
 
-@pytest.mark.proves("workspace.not-found")
 def test_a_missing_file_is_named_with_what_is_near(workspace: Workspace, root: Path) -> None:
     (root / "config.toml").write_text("")
     (root / "config.env").write_text("")
@@ -225,7 +222,6 @@ def test_a_missing_file_is_named_with_what_is_near(workspace: Workspace, root: P
     assert "list_files" in refused(lambda: workspace.read("nowhere/x")).message
 
 
-@pytest.mark.proves("workspace.read-limit")
 def test_a_file_over_the_limit_is_refused_by_size(workspace: Workspace, root: Path) -> None:
     with (root / "big").open("wb") as file:
         file.truncate(50 * 1024 * 1024)
@@ -312,7 +308,6 @@ def test_an_untouchable_name_is_refused_by_every_method_whether_it_exists_or_not
     assert tree(root) == before
 
 
-@pytest.mark.proves("workspace.listing-hides")
 def test_names_alone_are_those_of_the_entries_with_the_same_kinds(
     workspace: Workspace, root: Path, outside: Path
 ) -> None:
@@ -352,7 +347,6 @@ def test_a_folder_that_may_not_be_written_is_listed_like_others(
     assert workspace.read(".vscode/settings.json") == b"{}"
 
 
-@pytest.mark.proves("workspace.listing-hides")
 def test_names_of_a_folder_are_looked_at_only_there_and_never_those_on_the_lists(
     workspace: Workspace, root: Path
 ) -> None:
@@ -371,7 +365,6 @@ def test_names_of_a_folder_are_looked_at_only_there_and_never_those_on_the_lists
         assert refused(lambda c=call: c("none")).error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("workspace.listing-hides")
 def test_listings_leave_untouchable_names_out_and_count_them(
     workspace: Workspace, root: Path
 ) -> None:
@@ -391,7 +384,6 @@ def test_listings_leave_untouchable_names_out_and_count_them(
     assert left_out == [".env", "agents", "src/k.pem"]
 
 
-@pytest.mark.proves("workspace.protected")
 def test_protected_names_are_read_and_not_written(workspace: Workspace, root: Path) -> None:
     (root / ".github" / "workflows").mkdir(parents=True)
     (root / ".github" / "workflows" / "ci.yml").write_text("on: push\n")
@@ -406,7 +398,6 @@ def test_protected_names_are_read_and_not_written(workspace: Workspace, root: Pa
     assert (root / ".github" / "workflows" / "ci.yml").read_text() == "on: push\n"
 
 
-@pytest.mark.proves("workspace.folder-with-secrets")
 def test_a_folder_that_holds_an_untouchable_name_is_neither_moved_nor_deleted(
     workspace: Workspace, root: Path
 ) -> None:
@@ -488,7 +479,6 @@ def test_a_person_can_allow_linked_files(root: Path, outside: Path) -> None:
 # Writing
 
 
-@pytest.mark.proves("workspace.atomic-write")
 def test_writing_replaces_the_file_and_keeps_its_mode(workspace: Workspace, root: Path) -> None:
     (root / "a.txt").chmod(0o750)
     entry = workspace.write("a.txt", b"new")
@@ -509,7 +499,6 @@ def test_a_new_file_has_the_mode_of_any_new_file(workspace: Workspace, root: Pat
     )
 
 
-@pytest.mark.proves("workspace.compare-and-swap")
 def test_a_write_that_expects_other_content_changes_nothing(
     workspace: Workspace, root: Path
 ) -> None:
@@ -540,7 +529,6 @@ def test_a_write_can_insist_that_the_file_is_new_or_old(workspace: Workspace, ro
     assert workspace.read("b.txt") == b"x"
 
 
-@pytest.mark.proves("workspace.compare-and-swap")
 def test_of_many_writers_that_saw_the_same_content_exactly_one_wins(workspace: Workspace) -> None:
     start = threading.Barrier(8)
     won: list[int] = []
@@ -567,7 +555,6 @@ def test_a_missing_folder_is_not_made_by_writing(workspace: Workspace, root: Pat
     assert not (root / "new").exists()
 
 
-@pytest.mark.proves("workspace.atomic-write")
 def test_a_crash_between_writing_and_renaming_leaves_the_old_file_and_nothing_a_tool_can_see(
     workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -603,7 +590,6 @@ def mounted(root: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.proves("workspace.disk-full")
 def test_a_full_disk_is_reported_and_leaves_the_old_file(
     workspace: Workspace, mounted: Path
 ) -> None:
@@ -616,7 +602,6 @@ def test_a_full_disk_is_reported_and_leaves_the_old_file(
     assert tree(mounted) == {"x": b"fits"}
 
 
-@pytest.mark.proves("workspace.read-only")
 def test_a_read_only_folder_is_reported_and_leaves_the_old_file(
     workspace: Workspace, mounted: Path
 ) -> None:
@@ -871,14 +856,12 @@ def test_a_file_swapped_for_a_link_while_it_is_used_never_leads_out(
     assert SECRET not in seen
 
 
-@pytest.mark.proves("workspace.listing-hides")
 def test_a_folder_that_may_be_read_and_not_written_is_listed(workspace: Workspace) -> None:
     (workspace.root / ".vscode").mkdir()
     (workspace.root / ".vscode" / "extensions.json").write_bytes(b"{}")
     assert [entry.name for entry in workspace.walk(".vscode", hidden=True)] == ["extensions.json"]
 
 
-@pytest.mark.proves("workspace.not-found")
 def test_a_file_in_the_middle_of_a_path_is_no_link(workspace: Workspace) -> None:
     failure = refused(lambda: workspace.read("a.txt/x"))
     assert "link" not in failure.message
@@ -1088,7 +1071,6 @@ def test_no_tool_changes_what_ferrule_runs_from(
 # ---- other names of a file, and other spellings of a name
 
 
-@pytest.mark.proves("workspace.hard-links-stay")
 def test_a_file_that_is_written_stays_one_file_under_all_its_names(
     workspace: Workspace, root: Path, tmp_path: Path
 ) -> None:
@@ -1107,7 +1089,6 @@ def test_a_file_that_is_written_stays_one_file_under_all_its_names(
     assert not [name for name in os.listdir(root / "deep") if name.startswith(".ferrule")]
 
 
-@pytest.mark.proves("workspace.normal-forms")
 def test_a_name_is_found_in_the_normal_form_in_which_it_is_on_the_disk(
     workspace: Workspace, root: Path
 ) -> None:
@@ -1127,7 +1108,6 @@ def test_a_name_is_found_in_the_normal_form_in_which_it_is_on_the_disk(
     assert workspace.read_text(split) == "zwei\n"
 
 
-@pytest.mark.proves("workspace.normal-forms")
 def test_a_refusal_holds_for_every_normal_form(root: Path) -> None:
     split = unicodedata.normalize("NFD", "Lohn-März.txt")
     (root / split).write_text("geheim\n")
@@ -1137,7 +1117,6 @@ def test_a_refusal_holds_for_every_normal_form(root: Path) -> None:
             assert refused(lambda path=path: workspace.read(path)).error_type == "permission_denied"
 
 
-@pytest.mark.proves("command.shell.folder-gone")
 def test_a_root_that_was_made_anew_is_found_and_one_behind_a_link_is_not(
     workspace: Workspace, root: Path, tmp_path: Path
 ) -> None:

@@ -67,14 +67,19 @@ def serve(engine: str) -> Generator[str]:
 
 
 def _wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    from ferrule.engine.distributed.engines import EngineOptions, EngineUnreachable, open_engine
+    from ferrule.engine.distributed.engines import (
+        EngineOptions,
+        EngineUnreachable,
+        open_engine,
+        run_blocking,
+    )
 
     end = time.monotonic() + SECONDS
     while True:
         assert server.poll() is None and time.monotonic() < end, log.read_text(errors="replace")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            open_engine(f"temporal:127.0.0.1:{port}", EngineOptions("")).prepare()
+            run_blocking(open_engine(f"temporal:127.0.0.1:{port}", EngineOptions("")).prepare())
         except (OSError, EngineUnreachable):
             time.sleep(0.1)
         else:

@@ -17,17 +17,21 @@ import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
+from ferrule.core.errors import FerruleError
 from ferrule.engine.distributed import worker as working
 from ferrule.engine.distributed.engines import (
     Do,
     EngineOptions,
     EngineUnreachable,
     GoOnElsewhere,
-    NotNow,
     Ticket,
+    reach,
+    run_blocking,
 )
+from ferrule.engine.distributed.jobs import Job, Jobs
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.job_engines.procrastinate import ProcrastinateEngine
+from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
 LOST_AFTER = 1.0
@@ -42,8 +46,8 @@ def url(cluster: Cluster) -> str:
 
 def engine_of(url: str, *, is_pooled: bool = False) -> ProcrastinateEngine:
     engine = ProcrastinateEngine(EngineOptions(url, lost_after=LOST_AFTER, is_pooled=is_pooled))
-    engine.prepare()
-    engine.prepare()
+    run_blocking(engine.prepare())
+    run_blocking(engine.prepare())
     return engine
 
 
@@ -54,7 +58,7 @@ def play(
         # Procrastinate leaves a task that failed to the event loop, which would report it.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         stop = asyncio.Event()
-        work = asyncio.create_task(engine.work(do, concurrency=2, stop=stop))
+        work = asyncio.create_task(_work(engine, do, stop))
         async with asyncio.timeout(SECONDS):
             await until()
             stop.set()
@@ -62,6 +66,12 @@ def play(
 
     asyncio.run(whole())
     engine.close()
+
+
+async def _work(engine: ProcrastinateEngine, do: Do, stop: asyncio.Event) -> None:
+    """Begin anew when it stops by itself, as a worker does."""
+    while not stop.is_set():
+        await engine.work(do, concurrency=2, stop=stop)
 
 
 def sql(url: str, statement: str) -> list[tuple[Any, ...]]:
@@ -74,13 +84,12 @@ ONE = Ticket("run-1", "talk", "acme", 0)
 TWO = Ticket("run-2", "talk", "acme", 0)
 
 
-@pytest.mark.proves("scale.stranded-jobs")
 @pytest.mark.parametrize("fails_first", [False, True])
 def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails_first: bool
 ) -> None:
     engine = engine_of(url)
-    engine.submit([ONE])
+    run_blocking(engine.submit([ONE]))
     sql(url, "UPDATE procrastinate_jobs SET status = 'doing'")
     asked = JobManager.get_stalled_jobs
     failures = [True] if fails_first else []
@@ -102,12 +111,11 @@ def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("scale.stranded-jobs")
-def test_a_job_whose_end_was_not_recorded_does_not_hold_up_its_session(
+def test_a_job_whose_end_was_not_recorded_holds_up_nothing_and_comes_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(url)
-    engine.submit([ONE, TWO])
+    run_blocking(engine.submit([ONE, TWO]))
     finish = JobManager.finish_job
     failures = [True]
 
@@ -119,23 +127,29 @@ def test_a_job_whose_end_was_not_recorded_does_not_hold_up_its_session(
 
     monkeypatch.setattr(JobManager, "finish_job", fail)
     done: list[str] = []
-    second = asyncio.Event()
 
-    async def do(run: str) -> None:
-        done.append(run)
-        if run == "run-2":
-            second.set()
+    def do_until(count: int) -> None:
+        enough = asyncio.Event()
 
-    play(engine, do, lambda: _wait(second))
-    assert done == ["run-1", "run-1", "run-2"], "delivered twice, which is harmless, and in order"
+        async def do(run: str) -> None:
+            done.append(run)
+            if len(done) == count:
+                enough.set()
+
+        play(engine, do, lambda: _wait(enough))
+
+    do_until(2)
+    assert done == ["run-1", "run-2"]
+    # It was taken by a worker that has ended.
+    do_until(3)
+    assert done == ["run-1", "run-2", "run-1"], "delivered twice, which is harmless"
+    assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.parametrize(
-    "error", [GoOnElsewhere(), NotNow(0.1), NotNow(0)], ids=["elsewhere", "later", "now"]
-)
-def test_a_job_that_is_sent_away_comes_again(url: str, error: Exception) -> None:
+@pytest.mark.parametrize("error", [GoOnElsewhere(), ValueError("a bug")])
+def test_a_job_that_goes_on_elsewhere_is_handed_out_again(url: str, error: Exception) -> None:
     engine = engine_of(url)
-    engine.submit([ONE])
+    run_blocking(engine.submit([ONE]))
     times: list[float] = []
     again = asyncio.Event()
 
@@ -149,7 +163,6 @@ def test_a_job_that_is_sent_away_comes_again(url: str, error: Exception) -> None
     assert sql(url, "SELECT * FROM procrastinate_jobs") == []
 
 
-@pytest.mark.proves("postgres.pooled")
 def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> None:
     engine = engine_of(url, is_pooled=True)
     done = asyncio.Event()
@@ -164,36 +177,34 @@ def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> 
         done.set()
 
     async def submit() -> None:
-        await asyncio.to_thread(engine.submit, [ONE])
+        await asyncio.to_thread(run_blocking, engine.submit([ONE]))
         await done.wait()
 
     play(engine, do, submit)
     assert listening == []
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None:
     with pytest.raises(EngineUnreachable, match="cannot be reached"):
-        ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none")).prepare()
+        away = ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none"))
+        run_blocking(away.prepare())
     name = sql(url, "SELECT current_database()")[0][0]
     sql(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(EngineUnreachable, match="read-only") as refused:
-        ProcrastinateEngine(EngineOptions(url)).prepare()
+        run_blocking(ProcrastinateEngine(EngineOptions(url)).prepare())
     assert "create and change its tables" in refused.value.hint
 
 
 class Deaf:
     """An engine that never returns, as a library does whose server answers no more."""
 
-    keeps_order = True
-
     def __init__(self) -> None:
         self.working = threading.Event()
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def submit(self, *rest: object, **more: object) -> None:
+    async def submit(self, *rest: object, **more: object) -> None:
         """Nobody listens."""
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
@@ -204,7 +215,6 @@ class Deaf:
         """Nothing is open."""
 
 
-@pytest.mark.proves("scale.stops-in-time")
 def test_a_worker_stops_though_its_engine_does_not_answer(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,3 +232,76 @@ def test_a_worker_stops_though_its_engine_does_not_answer(
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
+
+
+# ---- a database that is not as it should be
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "hint"),
+    [
+        (
+            "ALTER DATABASE {name} SET default_transaction_read_only = on",
+            "read-only",
+            "name the primary",
+        ),
+        ("ALTER DATABASE {name} CONNECTION LIMIT 0", "too many connections", "fewer workers"),
+        ("ALTER DATABASE {name} RENAME TO {name}_away", "does not exist", "create it"),
+    ],
+    ids=["read-only", "full", "away"],
+)
+def test_a_database_that_takes_no_jobs_says_why_and_what_to_do(
+    url: str, cluster: Cluster, change: str, reason: str, hint: str
+) -> None:
+    name = str(sql(url, "SELECT current_database()")[0][0])
+    Jobs(url).close()
+    # Bounds do not hold for superusers.
+    clerk = f"clerk_{name}"
+    cluster.sql(f"CREATE ROLE {clerk} LOGIN")
+    sql(url, f"GRANT ALL ON SCHEMA ferrule, public TO {clerk}")
+    sql(url, f"GRANT ALL ON ALL TABLES IN SCHEMA ferrule, public TO {clerk}")
+    cluster.sql(change.format(name=name))
+    with pytest.raises(FerruleError, match=reason) as refused:
+        Jobs(url.replace("user=ferrule", f"user={clerk}")).submit(Job("x"))
+    assert hint in refused.value.hint
+    assert refused.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("part", "engine", "error"),
+    [("queue", "procrastinate", "queue_newer"), ("journal", "procrastinate", "journal_newer")],
+)
+def test_tables_of_a_newer_version_are_left_alone(
+    url: str, part: str, engine: str, error: str
+) -> None:
+    Jobs(url, engine=engine).close()
+    with PostgresJournal(url) as journal:
+        journal.find_known([])
+    sql(url, f"INSERT INTO ferrule.versions VALUES ('{part}', 99)")
+    made: Any = None
+    with pytest.raises(FerruleError, match="newer version") as refused:
+        Worker(url, made, engine=engine).run()
+    assert refused.value.code == error
+    assert "use that version" in refused.value.hint
+
+
+def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(url: str) -> None:
+    jobs = Jobs(url)
+    sql(url, "ALTER FUNCTION procrastinate_defer_jobs_v1 RENAME TO before_it")
+    with pytest.raises(EngineUnreachable, match="procrastinate_defer_jobs_v1") as refused:
+        jobs.submit(Job("x", run="kept"))
+    assert "of another version" in refused.value.hint
+    sql(url, "ALTER FUNCTION before_it RENAME TO procrastinate_defer_jobs_v1")
+    jobs.submit(Job("x", run="kept"))
+    jobs.close()
+    assert len(sql(url, "SELECT 1 FROM procrastinate_jobs")) == 1
+
+
+def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None:
+    full = psycopg.errors.DiskFull("could not extend file: No space left on device")
+    with (
+        pytest.raises(EngineUnreachable, match="cannot be reached") as refused,
+        reach("the jobs", ConnectorException),
+    ):
+        raise ConnectorException from full
+    assert "free some space" in refused.value.hint

@@ -22,10 +22,15 @@ from ferrule.core.events import Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import jobs as waiting
 from ferrule.engine.distributed.draining import DrainingRemoteJournal
-from ferrule.engine.distributed.engines import EngineOptions, Ticket, open_engine
+from ferrule.engine.distributed.engines import (
+    EngineOptions,
+    EngineUnreachable,
+    Ticket,
+    open_engine,
+)
+from ferrule.engine.distributed.handing_in import tend
 from ferrule.engine.distributed.jobs import Job, Jobs, build_outcome
 from ferrule.engine.distributed.outcomes import OutcomeTable, QueueError
-from ferrule.engine.distributed.worker import tend
 from ferrule.storage.journal.postgres import PostgresJournal
 
 
@@ -53,19 +58,23 @@ def table(url: str, journal: PostgresJournal) -> Iterator[OutcomeTable]:
 class Engine:
     """Remembers what it was told of."""
 
-    keeps_order = True
-
     def __init__(self) -> None:
         self.tickets: list[tuple[str, float]] = []
+        self.withdrawn: list[str] = []
         self.error: Exception | None = None
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
         if self.error is not None:
             raise self.error
-        self.tickets += [(ticket.run, delay) for ticket in tickets]
+        self.tickets += [(ticket.run, ticket.delay) for ticket in tickets]
+
+    async def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.withdrawn += [ticket.run for ticket in tickets]
 
     async def work(self, *rest: object, **more: object) -> None:
         """Nobody works."""
@@ -79,13 +88,10 @@ def jobs(count: int, tenant: str = "acme", **more: Any) -> list[dict[str, Any]]:
     return [job.with_name().as_dict() for job in named]
 
 
-def begin(
-    table: OutcomeTable, run: str, *, per_tenant: int | None = None, in_order: bool = False
-) -> str:
-    return table.begin(run, "w", per_tenant=per_tenant, in_order=in_order).answer
+def begin(table: OutcomeTable, run: str, *, per_tenant: int | None = None) -> str:
+    return table.begin(run, "w", per_tenant=per_tenant).answer
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     table: OutcomeTable, url: str
 ) -> None:
@@ -95,11 +101,7 @@ def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     def work(worker: str) -> list[str]:
         mine = OutcomeTable(url)
         runs = [f"{tenant}-{n}" for tenant in "abc" for n in range(8) if n % 4 == int(worker)]
-        begun = [
-            run
-            for run in runs
-            if mine.begin(run, worker, per_tenant=3, in_order=False).answer == "begin"
-        ]
+        begun = [run for run in runs if mine.begin(run, worker, per_tenant=3).answer == "begin"]
         mine.close()
         return begun
 
@@ -108,7 +110,6 @@ def test_workers_that_begin_at_once_keep_to_the_bound_of_each_tenant(
     assert sorted(run[0] for run in begun) == [*"aaabbbccc"]
 
 
-@pytest.mark.proves("scale.priority")
 def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: OutcomeTable) -> None:
     table.submit(jobs(1, "acme"))
     named = [Job("wait", run=f"w-{p}", tenant="acme", priority=p) for p in (9, 1, 5)]
@@ -122,10 +123,9 @@ def test_of_jobs_that_wait_for_a_place_the_first_by_priority_gets_it(table: Outc
         "full",
         "begin",
     ]
-    assert table.begin("w-9", "w", per_tenant=1, in_order=False).ahead == 1
+    assert table.begin("w-9", "w", per_tenant=1).ahead == 1
 
 
-@pytest.mark.proves("scale.per-tenant")
 def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0", per_tenant=1) == "begin"
@@ -136,19 +136,15 @@ def test_a_job_whose_worker_is_gone_takes_no_place(table: OutcomeTable, url: str
     assert begin(table, "acme-1", per_tenant=1) == "begin"
 
 
-@pytest.mark.proves("scale.session")
-def test_a_job_waits_for_the_earlier_ones_of_its_session_where_the_engine_has_no_order(
-    table: OutcomeTable,
-) -> None:
+def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) -> None:
     table.submit(jobs(2, session="talk"))
-    assert begin(table, "acme-1", in_order=True) == "early"
-    assert begin(table, "acme-0", in_order=True) == "begin"
-    assert begin(table, "acme-1", in_order=True) == "early"
+    assert begin(table, "acme-1") == "early"
+    assert begin(table, "acme-0") == "begin"
+    assert begin(table, "acme-1") == "early"
     table.end("acme-0", "w", build_outcome(Job("x"), "done"))
-    assert begin(table, "acme-1", in_order=True) == "begin"
+    assert begin(table, "acme-1") == "begin"
 
 
-@pytest.mark.proves("scale.newer-job")
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(1))
     with psycopg.connect(url, autocommit=True) as db:
@@ -158,12 +154,11 @@ def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, 
     assert found is not None and not found.worker
 
 
-@pytest.mark.proves("scale.same-key")
 def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: OutcomeTable) -> None:
     table.submit(jobs(1))
     job = Job("x")
-    table.begin("acme-0", "slow", per_tenant=None, in_order=False)
-    table.begin("acme-0", "quick", per_tenant=None, in_order=False)
+    table.begin("acme-0", "slow", per_tenant=None)
+    table.begin("acme-0", "quick", per_tenant=None)
     table.end("acme-0", "slow", build_outcome(job, "failed"))
     found = table.find("acme-0")
     assert found is not None and found.outcome is None
@@ -175,7 +170,6 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     assert begin(table, "acme-0") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0") == "begin"
@@ -186,7 +180,6 @@ def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: Outco
     assert begin(table, "acme-1") == "ended"
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     for run in ("acme-0", "acme-1"):
@@ -218,7 +211,6 @@ def finish(journal: DrainingRemoteJournal, stop: str = "done") -> bool:
     return journal.forget("acme-0")
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -238,7 +230,6 @@ def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
     assert len(rows) == 1
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_an_end_that_is_not_recorded_writes_no_outcome(
     table: OutcomeTable, journal: PostgresJournal, url: str
 ) -> None:
@@ -256,7 +247,6 @@ def test_an_end_that_is_not_recorded_writes_no_outcome(
     assert found is not None and found.outcome is None
 
 
-@pytest.mark.proves("scale.outcome-with-the-end")
 def test_the_end_of_anothers_run_is_no_outcome(
     table: OutcomeTable, journal: PostgresJournal
 ) -> None:
@@ -273,7 +263,6 @@ def test_the_end_of_anothers_run_is_no_outcome(
 # ---- submitting
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     table: OutcomeTable, url: str
 ) -> None:
@@ -282,13 +271,11 @@ def test_jobs_that_are_submitted_together_reach_the_worker_as_they_were_written(
     odd = 'a NUL \0, a lone \ud800 and "quotes"'
     named = handed.submit_all([Job(odd), *(Job(str(n)) for n in range(50))])
     assert [run for run, _ in engine.tickets] == [job.run for job in named]
-    found = table.begin(named[0].run, "w", per_tenant=None, in_order=False)
+    found = table.begin(named[0].run, "w", per_tenant=None)
     assert found.job is not None and Job.of(found.job) == named[0]
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
-@pytest.mark.proves("scale.handed-in-later")
 def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     table: OutcomeTable, url: str
 ) -> None:
@@ -312,7 +299,6 @@ def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     handed.close()
 
 
-@pytest.mark.proves("scale.submitted-together")
 def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> None:
     engine = Engine()
     handed = Jobs(url, engine=engine)
@@ -321,7 +307,6 @@ def test_a_key_twice_in_one_list_is_one_job(table: OutcomeTable, url: str) -> No
     handed.close()
 
 
-@pytest.mark.proves("scale.retention")
 def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     table: OutcomeTable, url: str
 ) -> None:
@@ -339,10 +324,75 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     assert table.find("acme-0") is None and table.find("acme-1") is not None
 
 
+def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(
+    table: OutcomeTable, url: str
+) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    handed.submit_all([Job("a", run="a", session="s"), Job("b", run="b", session="s", priority=3)])
+    beginning = table.begin("b", "w", per_tenant=None)
+    assert (beginning.answer, beginning.ahead) == ("early", 1)
+    assert beginning.unhanded is not None
+    assert beginning.unhanded[0] == Ticket("b", "s", "local", 3)
+    tend(engine, table, 30)
+    assert len(engine.tickets) == 2, "its worker may be about to"
+    with psycopg.connect(url, autocommit=True) as db:
+        past = "- interval '1 hour'"
+        db.execute(f"UPDATE ferrule.outcomes SET submitted = submitted {past}, came = came {past}")
+    tend(engine, table, 30)
+    assert engine.tickets[2:] == [("b", 0)]
+    tend(engine, table, 30)
+    assert len(engine.tickets) == 3
+    handed.close()
+
+
+def test_a_job_that_is_set_aside_while_the_engine_is_told_of_it_does_not_count_as_handed_in(
+    table: OutcomeTable, url: str
+) -> None:
+    table.submit(jobs(2, session="talk"))
+    first = table.begin("acme-1", "w", per_tenant=None).unhanded
+    assert first is not None
+    # The engine hands it out before the table has been told that it was handed in.
+    again = table.begin("acme-1", "other", per_tenant=None).unhanded
+    assert again is not None
+    table.mark_handed([first])
+    handed = "SELECT handed FROM ferrule.outcomes WHERE run = 'acme-1'"
+    with psycopg.connect(url, autocommit=True) as db:
+        assert db.execute(handed).fetchone() == (False,)
+        table.mark_handed([again])
+        assert db.execute(handed).fetchone() == (True,)
+
+
+def test_a_job_that_is_given_back_is_handed_in_unless_another_worker_has_it(
+    table: OutcomeTable,
+) -> None:
+    table.submit(jobs(1))
+    assert begin(table, "acme-0") == "begin"
+    assert table.give_back("acme-0", "another") == []
+    [(ticket, _)] = table.give_back("acme-0", "w")
+    assert (ticket.run, ticket.delay) == ("acme-0", 0)
+    assert table.begin("acme-0", "other", per_tenant=None).attempt == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
+    table: OutcomeTable, url: str, *, is_away: bool
+) -> None:
+    engine = Engine()
+    handed = Jobs(url, engine=engine)
+    handed.submit_all([Job("x", run="begun"), Job("x", run="waits")], delay=600)
+    assert begin(table, "begun") == "begin"
+    engine.error = EngineUnreachable("away") if is_away else None
+    for run in ("begun", "waits"):
+        handed.cancel(run)
+    assert engine.withdrawn == ([] if is_away else ["waits"])
+    assert handed.outcome("waits")["stop"] == "cancelled"
+    handed.close()
+
+
 # ---- waiting
 
 
-@pytest.mark.proves("scale.awaited")
 @pytest.mark.parametrize("is_pooled", [False, True])
 def test_whoever_waits_hears_of_the_end(
     table: OutcomeTable, url: str, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
@@ -367,7 +417,6 @@ def test_whoever_waits_hears_of_the_end(
     handed.close()
 
 
-@pytest.mark.proves("scale.awaited")
 def test_an_end_that_nobody_waits_for_is_not_announced(table: OutcomeTable, url: str) -> None:
     table.submit(jobs(2))
     with psycopg.connect(url, autocommit=True) as db:
@@ -409,7 +458,6 @@ def test_a_connection_whose_other_end_is_gone_is_noticed_within_half_a_minute(ur
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     away = OutcomeTable("postgresql://me:s3cret@127.0.0.1:1/none")
     away._db.seconds = 1  # pyright: ignore[reportPrivateUsage]
@@ -418,7 +466,6 @@ def test_a_database_that_is_away_is_an_error_within_its_bound() -> None:
     assert refused.value.retryable and "s3cret" not in str(refused.value)
 
 
-@pytest.mark.proves("scale.errors")
 def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str) -> None:
     from ferrule.storage.journal import postgres_schema
 
@@ -439,7 +486,6 @@ def test_jobs_of_the_queue_of_version_1_are_not_dropped_while_they_wait(url: str
         table.close()
 
 
-@pytest.mark.proves("scale.errors")
 def test_an_engine_that_nobody_brings_is_named_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no engine is called `kafka`") as refused:
         open_engine("kafka:broker:9092", EngineOptions(""))

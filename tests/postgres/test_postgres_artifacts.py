@@ -35,7 +35,6 @@ Sql = Callable[..., list[tuple[object, ...]]]
 LARGE = CHUNK_SIZE * BATCH_CHUNKS
 
 
-@pytest.mark.proves("artifacts.store-contract", "postgres.artifacts")
 class TestPostgres(ArtifactConformance):
     @pytest.fixture(autouse=True)
     def _database(self, dsn: str, schema: str) -> None:
@@ -62,7 +61,6 @@ def store(dsn: str, schema: str) -> Iterator[PostgresArtifactStore]:
     one.close()
 
 
-@pytest.mark.proves("artifacts.round-trip")
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -109,7 +107,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
-@pytest.mark.proves("postgres.artifacts-bounded")
 def test_a_large_artifact_is_written_and_read_in_bounded_memory(dsn: str, schema: str) -> None:
     command = [sys.executable, "-c", GROWN, dsn, schema]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -128,7 +125,6 @@ PostgresArtifactStore(sys.argv[1], schema=sys.argv[2]).put(MINE, parts())
 """
 
 
-@pytest.mark.proves("artifacts.crash")
 def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     dsn: str, schema: str, sql: Sql
 ) -> None:
@@ -149,7 +145,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     store.close()
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(
     dsn: str, schema: str, sql: Sql
 ) -> None:
@@ -169,7 +164,6 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(
     store.close()
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
     dsn: str, schema: str
 ) -> None:
@@ -192,7 +186,6 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
     store.close()
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_too_much_that_came_piece_by_piece_is_not_kept_and_not_read_to_its_end(
     dsn: str, schema: str, sql: Sql
 ) -> None:
@@ -223,7 +216,6 @@ def test_an_artifact_that_is_removed_while_it_is_read_is_missing(
         next(reading)
 
 
-@pytest.mark.proves("postgres.artifacts")
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -244,7 +236,6 @@ def test_however_the_line_breaks_an_artifact_is_whole(
     store.close()
 
 
-@pytest.mark.proves("postgres.artifacts")
 @pytest.mark.parametrize("word", [BEFORE, AFTER])
 @pytest.mark.parametrize("again", [False, True])
 def test_a_line_that_breaks_at_the_last_statement_leaves_one_artifact(
@@ -294,7 +285,6 @@ def test_the_same_bytes_kept_and_removed_by_many_at_once_are_whole_or_missing(
         store.close()
 
 
-@pytest.mark.proves("postgres.least-privilege")
 def test_a_worker_needs_no_right_to_change_chunks(cluster: Cluster, schema: str) -> None:
     import psycopg
 

@@ -40,7 +40,6 @@ LONG = 3600.0
 """A lease that no test outlives."""
 
 
-@pytest.mark.proves("postgres.journal-contract")
 class TestPostgres(JournalConformance):
     @pytest.fixture(autouse=True)
     def _database(self, dsn: str, schema: str) -> None:
@@ -89,7 +88,6 @@ EVENTS = st.one_of(
 )
 
 
-@pytest.mark.proves("postgres.same-chain")
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -110,7 +108,6 @@ def test_the_same_events_have_the_same_hashes_as_in_sqlite(
     journal.release(session)
 
 
-@pytest.mark.proves("postgres.same-chain")
 def test_sessions_go_from_a_file_to_the_database_and_back_with_their_hashes(
     journal: PostgresJournal, tmp_path: Path
 ) -> None:
@@ -129,7 +126,6 @@ def test_sessions_go_from_a_file_to_the_database_and_back_with_their_hashes(
 # ---- one writer
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_a_writer_whose_session_was_taken_over_writes_nothing_more_until_it_takes_it_anew(
     journal: PostgresJournal, other: PostgresJournal, sql: Sql
 ) -> None:
@@ -152,7 +148,6 @@ def test_a_writer_whose_session_was_taken_over_writes_nothing_more_until_it_take
     other.verify("s1")
 
 
-@pytest.mark.proves("postgres.fencing")
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_writer_is_refused_also_where_the_one_that_took_over_has_written_nothing_yet(
     journal: PostgresJournal, other: PostgresJournal, sql: Sql, begun: bool
@@ -171,7 +166,6 @@ def test_a_writer_is_refused_also_where_the_one_that_took_over_has_written_nothi
         journal.lease("s1")
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_an_expired_lease_that_nobody_wanted_is_still_good(
     journal: PostgresJournal, other: PostgresJournal, sql: Sql
 ) -> None:
@@ -230,7 +224,6 @@ def worker(dsn: str, schema: str) -> Iterator[Writer]:
     one.end()
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_a_frozen_process_that_wakes_after_its_lease_records_nothing(
     worker: Writer, journal: PostgresJournal, sql: Sql
 ) -> None:
@@ -270,7 +263,6 @@ def test_what_a_killed_process_was_told_is_recorded_is_there_and_its_session_is_
     assert kept == [*(str(number) for number in range(1, len(kept))), "after"] and len(kept) >= 8
 
 
-@pytest.mark.proves("postgres.lease-renewed")
 def test_a_session_that_waits_is_kept_by_renewing_its_lease(cluster: Cluster, schema: str) -> None:
     import psycopg
 
@@ -290,7 +282,6 @@ def test_a_session_that_waits_is_kept_by_renewing_its_lease(cluster: Cluster, sc
     assert cluster.sql("SELECT holder, until FROM sessions", schema=schema) == [(None, None)]
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_one_of_many_that_want_a_session_at_once_gets_it(dsn: str, schema: str) -> None:
     journals = [
         PostgresJournal(dsn, schema=schema, lease_seconds=LONG, seconds=60) for _ in range(8)
@@ -449,7 +440,6 @@ def test_going_on_with_other_events_than_those_that_were_recorded_after_all_is_a
         assert texts(journal) == ["one", "two"]
 
 
-@pytest.mark.proves("postgres.bounded")
 def test_a_server_that_says_nothing_holds_up_an_append_for_a_bounded_time_only(
     faulty: Faulty, schema: str
 ) -> None:
@@ -464,7 +454,6 @@ def test_a_server_that_says_nothing_holds_up_an_append_for_a_bounded_time_only(
         assert texts(journal) == ["one", "two"]
 
 
-@pytest.mark.proves("postgres.bounded")
 @pytest.mark.parametrize(
     ("first", "code"), [("server", "journal_busy"), ("client", "journal_unsure")]
 )
@@ -540,7 +529,6 @@ TAMPERED = {
 }
 
 
-@pytest.mark.proves("postgres.tamper-evident")
 @pytest.mark.parametrize(("statement", "seq"), TAMPERED.values(), ids=list(TAMPERED))
 def test_tampering_is_reported_with_session_and_event(
     journal: PostgresJournal, sql: Sql, statement: str, seq: int
@@ -569,7 +557,6 @@ BESIDE = {
 }
 
 
-@pytest.mark.proves("postgres.tamper-evident")
 @pytest.mark.parametrize("statement", BESIDE.values(), ids=list(BESIDE))
 def test_what_no_chain_holds_is_checked_too(
     journal: PostgresJournal, sql: Sql, statement: str
@@ -581,7 +568,6 @@ def test_what_no_chain_holds_is_checked_too(
     assert not verify_sessions(journal).is_intact
 
 
-@pytest.mark.proves("postgres.tamper-evident")
 def test_every_run_of_events_that_is_taken_out_is_missed(
     journal: PostgresJournal, sql: Sql
 ) -> None:
@@ -600,7 +586,6 @@ def test_every_run_of_events_that_is_taken_out_is_missed(
         assert found.value.code == "journal_corrupt"
 
 
-@pytest.mark.proves("postgres.tamper-evident")
 @pytest.mark.parametrize(
     ("statement", "event"),
     [
@@ -677,7 +662,6 @@ def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
 # ---- tables and rights
 
 
-@pytest.mark.proves("postgres.versions")
 def test_tables_of_a_newer_version_are_left_alone(
     journal: PostgresJournal, dsn: str, schema: str, sql: Sql
 ) -> None:
@@ -692,7 +676,6 @@ def test_tables_of_a_newer_version_are_left_alone(
     assert sql("SELECT count(*) FROM sessions") == [(1,)]
 
 
-@pytest.mark.proves("postgres.versions")
 def test_tables_are_brought_from_each_version_to_the_next_and_keep_what_they_hold(
     journal: PostgresJournal, dsn: str, schema: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -715,7 +698,6 @@ def test_tables_are_brought_from_each_version_to_the_next_and_keep_what_they_hol
     assert sql("SELECT colour FROM sessions") == [(None,)]
 
 
-@pytest.mark.proves("postgres.least-privilege")
 def test_a_worker_needs_no_right_to_make_tables_or_to_change_what_was_recorded(
     cluster: Cluster, schema: str
 ) -> None:
@@ -782,7 +764,6 @@ def note_down(text: str) -> str:
     return f"noted {text}"
 
 
-@pytest.mark.proves("postgres.agent")
 async def test_a_session_begun_on_one_machine_goes_on_on_another(
     dsn: str, schema: str, journal: PostgresJournal, other: PostgresJournal
 ) -> None:

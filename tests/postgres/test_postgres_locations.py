@@ -44,7 +44,6 @@ print(result.session, result.results[0].data["artifact"])
 """
 
 
-@pytest.mark.proves("postgres.agent", "places.addresses")
 def test_a_program_that_names_an_address_leaves_a_session_and_an_artifact_and_no_warning(
     url: str, cluster: Cluster, schema: str
 ) -> None:
@@ -69,7 +68,6 @@ def test_a_program_that_names_an_address_leaves_a_session_and_an_artifact_and_no
     assert rows == [(reference.removeprefix("art-"), 100_000)]
 
 
-@pytest.mark.proves("places.addresses")
 def test_the_command_line_lists_and_exports_what_a_database_holds_and_salvages_files_only(
     url: str, tmp_path: Path
 ) -> None:

@@ -86,7 +86,6 @@ async def pay(n: int) -> str:
 # ---- runs
 
 
-@pytest.mark.proves("postgres.shared-writes")
 async def test_runs_at_once_need_less_than_one_commit_each_and_are_whole(
     journal: PostgresJournal, sql: Sql
 ) -> None:
@@ -105,7 +104,6 @@ async def test_runs_at_once_need_less_than_one_commit_each_and_are_whole(
         assert (kinds[0], kinds[-1]) == ("session.opened", "run.finished")
 
 
-@pytest.mark.proves("postgres.shared-writes")
 async def test_the_event_loop_goes_on_while_the_server_writes(
     journal: PostgresJournal, cluster: Any, schema: str
 ) -> None:
@@ -124,7 +122,6 @@ async def test_the_event_loop_goes_on_while_the_server_writes(
     assert (await running).text == "done"
 
 
-@pytest.mark.proves("postgres.shared-writes")
 async def test_runs_cancelled_while_they_wait_for_a_write_are_settled_and_not_doubled(
     journal: PostgresJournal,
 ) -> None:
@@ -143,7 +140,6 @@ async def test_runs_cancelled_while_they_wait_for_a_write_are_settled_and_not_do
         assert begun == sum(isinstance(event, RunFinished) for event in told) == 1
 
 
-@pytest.mark.proves("postgres.shared-writes")
 async def test_what_a_handler_records_while_a_write_is_under_way_follows_it_once(
     journal: PostgresJournal,
 ) -> None:
@@ -169,7 +165,6 @@ async def test_what_a_handler_records_while_a_write_is_under_way_follows_it_once
     journal.verify("s1")
 
 
-@pytest.mark.proves("postgres.shared-writes")
 async def test_where_one_session_was_taken_over_only_its_run_fails(
     journal: PostgresJournal, other: PostgresJournal, sql: Sql
 ) -> None:
@@ -193,7 +188,6 @@ async def test_where_one_session_was_taken_over_only_its_run_fails(
         assert (info.state == "done") is (info.session != taken[0])
 
 
-@pytest.mark.proves("postgres.bounded")
 async def test_of_many_sessions_one_waits_for_a_server_that_is_gone(
     faulty: Faulty, schema: str
 ) -> None:
@@ -229,7 +223,6 @@ NASTY = st.one_of(
 )
 
 
-@pytest.mark.proves("postgres.same-chain")
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -268,7 +261,6 @@ def test_an_event_of_an_unknown_kind_keeps_its_name(journal: PostgresJournal) ->
     journal.verify("s1")
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_a_batch_is_all_or_nothing_where_one_session_has_moved(
     journal: PostgresJournal, other: PostgresJournal, sql: Sql
 ) -> None:
@@ -288,7 +280,6 @@ def test_a_batch_is_all_or_nothing_where_one_session_has_moved(
         journal.verify(session)
 
 
-@pytest.mark.proves("postgres.fencing")
 def test_a_session_that_another_process_opened_is_not_opened_again(
     journal: PostgresJournal, other: PostgresJournal
 ) -> None:
@@ -300,7 +291,6 @@ def test_a_session_that_another_process_opened_is_not_opened_again(
     assert texts(other, "s1") == ["theirs"]
 
 
-@pytest.mark.proves("postgres.fencing", "scale.same-key")
 async def test_a_session_that_was_opened_since_it_was_looked_for_is_not_opened_again(
     journal: PostgresJournal, other: PostgresJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +313,6 @@ async def test_a_session_that_was_opened_since_it_was_looked_for_is_not_opened_a
     journal.verify("s1")
 
 
-@pytest.mark.proves("postgres.shared-writes")
 def test_sessions_are_looked_up_by_their_number_however_many_there_are(
     journal: PostgresJournal, cluster: Any, schema: str
 ) -> None:

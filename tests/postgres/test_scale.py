@@ -145,7 +145,6 @@ def answered_once(records: list[JournalRecord]) -> bool:
     return made == sorted(answer.result.call_id for answer in of(records, ToolAnswered))
 
 
-@pytest.mark.proves("scale.outcome")
 def test_a_job_is_worked_by_a_worker_and_its_outcome_is_told(fleet: Fleet) -> None:
     job = fleet.jobs.submit(Job("say hello", tenant="acme", user="ines"))
     outcome = fleet.jobs.outcome(job.run)
@@ -157,7 +156,6 @@ def test_a_job_is_worked_by_a_worker_and_its_outcome_is_told(fleet: Fleet) -> No
     assert (listed.state, listed.tenant, listed.text) == ("done", "acme", "say hello")
 
 
-@pytest.mark.proves("scale.same-key")
 def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
     key = Job("hold twice", run="order-7", tenant="twice")
     first, second = fleet.jobs.submit(key), fleet.jobs.submit(key)
@@ -170,7 +168,6 @@ def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
     assert len(of(fleet.records(first.session), RunStarted)) == fleet.effects("twice") == 1
 
 
-@pytest.mark.proves("scale.session")
 def test_jobs_of_one_session_go_on_with_it_one_after_the_other(fleet: Fleet) -> None:
     first = fleet.jobs.submit(Job("hold first", tenant="talk"))
     others = [
@@ -189,8 +186,6 @@ def test_jobs_of_one_session_go_on_with_it_one_after_the_other(fleet: Fleet) -> 
     assert edges == [True, False] * 3
 
 
-@pytest.mark.proves("scale.per-tenant")
-@pytest.mark.proves("scale.priority")
 def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priority(
     fleet: Fleet,
 ) -> None:
@@ -219,7 +214,6 @@ def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priorit
     assert all(fleet.jobs.outcome(job.run)["stop"] == "done" for job in jobs)
 
 
-@pytest.mark.proves("scale.cancel")
 def test_a_cancelled_job_ends_as_cancelled_and_one_that_waits_never_begins(fleet: Fleet) -> None:
     working = fleet.jobs.submit(Job("hold for ever", tenant="stop"))
     waiting = fleet.jobs.submit(Job("hold never", tenant="stop"))
@@ -241,7 +235,6 @@ def test_a_cancelled_job_ends_as_cancelled_and_one_that_waits_never_begins(fleet
     assert fleet.effects("for ever") == fleet.effects("never") == 0
 
 
-@pytest.mark.proves("scale.cannot-begin")
 @pytest.mark.parametrize(
     ("text", "code", "detail"),
     [
@@ -258,7 +251,6 @@ def test_a_job_that_can_never_begin_has_failed_and_says_why(
     assert next(one.state for one in fleet.jobs.recent() if one.run == job.run) == "failed"
 
 
-@pytest.mark.proves("scale.cannot-begin")
 def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> None:
     theirs = fleet.jobs.submit(Job("say a secret", tenant="theirs"))
     assert fleet.jobs.outcome(theirs.run)["stop"] == "done"
@@ -268,7 +260,6 @@ def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> N
     assert len(of(fleet.records(theirs.session), RunStarted)) == 1
 
 
-@pytest.mark.proves("scale.schedule")
 def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
     def ticks() -> list[str]:
         return [
@@ -284,7 +275,6 @@ def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
     fleet.jobs.unschedule("ticking")
 
 
-@pytest.mark.proves("scale.outcome")
 def test_the_command_waits_for_the_answer_lists_and_cancels(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +293,6 @@ def test_the_command_waits_for_the_answer_lists_and_cancels(
     assert [states[key] for key in ("asked", "wrong", "later")] == ["done", "failed", "cancelled"]
 
 
-@pytest.mark.proves("scale.killed-worker")
 def test_what_a_killed_worker_had_begun_is_finished_by_another_and_done_once(fleet: Fleet) -> None:
     fleet.need(2)
     job = fleet.jobs.submit(Job("hold killed", tenant="kill"))
@@ -323,7 +312,6 @@ def test_what_a_killed_worker_had_begun_is_finished_by_another_and_done_once(fle
     assert answered_once(records)
 
 
-@pytest.mark.proves("scale.frozen-worker")
 def test_a_frozen_worker_that_goes_on_writes_nothing_any_more(fleet: Fleet) -> None:
     fleet.need(2)
     job = fleet.jobs.submit(Job("hold frozen", tenant="freeze"))
@@ -348,7 +336,6 @@ def test_a_frozen_worker_that_goes_on_writes_nothing_any_more(fleet: Fleet) -> N
     assert answered_once(before)
 
 
-@pytest.mark.proves("scale.stopped-worker")
 def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: Fleet) -> None:
     fleet.need(1)
     job = fleet.jobs.submit(Job("hold stopped", tenant="leave"))
@@ -394,7 +381,6 @@ def test_a_job_that_is_delayed_for_longer_than_that_begins_once_and_not_before(
     assert len(fleet.sql("SELECT 1 FROM attempts WHERE gate = 'delayed'")) == 1
 
 
-@pytest.mark.proves("scale.large-job")
 def test_a_job_larger_than_what_the_engine_carries_is_worked(fleet: Fleet) -> None:
     fleet.need(1)
     job = fleet.jobs.submit(Job(f"say {'x' * 5_000_000}", tenant="large"))
@@ -402,7 +388,6 @@ def test_a_job_larger_than_what_the_engine_carries_is_worked(fleet: Fleet) -> No
     assert (outcome["stop"], len(outcome["text"])) == ("done", 5_000_000 + len(", after 0 answers"))
 
 
-@pytest.mark.proves("scale.restarted-database")
 def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     fleet: Fleet, cluster: Cluster
 ) -> None:
@@ -421,14 +406,12 @@ def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     assert all(worker.poll() is None for worker in alive)
 
 
-@pytest.mark.proves("scale.identity")
 @pytest.mark.parametrize("blank", [{"tenant": " "}, {"user": ""}])
 def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="needs a tenant and a user"):
         Job("say hello", **blank)
 
 
-@pytest.mark.proves("scale.errors")
 def test_what_cannot_be_reached_scheduled_or_found_is_said_in_a_line(fleet: Fleet) -> None:
     with pytest.raises(QueueUnreachable, match="cannot be reached"):
         Jobs("postgresql://nobody@localhost:1/none")

@@ -94,7 +94,6 @@ def make_place(folder: Path, user: str | None = None) -> Place:
     return place
 
 
-@pytest.mark.proves("travelling-files.killed-after-each-turn")
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_run_that_another_user_takes_over_after_each_turn_ends_as_an_undisturbed_one(
     seed: int, folder: Path, cluster: Cluster

@@ -12,11 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "ferrule"
+LOCAL = ROOT / "packages" / "ferrule-local" / "src" / "ferrule_local"
+"""The package of the distribution beside it."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """One file of the package. `name` is dotted and begins with `ferrule`."""
+    """One file of a package. `name` is dotted and begins with the package's."""
 
     path: Path
     name: str
@@ -50,7 +52,7 @@ def modules(root: Path = PACKAGE) -> list[Module]:
     return found
 
 
-MODULES = modules()
+MODULES = [*modules(), *modules(LOCAL)]
 NAMES = frozenset(module.name for module in MODULES)
 
 

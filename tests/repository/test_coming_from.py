@@ -194,7 +194,6 @@ def keywords() -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.proves("documents.names-exist")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_name_in_the_tables_exists(page: Any) -> None:
     text = page.read_text(encoding="utf-8")
@@ -219,7 +218,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("documents.names-exist")
 @pytest.mark.parametrize("row", WRONG)
 def test_a_name_that_there_is_not_is_found(row: str) -> None:
     (name,) = names(row)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
-from source import PACKAGE, ROOT
+from source import LOCAL, PACKAGE, ROOT
 
 OUTSIDE = {
     "concurrent.futures",
@@ -38,7 +38,7 @@ REMARK = re.compile(r'"""[\s\S]*?"""|#.*')
 def known() -> frozenset[str]:
     """Every word of the code without its remarks, modules, and Python's own names."""
     found = set(dir(builtins)) | set(sys.stdlib_module_names)
-    for folder in ("src", "tests", "benchmarks", "docs", "evals", "examples"):
+    for folder in ("src", "packages", "tests", "benchmarks", "docs", "evals", "examples"):
         for path in (ROOT / folder).rglob("*.py"):
             found |= set(path.relative_to(ROOT).with_suffix("").parts)
             # Not by the tree: two thousand files are read in a tenth of its time.
@@ -48,7 +48,7 @@ def known() -> frozenset[str]:
 
 def remarks() -> Iterator[tuple[str, str]]:
     """Every comment and every text in triple quotes, and where it begins."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted((*PACKAGE.rglob("*.py"), *LOCAL.rglob("*.py"))):
         text = path.read_text()
         for match in REMARK.finditer(text):
             if "`" in match[0]:

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 import pytest
 from model_double import serve_model
-from source import ROOT, modules
+from source import MODULES, ROOT
 
 from dev_mode import run_python, run_to_end
 
@@ -63,7 +63,7 @@ PAGES = pages()
 
 
 def model_is_pulled() -> bool:
-    from ferrule.models.local import installed_models
+    from ferrule_local import installed_models
 
     folder = Path(os.environ.get("FERRULE_MODELS") or installed_models.models_folder())
     return any(folder.rglob("*.gguf")) if folder.exists() else False
@@ -118,7 +118,6 @@ def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
     assert static <= STATIC_BLOCKS
 
 
-@pytest.mark.proves("documents.both-sides")
 def test_a_program_for_another_library_names_its_versions_and_stands_beside_ours() -> None:
     """What it prints is shown by `make lab NAME=coming-from`; here that the page says what it ran with."""
     sides: set[str] = set()
@@ -198,7 +197,6 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.proves("documents.links")
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_between_pages_lead_somewhere(page: Page) -> None:
     broken: list[str] = []
@@ -239,42 +237,38 @@ def test_pages_made_from_the_code_are_fresh(name: str) -> None:
     ](), "run `make docs`"
 
 
-@pytest.mark.proves("documents.map-of-modules")
 def test_the_map_has_every_package_and_a_package_names_its_modules() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Map")[2]
     mapped = dict(re.findall(r"^- `([^`]+)`: (.*)$", text, re.M))
     packages = {
-        module.shown.removeprefix("src/").removesuffix("/__init__.py"): module
-        for module in modules()
+        module.name.replace(".", "/"): module
+        for module in MODULES
         if module.shown.endswith("__init__.py")
     }
     assert sorted(mapped) == sorted(packages)
     assert all(len(sentence) > 10 for sentence in mapped.values())
     unnamed: list[str] = []
-    for module in modules():
-        folder, _, name = module.shown.removeprefix("src/").removesuffix(".py").rpartition("/")
-        if name == "__init__" or name.startswith("_") or folder == "ferrule":
+    for module in MODULES:
+        folder, _, name = module.name.replace(".", "/").rpartition("/")
+        if module.is_package or name.startswith("_") or folder == "ferrule":
             continue
         if not re.search(rf"\b{name}\b", ast.get_docstring(packages[folder].tree) or ""):
             unnamed.append(f"{folder}/__init__.py does not name `{name}`")
     assert not unnamed, "\n".join(unnamed)
 
 
-@pytest.mark.proves("documents.readme")
 def test_the_readme_is_short_and_names_what_a_newcomer_runs() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) < 900
     assert "\nmake demo " in text and "\nmake test " in text
 
 
-@pytest.mark.proves("documents.readme")
 def test_the_figures_of_the_readme_are_those_of_the_last_measurement() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     made = load_maker("docs/make_readme.py")
     assert f"<!-- speed -->\n{made.block('speed')}<!-- /speed -->" in text, "run `make readme`"
 
 
-@pytest.mark.proves("documents.readme")
 def test_the_terminal_of_the_readme_shows_the_commands_that_are_recorded() -> None:
     recording = load_maker("docs/screens/make_recording.py")
     picture = ElementTree.fromstring(recording.PICTURE.read_text(encoding="utf-8"))
@@ -289,14 +283,12 @@ def test_the_terminal_of_the_readme_shows_the_commands_that_are_recorded() -> No
 
 
 @pytest.mark.model
-@pytest.mark.proves("documents.readme")
 def test_the_terminal_of_the_readme_can_be_recorded_again(tmp_path: Path) -> None:
     recording = load_maker("docs/screens/make_recording.py")
     shown = recording.record(tmp_path).plain
     assert "read_file" in shown and "permission_denied" in shown and "port: 8080" in shown
 
 
-@pytest.mark.proves("documents.map-of-modules")
 @pytest.mark.parametrize(("name", "most"), [("AGENTS.md", 150), ("CONTRIBUTING.md", 120)])
 def test_what_a_newcomer_reads_first_is_short(name: str, most: int) -> None:
     assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= most

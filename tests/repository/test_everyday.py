@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from source import ROOT
 
-from everyday import TABLE, choose, read_table, take_evenly
+from everyday import (
+    TABLE,
+    Limit,
+    choose,
+    name_function,
+    put_longest_first,
+    read_table,
+    take_evenly,
+)
 
 LIMITED = read_table()
 
@@ -32,8 +40,8 @@ MODULES = sorted({function.partition("::")[0] for function in LIMITED})
 def test_the_table_names_tests_that_there_are_and_leaves_each_module_some(module: str) -> None:
     assert (ROOT / module).is_file(), f"{module} is gone: take it out of {TABLE.name}"
     named = {
-        function.partition("::")[2]: rows
-        for function, rows in LIMITED.items()
+        function.partition("::")[2]: limit.rows
+        for function, limit in LIMITED.items()
         if function.startswith(f"{module}::")
     }
     tests = list_tests(module)
@@ -59,8 +67,30 @@ def test_what_the_table_does_not_name_runs_whole() -> None:
     ids = [f"tests/a.py::test_a[{row}]" for row in range(5)]
     ids += ["tests/a.py::test_b", "tests/b.py::TestC::test_c[x]", "tests/b.py::TestC::test_c[y]"]
     assert choose(ids, {}) == set(ids)
-    table = {"tests/a.py::test_a": 2, "tests/a.py::test_b": 0, "tests/b.py::TestC::test_c": 1}
+    table = {
+        "tests/a.py::test_a": Limit(2, 5, 1.0),
+        "tests/a.py::test_b": Limit(0, 1, 1.0),
+        "tests/b.py::TestC::test_c": Limit(1, 2, 1.0),
+    }
     assert choose(ids, table) == {ids[0], ids[4], "tests/b.py::TestC::test_c[x]"}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 7, 24])
+@pytest.mark.parametrize("long", [0, 1, 5])
+def test_each_worker_starts_with_its_share_of_the_longest(
+    workers: int, count: int, long: int
+) -> None:
+    ids = [f"t{number}" for number in range(count)]
+    seconds = {name: float(number) for number, name in enumerate(ids[::-1][:long])}
+    ordered = put_longest_first(ids, seconds, workers)
+    assert sorted(ordered) == sorted(ids)
+    if count == 24:
+        parts = [ordered[at : at + 24 // workers] for at in range(0, 24, 24 // workers)]
+        for number, part in enumerate(parts):
+            first = sorted(seconds, key=seconds.__getitem__, reverse=True)[number::workers]
+            assert part[: len(first)] == first
+            assert part[len(first) :] == [name for name in ids if name in part[len(first) :]]
 
 
 @pytest.fixture
@@ -68,14 +98,19 @@ def project(tmp_path: Path) -> Path:
     """A folder with the plugin, a table and one module of tests."""
     for name in ("everyday.py",):
         (tmp_path / name).write_text((ROOT / "tests" / name).read_text("utf-8"), "utf-8")
-    (tmp_path / "everyday.toml").write_text('["test_it.py"]\ntest_slow = 0\ntest_rows = 2\n')
+    (tmp_path / "everyday.toml").write_text(
+        '["test_it.py"]\n'
+        "test_slow = {rows = 0, of = 1, seconds = 9}\n"
+        "test_rows = {rows = 2, of = 9, seconds = 3}\n"
+    )
     (tmp_path / "conftest.py").write_text(
         "import sys; from pathlib import Path\n"
         "sys.path.insert(0, str(Path(__file__).parent))\n"
-        "from everyday import EverydayRun, ProcessorTimes\n"
+        "from everyday import EverydayRun, LongestFirst, ProcessorTimes\n"
         "def pytest_configure(config):\n"
         "    config.pluginmanager.register(EverydayRun())\n"
         "    config.pluginmanager.register(ProcessorTimes(Path('times')))\n"
+        "    config.pluginmanager.register(LongestFirst(1))\n"
     )
     (tmp_path / "test_it.py").write_text(
         "import pytest\n"
@@ -92,7 +127,7 @@ def test_what_was_left_out_is_counted_and_the_rest_is_measured(
     project: Path, workers: list[str]
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *workers],
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *workers],
         cwd=project,
         capture_output=True,
         text=True,
@@ -102,6 +137,13 @@ def test_what_was_left_out_is_counted_and_the_rest_is_measured(
     assert ended.returncode == 0, ended.stdout
     assert "3 passed" in ended.stdout
     assert "\n8 slow tests left out" in ended.stdout and "FERRULE_TEST_ALL=1" in ended.stdout
+    if not workers:
+        ran = [line.split()[0] for line in ended.stdout.splitlines() if " PASSED " in line]
+        assert [name_function(one) for one in ran] == [
+            "test_it.py::test_rows",
+            "test_it.py::test_rows",
+            "test_it.py::test_quick",
+        ]
     measured: dict[str, float] = {}
     for file in (project / "times").iterdir():
         measured |= json.loads(file.read_text())

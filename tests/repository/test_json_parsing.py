@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
 from source import MODULES, Module
 
 _OWN_TEXT = {
@@ -53,7 +52,6 @@ def _walk(node: ast.AST, *, is_guarded: bool) -> Iterator[int]:
         yield from _walk(child, is_guarded=is_guarded)
 
 
-@pytest.mark.proves("files.deep-json")
 def test_json_is_parsed_where_too_deep_a_nesting_is_an_error() -> None:
     found = {
         module.shown.removeprefix("src/ferrule/"): lines

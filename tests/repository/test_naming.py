@@ -78,7 +78,6 @@ def options() -> Iterator[str]:
                         yield from re.findall(r"--[a-z][a-z-]+", value)
 
 
-@pytest.mark.proves("words.one-per-idea")
 def test_modules_classes_functions_and_parameters_have_the_words_of_the_glossary() -> None:
     assert len(FORBIDDEN) > 60 and FORBIDDEN["rung"] == "sandbox backend"
     wrong = [
@@ -90,7 +89,6 @@ def test_modules_classes_functions_and_parameters_have_the_words_of_the_glossary
     assert wrong == []
 
 
-@pytest.mark.proves("words.one-per-idea")
 def test_settings_and_options_have_the_words_of_the_glossary() -> None:
     keys = [one.key for one in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS)]
     flags = sorted(set(options()))
@@ -98,13 +96,11 @@ def test_settings_and_options_have_the_words_of_the_glossary() -> None:
     assert [problem for name in (*keys, *flags) for problem in find_forbidden(name)] == []
 
 
-@pytest.mark.proves("words.one-per-idea")
 def test_exported_names_have_the_words_of_the_glossary() -> None:
     exported = import_module("ferrule").__all__
     assert [problem for name in exported for problem in find_forbidden(name)] == []
 
 
-@pytest.mark.proves("words.one-per-idea")
 def test_what_acts_is_named_by_a_verb() -> None:
     wrong = [
         f"{module.name}: `{node.name}` is a participle; say what it does"

@@ -3,9 +3,9 @@ that it is about.
 
 `limits.turns` promises 200 rounds: a test that compares with `Limits().max_turns` passes whatever
 the default is. So each number in a sentence of `tests/promises.yaml`, and in a place of
-`tests/promise_sources`, must stand in the text of one of the tests that prove it, or in what that
-test uses of its own file: as a number, as an expression of numbers (`10 * 1024`), or inside a
-string.
+`tests/promise_sources`, must stand in the text of one of the tests that prove it or that the place
+names, or in what that test uses of its own file: as a number, as an expression of numbers
+(`10 * 1024`), or inside a string.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ the reason.
 
 @dataclass(frozen=True)
 class Sentence:
-    """A promise or a place, and the promises whose tests answer for it."""
+    """A promise or a place, and what answers for it: ids of promises, and tests (`file::test`)."""
 
     name: str
     text: str
-    promises: tuple[str, ...]
+    proofs: tuple[str, ...]
 
     @property
     def figures(self) -> dict[str, set[float]]:
@@ -124,10 +124,9 @@ def sentences() -> list[Sentence]:
         for place in entries(path):
             if place.get("later"):
                 continue
-            found.append(
-                Sentence(place["place"], place["place"], tuple(place.get("promises") or ()))
-            )
-    return [one for one in found if one.promises and one.figures]
+            proofs = (*(place.get("promises") or ()), *(place.get("tests") or ()))
+            found.append(Sentence(place["place"], place["place"], proofs))
+    return [one for one in found if one.proofs and one.figures]
 
 
 def numbers(node: ast.AST) -> Iterator[float]:
@@ -231,14 +230,19 @@ def defined(statement: ast.stmt) -> list[str]:
 
 @cache
 def proved() -> dict[str, frozenset[float]]:
-    """The numbers that the tests of each promise write, where a sentence asks for them."""
-    asked = {name for sentence in sentences() for name in sentence.promises}
+    """The numbers that the tests of each promise and each named test write, where a sentence asks
+    for them.
+    """
+    asked = {name for sentence in sentences() for name in sentence.proofs}
     found: dict[str, frozenset[float]] = {}
+    for name in asked:
+        if "::" in name:
+            file, _, test = name.partition("::")
+            found[name] = read_test_file(file).find_written(test)
     for claim in claims():
-        if claim.promise not in asked:
-            continue
-        written = read_test_file(claim.file).find_written(claim.test)
-        found[claim.promise] = found.get(claim.promise, frozenset()) | written
+        if claim.promise in asked:
+            written = read_test_file(claim.file).find_written(claim.test)
+            found[claim.promise] = found.get(claim.promise, frozenset()) | written
     return found
 
 
@@ -246,7 +250,7 @@ def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it() -> 
     wrong: list[str] = []
     for sentence in sentences():
         there = frozenset[float]().union(
-            *(proved().get(name, frozenset()) for name in sentence.promises)
+            *(proved().get(name, frozenset()) for name in sentence.proofs)
         )
         missing = [figure for figure, values in sentence.figures.items() if not values & there]
         excepted = any(sentence.name.startswith(beginning) for beginning in EXCEPTIONS)
@@ -254,7 +258,7 @@ def test_a_number_that_a_promise_names_is_written_in_a_test_that_proves_it() -> 
             wrong.append(f"`{sentence.name}` is proved: take it out of the exceptions")
         elif missing and not excepted:
             wrong.append(
-                f"no test of {', '.join(sentence.promises)} writes {', '.join(missing)}: "
+                f"no test of {', '.join(sentence.proofs)} writes {', '.join(missing)}: "
                 f"{sentence.text}"
             )
     assert not wrong, "\n".join(wrong)

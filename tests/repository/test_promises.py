@@ -1,9 +1,9 @@
 """Every promise has a test, every test that claims one claims a real one, and every place that
 promised is answered.
 
-`tests/promises.yaml` is the list of promises. `tests/promise_sources/*.yaml` are the places that
-promise behaviour, in our own words: each names the promises that keep it, or says `later` with the
-reason, which is a debt and is counted.
+`tests/promises.yaml` is the list of promises: what a user relies on. `tests/promise_sources/*.yaml`
+are the places that promise behaviour, in our own words: each names the promises that keep it, or the
+tests that show it, or says `later` with the reason, which is a debt and is counted.
 """
 
 from __future__ import annotations
@@ -76,25 +76,33 @@ def test_every_claim_is_about_a_promise() -> None:
     assert not unknown, "proved and not promised:\n" + "\n".join(unknown)
 
 
+KEYS = {"place", "promises", "tests", "later", "reason"}
+
+
+def is_test(name: str) -> bool:
+    """Whether there is a test `file::function`, the file from `tests/`."""
+    file, _, function = name.partition("::")
+    return function in read_test_names(f"tests/{file}")
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_place_that_promises_is_answered(path: Path) -> None:
     wrong: list[str] = []
     for place in entries(path):
         named = place.get("promises") or []
+        tests = place.get("tests") or []
         later = place.get("later")
-        if not str(place.get("place", "")).strip() or set(place) - {
-            "place",
-            "promises",
-            "later",
-            "reason",
-        }:
+        if not str(place.get("place", "")).strip() or set(place) - KEYS:
             wrong.append(f"{place}: not a place")
         elif later is not None and (later is not True or not str(place.get("reason", "")).strip()):
             wrong.append(f"{place['place']}: `later: true` needs a reason")
-        elif not named and not later:
-            wrong.append(f"{place['place']}: no promise keeps it")
+        elif not named and not tests and not later:
+            wrong.append(f"{place['place']}: no promise keeps it, and no test shows it")
         wrong += [
             f"{place['place']}: there is no promise `{name}`" for name in named if name not in ids()
+        ]
+        wrong += [
+            f"{place['place']}: there is no test `{name}`" for name in tests if not is_test(name)
         ]
     assert not wrong, "\n".join(wrong)
 
@@ -131,9 +139,9 @@ def test_each_claim_of_the_security_page_names_tests_that_exist() -> None:
 
 @cache
 def read_test_names(file: str) -> frozenset[str]:
-    """The names of the test functions of a file; none if there is no such file."""
+    """The names of the test functions and classes of a file; none if there is no such file."""
     if not (ROOT / file).is_file():
         return frozenset()
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, kinds))

@@ -48,7 +48,6 @@ def test_there_are_blocks_and_models_to_try() -> None:
     assert len(BLOCKS) >= 12 and len(SENT) >= 2
 
 
-@pytest.mark.proves("documents.settings-load")
 @pytest.mark.parametrize("text", BLOCKS)
 def test_settings_of_a_page_load(text: str, tmp_path: Path) -> None:
     file = tmp_path / "ferrule.yaml"
@@ -64,7 +63,6 @@ def _nothing_piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.proves("documents.settings-load")
 @pytest.mark.usefixtures("_nothing_piped")
 @pytest.mark.parametrize(("text", "model"), SENT)
 def test_a_model_with_the_settings_of_a_page_is_asked(
@@ -84,7 +82,6 @@ def test_a_model_with_the_settings_of_a_page_is_asked(
     assert double.requests
 
 
-@pytest.mark.proves("documents.settings-load")
 @pytest.mark.usefixtures("_nothing_piped")
 def test_a_setting_that_only_another_route_takes_is_found(
     tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch

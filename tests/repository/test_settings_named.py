@@ -7,14 +7,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from ferrule.storage.settings.table import ALIASES, BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS
+from ferrule.storage.settings.table import (
+    ALIASES,
+    BY_KEY,
+    MODEL_SETTINGS,
+    PROVIDER_SETTINGS,
+    list_installed,
+)
 
 SOURCE = Path(__file__).parents[2] / "src/ferrule"
 GROUPS = {key.partition(".")[0] for key in BY_KEY if "." in key}
 OWN = {setting.key for setting in (*MODEL_SETTINGS, *PROVIDER_SETTINGS)}
-KNOWN = {*BY_KEY, *ALIASES, *OWN, *GROUPS}
+KNOWN = {*BY_KEY, *list_installed(), *ALIASES, *OWN, *GROUPS}
 NAMED = re.compile(r"`([a-z_]+(?:\.[a-z_]+)+)\b|`([a-z_]+): ([a-z]+)`")
 FILES = (".py", ".db")
 """Endings of names that have the form of a setting and are files."""
@@ -49,7 +53,6 @@ def unknown(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.proves("settings.named")
 def test_each_setting_that_a_text_of_the_program_names_exists() -> None:
     looked_at = 0
     wrong: list[str] = []
@@ -61,7 +64,6 @@ def test_each_setting_that_a_text_of_the_program_names_exists() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("settings.named")
 def test_a_text_that_names_a_setting_that_there_is_not_is_found() -> None:
     assert unknown("`way: constrained` for it in the settings") == ["way"]
     assert unknown("set `commands.shel: true`") == ["commands.shel"]

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from source import ROOT
 
 LOADED = re.compile(
@@ -22,7 +21,6 @@ MOST_PAGES = 45
 """Pages in `docs`. A newcomer finds nothing among more."""
 
 
-@pytest.mark.proves("site.strict")
 def test_the_site_is_built_strictly_and_its_pages_load_nothing_from_elsewhere(
     tmp_path: Path,
 ) -> None:

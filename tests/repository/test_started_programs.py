@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from source import LOCAL
+from source import MODULES as FILES
 from source import PACKAGE as SOURCE
 
 from ferrule.sandbox.deputies import DEPUTIES, format_table
@@ -50,13 +52,34 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
 """What may be called elsewhere, and why it starts nothing that commands can write."""
 
 
-def called(tree: ast.AST) -> Iterator[str]:
-    """Yield the calls that start or find a program, as they are written."""
+ALIASED = {"subprocess", "os", "shutil", "asyncio", "importlib", "ctypes"}
+"""Modules that keep their names: under another one a call could not be recognised."""
+ANYWHERE = re.compile(
+    r"which|Popen|exec(l|le|lp|lpe|v|ve|vp|vpe|veat)|f?execve|posix_spawnp?|popen"
+)
+"""Names that mean it whatever they are taken from, such as a library of `ctypes`."""
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Yield what starts or finds a program, as it is written: called, or handed to a caller."""
+    types = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Attribute) and id(node) not in types:
+            name = ast.unparse(node)
+            if FORBIDDEN.fullmatch(name) or ANYWHERE.fullmatch(node.attr):
+                yield name
+        elif isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if FORBIDDEN.fullmatch(name):
                 yield name
+            if name in ("getattr", "operator.attrgetter"):
+                yield from (
+                    word.value
+                    for word in node.args
+                    if isinstance(word, ast.Constant)
+                    and isinstance(word.value, str)
+                    and ANYWHERE.fullmatch(word.value)
+                )
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -64,7 +87,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name in MODULES or (alias.name == "subprocess" and alias.asname):
+                if alias.name in MODULES or (alias.name in ALIASED and alias.asname):
                     yield alias.name
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -72,20 +95,16 @@ def imported(tree: ast.AST) -> Iterator[str]:
                     yield f"{node.module}.{alias.name}"
 
 
-def find_starts(text: str) -> set[str]:
-    tree = ast.parse(text)
-    return {*called(tree), *imported(tree)}
-
-
-FILES = sorted(SOURCE.rglob("*.py"))
+def find_starts(tree: ast.AST) -> set[str]:
+    return {*named(tree), *imported(tree)}
 
 
 @pytest.mark.proves("programs.one-finder")
 def test_no_file_finds_or_starts_programs_by_itself():
     found = {
-        str(file.relative_to(SOURCE)): starts
+        str(file.path.relative_to(SOURCE if SOURCE in file.path.parents else LOCAL.parent)): starts
         for file in FILES
-        if (starts := find_starts(file.read_text("utf-8")))
+        if (starts := find_starts(file.tree))
     }
     found["permissions/installed_code.py"].discard("importlib.metadata.distributions")
     assert found == {file: names for file, (names, _) in EXCEPTIONS.items()}
@@ -106,11 +125,16 @@ def test_no_file_finds_or_starts_programs_by_itself():
         "import webbrowser\n",
         "import click\nclick.launch('https://a.example')",
         "import os\nos.startfile('a')",
+        "import asyncio, subprocess\nasyncio.to_thread(subprocess.run, ['git'])",
+        "import os\nstart = os.execv",
+        "import os as system\n",
+        "import ctypes\nctypes.CDLL(None).execve(b'git', None, None)",
+        "import os\ngetattr(os, 'execve')('git', [], {})",
         "from importlib.metadata import entry_points\n",
     ],
 )
 def test_each_way_to_start_one_is_found(text: str):
-    assert find_starts(text)
+    assert find_starts(ast.parse(text))
 
 
 FINDERS = {"find_program", "find_installed", "find_confined"}
@@ -128,7 +152,7 @@ def looked_for(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.proves("programs.one-finder")
 def test_each_name_that_is_looked_for_is_in_the_table_of_deputies():
     known = {name for deputy in DEPUTIES for name in deputy.programs}
-    found = {name for file in FILES for name in looked_for(ast.parse(file.read_text("utf-8")))}
+    found = {name for file in FILES for name in looked_for(file.tree)}
     assert {"git", "rg", "tesseract"} <= found
     # `node` is not started: where it lies says where npm's settings of the machine are.
     others = {"sh", "darwin", "node"}

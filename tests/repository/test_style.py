@@ -6,12 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-import pytest
-from source import ROOT, modules
+from source import MODULES, ROOT
 
 FORBIDDEN_WORDS = ("util", "utils", "manager", "managers", "helper", "helpers")
-
-MODULES = modules()
 
 
 def names() -> Iterator[tuple[str, str]]:
@@ -22,7 +19,6 @@ def names() -> Iterator[tuple[str, str]]:
                 yield f"{module.shown}:{node.lineno}", node.name
 
 
-@pytest.mark.proves("words.names")
 def test_no_name_says_nothing() -> None:
     wrong = [
         f"{where} `{name}`"
@@ -42,7 +38,6 @@ def broad(handler: ast.ExceptHandler) -> bool:
     return caught is None or any(isinstance(kind, ast.Name) and kind.id in BROAD for kind in kinds)
 
 
-@pytest.mark.proves("errors.broad-except-has-a-reason")
 def test_catching_everything_has_a_reason_and_is_never_silent() -> None:
     wrong: list[str] = []
     for module in MODULES:
@@ -62,7 +57,6 @@ def test_catching_everything_has_a_reason_and_is_never_silent() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.proves("suppressions.have-a-code")
 def test_every_suppression_carries_its_code_and_a_reason() -> None:
     wrong: list[str] = []
     for module in MODULES:
@@ -111,7 +105,6 @@ def known_names(node: Documented) -> set[str]:
     return names
 
 
-@pytest.mark.proves("docstrings.name-what-is-there")
 def test_docstrings_name_arguments_and_attributes_that_exist() -> None:
     wrong: list[str] = []
     for module in MODULES:

@@ -12,8 +12,10 @@ from source import ROOT
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
 from ferrule.core.errors import FerruleError
+from ferrule.toolkits.commands import verdict
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.policy import Behavior, CommandOptions
+from ferrule.toolkits.commands.request import CommandRequest
 from ferrule.toolkits.packs import RunCommandOptions, SearchOptions
 from ferrule.tools.pack_options import PackOptions
 
@@ -41,7 +43,6 @@ def table_after(page: str, mark: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.proves("documents.tables")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None:
     rows = table_after("docs/built-in-tools.md", f"<!-- options: {kind.__name__} -->")
@@ -54,13 +55,20 @@ def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None
             assert shown == str(DEFAULTS[name]), name
 
 
-@pytest.mark.proves("documents.tables")
+def test_the_page_about_packs_has_all_that_a_command_policy_gets_and_may_answer() -> None:
+    text = (ROOT / "docs/built-in-tools.md").read_text(encoding="utf-8")
+    section = text.partition("#### What `command_policy` gets and answers")[2].partition("```")[0]
+    told, _, answers = section.partition("| answer | effect |")
+    fields = {*CommandRequest().to_arguments(), "argv"}
+    assert fields <= set(re.findall(r"`(\w+)`", told))
+    assert set(re.findall(r'"(\w+)": ', answers)) == set(verdict._KEYS)
+
+
 def test_the_page_about_errors_has_every_type_of_error() -> None:
     rows = table_after("docs/errors.md", "| type | when |")
     assert list(rows) == [str(one) for one in ferrule.ErrorType if one != "none"]
 
 
-@pytest.mark.proves("documents.tables")
 def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
     rows = table_after("docs/errors.md", "| exception | exit code | when |")
     public = {
@@ -75,7 +83,6 @@ def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
         assert rows[name][0] == str(value.exit_code), name
 
 
-@pytest.mark.proves("documents.tables")
 def test_the_page_about_errors_has_every_exit_code() -> None:
     rows = table_after("docs/errors.md", "| code | meaning |")
     named = set(re.findall(r"\b(\d+) [a-zS]", (exit_codes or "").partition("Exit codes:")[2]))

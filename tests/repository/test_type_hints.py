@@ -9,8 +9,6 @@ import typing
 from collections.abc import Iterator
 from types import ModuleType
 
-import pytest
-
 import ferrule
 
 NOT_RESOLVED = (
@@ -53,7 +51,6 @@ def list_methods(owner: type) -> Iterator[typing.Any]:
             yield method
 
 
-@pytest.mark.proves("public.hints-resolve")
 def test_the_hints_and_the_signature_of_whatever_is_public_can_be_had() -> None:
     failures: list[str] = []
     count = 0

@@ -73,7 +73,6 @@ def texts() -> list[tuple[str, str]]:
 TEXTS = texts()
 
 
-@pytest.mark.proves("words.only-ferrule")
 @pytest.mark.parametrize("word", WORDS)
 def test_nothing_in_the_repository_says(word: str) -> None:
     pattern = re.compile(word)

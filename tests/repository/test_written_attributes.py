@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from source import PACKAGE
+from source import LOCAL, PACKAGE
 
 CHECKED = ("core", "tools", "permissions", "engine")
 _NOT_WRITTEN = frozenset({"frozen", "Protocol"})
@@ -117,6 +117,7 @@ def _find_writes(
 
 def test_no_attribute_is_written_outside_the_file_of_its_class() -> None:
     assert find_foreign_writes(read_trees(PACKAGE)) == []
+    assert find_foreign_writes(read_trees(LOCAL)) == []
 
 
 SESSION = """

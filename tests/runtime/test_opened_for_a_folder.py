@@ -73,7 +73,6 @@ async def run(assembly: Assembly) -> tuple[Any, list[Any]]:
     return result, events
 
 
-@pytest.mark.proves("sandbox.refusals.remembered")
 async def test_always_is_written_into_the_persons_settings_for_that_folder(
     workspace: Path, outside: Path
 ) -> None:
@@ -115,7 +114,6 @@ def test_a_host_that_opens_nothing_exactly_is_an_error_before_any_command(
     assert "write `example.com`" in (raised.value.hint or "")
 
 
-@pytest.mark.proves("sandbox.refusals.rules")
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -140,7 +138,6 @@ async def test_deny_rules_and_modes_answer_before_a_person(
     assert why in str(result.data)
 
 
-@pytest.mark.proves("sandbox.refusals.remembered")
 def test_only_the_map_of_folders_is_written_anew(tmp_path: Path) -> None:
     file = tmp_path / "ferrule.yaml"
     file.write_text("folders:\n  /a:\n    network: [b.example]\n\n# about the model\nmodel: x:y\n")
@@ -158,7 +155,6 @@ def test_only_the_map_of_folders_is_written_anew(tmp_path: Path) -> None:
     assert file.read_text().endswith("model: [\n")
 
 
-@pytest.mark.proves("sandbox.refusals.remembered")
 def test_a_repository_opens_nothing_for_itself(tmp_path: Path) -> None:
     from ferrule.storage.trust import TrustStore
 
@@ -171,7 +167,6 @@ def test_a_repository_opens_nothing_for_itself(tmp_path: Path) -> None:
         load_settings(workspace=tmp_path, trust=trust)
 
 
-@pytest.mark.proves("sandbox.refusals.named-folders")
 async def test_what_is_opened_for_a_session_may_be_named_by_its_commands(
     workspace: Path,
 ) -> None:

@@ -54,7 +54,6 @@ def assembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return make
 
 
-@pytest.mark.proves("plugins.manifests")
 @pytest.mark.parametrize("name", read_shipped_manifests())
 def test_a_manifest_says_what_the_plugin_is(name: str) -> None:
     manifest = read_shipped_manifests()[name]
@@ -77,7 +76,6 @@ def test_a_manifest_says_what_the_plugin_is(name: str) -> None:
     assert found <= base | set(manifest.tools) | {"vision::ocr"}
 
 
-@pytest.mark.proves("plugins.manifests")
 @pytest.mark.parametrize("name", read_shipped_manifests())
 def test_what_a_plugin_takes_is_a_field_of_it_and_a_setting(name: str) -> None:
     manifest = read_shipped_manifests()[name]
@@ -86,13 +84,11 @@ def test_what_a_plugin_takes_is_a_field_of_it_and_a_setting(name: str) -> None:
     assert {*manifest.takes.values(), *manifest.when_settings} <= set(BY_KEY)
 
 
-@pytest.mark.proves("plugins.manifests")
 def test_the_manifests_say_which_tools_a_run_has_by_default() -> None:
     assert sorted(list_default_names()) == [tool.full_name for tool in load_shipped_tools()]
     assert list_coding_tools() <= set(list_default_names())
 
 
-@pytest.mark.proves("cli.plugins")
 @pytest.mark.parametrize(
     ("text", "options", "on", "off"),
     [
@@ -123,7 +119,6 @@ def test_the_strongest_layer_that_names_a_plugin_decides(
     assert set(on) <= set(names) and not set(off) & set(names)
 
 
-@pytest.mark.proves("cli.plugins")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -143,7 +138,6 @@ def test_what_is_wrong_names_what_to_write(
     assert said in f"{caught.value.detail}; {caught.value.hint}"
 
 
-@pytest.mark.proves("cli.plugins")
 def test_files_switch_on_what_reads_them(
     assembled: Callable[..., Assembly], tmp_path: Path
 ) -> None:
@@ -160,7 +154,6 @@ def test_files_switch_on_what_reads_them(
     assert {"mcp", "http"} <= set(assembled().agent.plugins.names)
 
 
-@pytest.mark.proves("plugins.conflicts")
 def test_a_file_takes_the_place_of_a_tool_and_of_nothing_that_came_later(
     assembled: Callable[..., Assembly], tmp_path: Path
 ) -> None:
@@ -179,7 +172,6 @@ def test_a_file_takes_the_place_of_a_tool_and_of_nothing_that_came_later(
         assembled("tools: {memory: state}")
 
 
-@pytest.mark.proves("plugins.lazy")
 def test_nothing_of_a_plugin_that_is_off_is_imported(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -8,8 +8,6 @@ import pytest
 
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-pytestmark = pytest.mark.proves("interfaces.one-pool")
-
 
 class Pooled:
     """A session that says what happened to it."""

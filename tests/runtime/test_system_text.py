@@ -47,7 +47,6 @@ async def _open(assembly: Assembly, session: str | None = None) -> tuple[str, st
     return found
 
 
-@pytest.mark.proves("system-text.stable")
 async def test_a_session_keeps_its_system_text_and_a_new_one_has_todays_facts(
     assembled: Callable[..., Assembly], tmp_path: Path
 ) -> None:
@@ -65,7 +64,6 @@ async def test_a_session_keeps_its_system_text_and_a_new_one_has_todays_facts(
     )
 
 
-@pytest.mark.proves("system-text.facts")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -92,14 +90,12 @@ def test_it_says_what_commands_may_reach_and_what_will_ask(
     assert "Linux" in text and "python3" in text and "add_task" in text
 
 
-@pytest.mark.proves("system-text.facts")
 def test_it_names_no_tool_that_the_model_does_not_get(tmp_path: Path) -> None:
     text = make_system_text(Surroundings(tmp_path), ("read_file",))
     for word in ("add_task", "Commands run", "run the tests"):
         assert word not in text
 
 
-@pytest.mark.proves("system-text.facts")
 def test_the_branch_is_read_and_nothing_is_run_or_believed(tmp_path: Path) -> None:
     def describe(head: str) -> str:
         (tmp_path / ".git").mkdir(exist_ok=True)
@@ -119,7 +115,6 @@ def test_the_branch_is_read_and_nothing_is_run_or_believed(tmp_path: Path) -> No
     assert describe_git(tmp_path) == none
 
 
-@pytest.mark.proves("system-text.tokens")
 def test_all_of_it_takes_at_most_700_tokens(assembled: Callable[..., Assembly]) -> None:
     session = assembled().open_session(None)
     # Three and a half bytes a token, as the context window counts; skills and AGENTS.md come extra.

@@ -185,7 +185,6 @@ async def test_a_rule_for_a_tool_means_it_also_where_a_shape_has_its_name(
     await assembly.close(session)
 
 
-@pytest.mark.proves("shapes.memory")
 def test_memory_is_there_where_it_is_switched_on(
     assembled: Callable[..., Assembly], monkeypatch: pytest.MonkeyPatch
 ) -> None:

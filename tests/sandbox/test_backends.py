@@ -213,7 +213,6 @@ BWRAP = replace(
 )
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> (
     None
 ):
@@ -344,7 +343,6 @@ def test_a_mac_without_seatbelt_has_no_backend() -> None:
     assert [backend.name for backend in backends] == ["none"]
 
 
-@pytest.mark.proves("sandbox.record")
 def test_what_confined_a_command_is_recorded_by_protection() -> None:
     enforcement = dict.fromkeys(Protection, Enforcement.NO) | {Protection.NETWORK: Enforcement.YES}
     record = AppliedProtections("landlock", enforcement).as_record()
@@ -362,7 +360,6 @@ def test_what_a_mac_does_about_processes_and_memory_is_said() -> None:
     assert "does not limit memory" in reasons[Protection.MEMORY]
 
 
-@pytest.mark.proves("sandbox.backend.preview")
 def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
     with pytest.raises(MissingProtections, match="EPERM"):
         choose_backend(

@@ -43,7 +43,6 @@ def argv_of(*steps: Step) -> list[str]:
     return list(argv[argv.index("ALL") + 1 : -6])
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap")
 @pytest.mark.parametrize(
     ("step", "words"),
     [
@@ -70,7 +69,6 @@ def test_each_step_has_its_words(step: Step, words: list[str]) -> None:
     assert argv_of(step) == words
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap")
 def test_devices_are_bubblewraps_own_and_an_overlay_is_refused() -> None:
     assert argv_of(
         ("tmpfs", "/dev", ""), ("device", "/dev/null", "/dev/null"), ("seal", "/dev", "")
@@ -125,7 +123,6 @@ def in_bubblewrap(
     )
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap")
 def test_ordinary_work_goes_on(root: Path, places: SessionPaths) -> None:
     ran = in_bubblewrap(
         root,
@@ -139,7 +136,6 @@ def test_ordinary_work_goes_on(root: Path, places: SessionPaths) -> None:
     assert (root / "made.txt").read_text() == "new\n" and not Path("/tmp/ferrule-inside").exists()
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap")
 @pytest.mark.parametrize(
     "script",
     [
@@ -179,7 +175,6 @@ def test_what_is_covered_or_outside_is_out_of_reach(
     assert sorted(path.name for path in (root / ".ferrule").iterdir()) == ["ferrule.yaml"]
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap")
 def test_no_packet_leaves_not_even_to_this_machine(root: Path, places: SessionPaths) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         ran = in_bubblewrap(root, places, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")

@@ -51,7 +51,6 @@ async def wrapped(root: Path) -> AsyncIterator[Opens]:
         await sandbox.close()
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_what_is_required_by_default_is_held_and_ordinary_work_goes_on(
     wrapped: Opens, root: Path
 ) -> None:
@@ -66,7 +65,6 @@ async def test_what_is_required_by_default_is_held_and_ordinary_work_goes_on(
     assert (root / "sub/made").read_text() == "new\n"
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_a_reserved_name_is_not_created_and_the_refusal_is_reported(
     wrapped: Opens, root: Path
 ) -> None:
@@ -77,7 +75,6 @@ async def test_a_reserved_name_is_not_created_and_the_refusal_is_reported(
     assert sorted(os.listdir(root)) == [".env", ".ferrule", "note.txt", "sub"]
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_a_link_with_a_reserved_name_stays_although_no_mount_can_lie_over_it(
     wrapped: Opens, root: Path
 ) -> None:
@@ -93,7 +90,6 @@ async def test_a_link_with_a_reserved_name_stays_although_no_mount_can_lie_over_
     assert os.listdir(root / "hooks") == []
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_a_secret_that_a_command_made_stays_readable_to_the_next_one(
     wrapped: Opens, root: Path
 ) -> None:
@@ -103,7 +99,6 @@ async def test_a_secret_that_a_command_made_stays_readable_to_the_next_one(
     assert said.startswith("own\n") and "<.env>" not in said
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -120,7 +115,6 @@ async def test_who_mediates_is_out_of_reach(wrapped: Opens, root: Path, attempt:
     assert (said, ended.refused_names) == ("still here\n", (".harness",))
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_a_program_that_is_not_there_is_an_error_and_not_an_exit_status(
     wrapped: Opens, root: Path
 ) -> None:
@@ -128,7 +122,6 @@ async def test_a_program_that_is_not_there_is_an_error_and_not_an_exit_status(
         await wrapped().run(replace(shell("x", directory), program="/usr/bin/not-there"))
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_what_bubblewrap_refuses_is_said(
     wrapped: Opens, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +135,6 @@ async def test_what_bubblewrap_refuses_is_said(
         await says(wrapped(), "true", root)
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 async def test_nothing_is_left_of_many_at_once(wrapped: Opens, root: Path) -> None:
     sandbox = wrapped()
     ends = await asyncio.gather(*(says(sandbox, "sleep 0.01 & echo x", root) for _ in range(8)))
@@ -150,7 +142,6 @@ async def test_nothing_is_left_of_many_at_once(wrapped: Opens, root: Path) -> No
     assert sandbox.server_pid is not None and len(below(sandbox.server_pid)) <= 1
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-program")
 async def test_what_runs_inside_is_a_copy_made_before_any_command(
     wrapped: Opens, root: Path
 ) -> None:
@@ -165,7 +156,6 @@ async def test_what_runs_inside_is_a_copy_made_before_any_command(
     assert "bubblewrap_supervisor.py" in said and "Read-only file system" in said
 
 
-@pytest.mark.proves("sandbox.backend.bubblewrap-program")
 def test_the_copy_is_compiled_and_made_once(tmp_path: Path) -> None:
     (tmp_path / "held").mkdir()
     bubblewrap.copy_program(SessionPaths(str(tmp_path)))

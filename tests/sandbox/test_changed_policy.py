@@ -26,7 +26,6 @@ async def run(sandbox: Sandbox, folder: Path, script: str) -> tuple[int | None, 
     return ended.exit_code, output.text()
 
 
-@pytest.mark.proves("sandbox.refusals.policy-changes")
 async def test_a_changed_policy_holds_from_the_next_command_on(opens: Opens, root: Path) -> None:
     shelf = root.with_name("shelf")
     shelf.mkdir()
@@ -53,7 +52,6 @@ async def test_a_changed_policy_holds_from_the_next_command_on(opens: Opens, roo
     assert code != 0 and "found" not in shown and not (shelf / "new").exists()
 
 
-@pytest.mark.proves("sandbox.refusals.policy-changes")
 async def test_no_policy_is_changed_under_a_running_command(opens: Opens, root: Path) -> None:
     sandbox = opens(root)
     assert sandbox.policy is not None

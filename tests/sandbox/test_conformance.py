@@ -20,31 +20,26 @@ def on(backend: str, policy: SandboxPolicy) -> Sandbox:
     return Sandbox(policy, backend=found)
 
 
-@pytest.mark.proves("sandbox.backend.conformance")
 class TestNamespaces(SandboxConformance):
     def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         return on("namespaces", policy)
 
 
-@pytest.mark.proves("sandbox.backend.conformance")
 class TestBubblewrap(SandboxConformance):
     def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         return on("bubblewrap", policy)
 
 
-@pytest.mark.proves("sandbox.backend.conformance")
 class TestContainer(SandboxConformance):
     def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         return on("container", policy)
 
 
-@pytest.mark.proves("sandbox.backend.conformance")
 class TestLandlock(SandboxConformance):
     def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         return on("landlock", policy)
 
 
-@pytest.mark.proves("sandbox.backend.conformance")
 class TestNone(SandboxConformance):
     def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         return on("none", policy)

@@ -120,6 +120,21 @@ async def wait_for_containers(sandbox: Sandbox, count: int) -> list[str]:
     return found
 
 
+async def test_a_secret_is_masked_whatever_the_folders_above_are_called(
+    opens: Opens, root: Path
+) -> None:
+    names = ["a,b", "a\nb", 'a"b', "type=bind,src=", "a b", " ", "\\", "dst=x\n,ro", "a:b", "--"]
+    for number, name in enumerate(names):
+        (root / name).mkdir()
+        (root / name / ".env").write_text(f"SECRET{number}")
+        (root / name / "plain").write_text(f"open{number}\n")
+    _, said = await run_script(opens(), "cat ./*/plain; cat ./*/.env; grep -r SECRET .")
+    assert "SECRET" not in said
+    assert sorted(line for line in said.splitlines() if line.startswith("open")) == [
+        f"open{number}" for number in range(len(names))
+    ]
+
+
 async def test_a_command_goes_on_while_another_one_needs_other_masks(
     opens: Opens, root: Path
 ) -> None:

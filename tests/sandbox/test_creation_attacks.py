@@ -154,7 +154,6 @@ def test_a_reserved_name_is_not_created(root: Path, name: str) -> None:
         assert outcome.refused, outcome.output
 
 
-@pytest.mark.proves("sandbox.creation.mediator-out-of-reach")
 @pytest.mark.parametrize(
     "script",
     [
@@ -178,7 +177,6 @@ def test_the_mediator_opens_nothing_of_its_own_for_anybody(root: Path, script: s
     assert not (root / "x").exists()
 
 
-@pytest.mark.proves("sandbox.creation.own-proc")
 def test_the_process_that_proc_self_means_is_the_caller(root: Path) -> None:
     script = """
 import ctypes, os
@@ -326,7 +324,6 @@ def test_two_commands_cannot_move_a_folder_and_add_to_it_at_once(
     assert forbidden(root) == []
 
 
-@pytest.mark.proves("sandbox.creation.masked-stay-masked")
 def test_a_masked_name_cannot_be_uncovered_by_moving_or_linking(root: Path) -> None:
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text("token")
@@ -345,7 +342,6 @@ echo changed > .env; echo changed > .git/config
     assert (root / ".env").read_text() == (root / ".git" / "config").read_text() == "token"
 
 
-@pytest.mark.proves("sandbox.creation.masked-stay-masked")
 @pytest.mark.parametrize(
     "link",
     [
@@ -363,7 +359,6 @@ def test_a_reserved_name_that_is_there_gets_no_other_name_in_any_way(root: Path,
     assert not (root / "plain").exists()
 
 
-@pytest.mark.proves("sandbox.creation.secret-names")
 def test_secret_names_can_be_created_and_are_reported_with_their_identity(root: Path) -> None:
     script = """
 echo key > test.pem; mkdir .ssh; echo key > .ssh/id_rsa; echo x > y; mv y server.key; echo z > z; ln z other.key

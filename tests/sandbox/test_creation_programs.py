@@ -141,7 +141,6 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.proves("sandbox.creation.ordinary-programs")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_works_unchanged(root: Path, name: str) -> None:
     required, script = PROGRAMS[name]
@@ -152,7 +151,6 @@ def test_a_program_works_unchanged(root: Path, name: str) -> None:
     assert outcome.refused == []
 
 
-@pytest.mark.proves("sandbox.creation.ordinary-programs")
 def test_git_commits_branches_merges_and_stashes_in_a_repository_that_is_there(root: Path) -> None:
     if needs("git"):
         pytest.skip("no git on this machine")
@@ -192,7 +190,6 @@ print("ticks", ticks > 0, "interrupted", interrupted if not {interrupting} else 
 """
 
 
-@pytest.mark.proves("sandbox.creation.once")
 @pytest.mark.parametrize("interrupting", [False, True])
 def test_a_call_that_a_signal_interrupts_is_performed_once(root: Path, interrupting: bool) -> None:
     # EEXIST would tell of a call that was performed and then interrupted.
@@ -218,7 +215,6 @@ print(len(os.listdir("/proc/1/task")) if os.path.isdir("/proc/1/task") else 1)
 """
 
 
-@pytest.mark.proves("sandbox.creation.killed-callers")
 def test_callers_that_are_killed_in_their_calls_leave_the_mediator_working(root: Path) -> None:
     outcome = python(root, KILLED)
     assert outcome.code == 0, outcome.output
@@ -244,7 +240,6 @@ for folder in ("one", "two"):
 """
 
 
-@pytest.mark.proves("sandbox.creation.threads")
 def test_each_thread_has_its_own_folder_and_umask(root: Path) -> None:
     assert python(root, THREADS).output == "one 200 {'0o100600'}\ntwo 200 {'0o100664'}\n"
 
@@ -296,7 +291,6 @@ os.write(os.open("/dev/null", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), b"x")
     assert output.rstrip().endswith("6")
 
 
-@pytest.mark.proves("sandbox.creation.sockets")
 def test_sockets_are_bound_by_the_name_that_was_given(root: Path) -> None:
     script = """
 import os, socket
@@ -349,7 +343,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert python(root, script).output == "(0, 0)\n3\n"
 
 
-@pytest.mark.proves("sandbox.creation.not-busy")
 def test_a_program_that_was_written_can_be_started_at_once(root: Path) -> None:
     """Nobody but its writer holds it: whoever else could write would make it busy (ETXTBSY)."""
     script = (

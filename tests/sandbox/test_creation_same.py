@@ -178,7 +178,6 @@ OPERATIONS = st.one_of(
 )
 
 
-@pytest.mark.proves("sandbox.creation.same-as-direct")
 @settings(
     max_examples=int(os.environ.get("SAME_EXAMPLES", "150")),
     deadline=None,

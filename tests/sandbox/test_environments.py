@@ -132,7 +132,6 @@ async def run(root: Path, script: str) -> tuple[int, str]:
         await sandbox.close()
 
 
-@pytest.mark.proves("sandbox.environments")
 @pytest.mark.parametrize("name", LAYOUTS)
 async def test_a_program_runs_with_its_libraries_and_its_secrets_stay_covered(
     name: str, home: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,7 +157,6 @@ async def test_a_program_runs_with_its_libraries_and_its_secrets_stay_covered(
     assert not (folder / "new").exists()
 
 
-@pytest.mark.proves("sandbox.environments")
 @pytest.mark.parametrize("inside", [True, False], ids=["in the folder", "beside it"])
 async def test_a_real_virtual_environment_runs_pytest(
     inside: bool, home: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -218,7 +216,6 @@ async def test_the_tools_of_this_machine_run(
     assert (code, "42" in text) == (0, True), text
 
 
-@pytest.mark.proves("sandbox.environments-only")
 def test_nothing_is_opened_that_only_claims_to_be_an_environment(
     home: Path, root: Path, tmp_path: Path
 ) -> None:
@@ -248,7 +245,6 @@ def test_nothing_is_opened_that_only_claims_to_be_an_environment(
     assert find_shown(variables, home, root) == ()
 
 
-@pytest.mark.proves("sandbox.environments-only")
 def test_a_project_that_is_an_environment_shows_its_programs_alone(home: Path, root: Path) -> None:
     project = home / "project"
     for name in ("bin/python3", "lib/m.py", "secret-plan.txt", ".env", "pyvenv.cfg"):
@@ -257,7 +253,6 @@ def test_a_project_that_is_an_environment_shows_its_programs_alone(home: Path, r
     assert found == tuple(str(project / name) for name in ("bin", "lib", "pyvenv.cfg"))
 
 
-@pytest.mark.proves("sandbox.environments-only")
 @pytest.mark.parametrize(
     "files",
     [
@@ -310,7 +305,6 @@ BASES = {
 }
 
 
-@pytest.mark.proves("sandbox.environments-real")
 @pytest.mark.parametrize("name", BASES)
 async def test_the_interpreter_of_an_environment_in_the_workspace_runs(
     name: str, home: Path, root: Path, tmp_path: Path
@@ -334,7 +328,6 @@ async def test_the_interpreter_of_an_environment_in_the_workspace_runs(
     assert SECRET not in text
 
 
-@pytest.mark.proves("sandbox.environments-only")
 @pytest.mark.parametrize(
     "fault",
     ["no library", "library elsewhere", "interpreter elsewhere", "others write it", "hidden"],
@@ -361,7 +354,6 @@ def test_an_interpreter_is_one_by_what_it_is_and_by_where_it_is(
     assert find_shown({}, home, root) == ()
 
 
-@pytest.mark.proves("sandbox.unseen-programs")
 def test_what_is_out_of_sight_is_named_with_the_line_that_opens_it(
     home: Path, tmp_path: Path
 ) -> None:

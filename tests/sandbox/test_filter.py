@@ -95,7 +95,6 @@ def test_without_a_mediator_nothing_is_asked(machine: str) -> None:
     assert "ask" not in {held(number, *([0o101] * 6)) for number in range(system_calls.LAST + 2)}
 
 
-@pytest.mark.proves("sandbox.filter.other-machines-end")
 def test_calls_of_another_machine_end_the_process(machine: str) -> None:
     held = Filter(machine)
     for other in (0x40000003, 0xC000003E, 0xC00000B7, 0x40000028, 0):
@@ -105,7 +104,6 @@ def test_calls_of_another_machine_end_the_process(machine: str) -> None:
     assert held(0x40000000 | 2) == held(0x40000000) == "kill"
 
 
-@pytest.mark.proves("sandbox.filter.unknown-calls-do-not-exist")
 @given(number=st.one_of(st.integers(system_calls.LAST + 1, 0x3FFFFFFF), st.just(0xFFFFFFFF)))
 def test_a_call_that_came_later_does_not_exist(number: int) -> None:
     for machine in MACHINES:
@@ -126,7 +124,6 @@ NEVER = (
 )
 
 
-@pytest.mark.proves("sandbox.filter.forbidden-calls")
 @pytest.mark.parametrize(("unix_only", "mediate", "connect"), SETTINGS)
 def test_what_reaches_out_is_closed_in_every_setting(
     machine: str, unix_only: bool, mediate: bool, connect: bool
@@ -139,7 +136,6 @@ def test_what_reaches_out_is_closed_in_every_setting(
 NAMESPACES = (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 
 
-@pytest.mark.proves("sandbox.filter.no-namespaces")
 def test_no_namespace_is_made_while_threads_and_processes_are(machine: str) -> None:
     held = Filter(machine)
     for bit in NAMESPACES:
@@ -176,7 +172,6 @@ def test_only_local_families_of_sockets_can_be_had(machine: str) -> None:
     ]
 
 
-@pytest.mark.proves("sandbox.filter.no-connect")
 def test_without_connections_a_socket_reaches_nothing_by_name(machine: str) -> None:
     held = Filter(machine, unix_only=True, mediate=False, connect=False)
     close_on_exec = 0o2000000
@@ -195,7 +190,6 @@ def test_without_connections_a_socket_reaches_nothing_by_name(machine: str) -> N
     )
 
 
-@pytest.mark.proves("sandbox.filter.terminals")
 def test_nothing_is_typed_into_a_terminal_and_no_volume_is_made_by_control(machine: str) -> None:
     held = Filter(machine)
     for control in (0x5412, 0x541C, 0x5000940E, 0x50009418):
@@ -205,7 +199,6 @@ def test_nothing_is_typed_into_a_terminal_and_no_volume_is_made_by_control(machi
     ] * 4
 
 
-@pytest.mark.proves("sandbox.filter.leases")
 def test_no_lease_on_a_file_keeps_others_waiting(machine: str) -> None:
     held = Filter(machine)
     for control in (1024, 1040):  # F_SETLEASE, F_SETDELEG
@@ -269,7 +262,6 @@ for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_NETLINK, 40, 17):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux")
-@pytest.mark.proves("sandbox.filter.forbidden-calls")
 def test_the_kernel_answers_as_the_program_says(tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     root.mkdir()

@@ -56,13 +56,11 @@ def given_home(places: SessionPaths) -> str:
     return file.read_text() if file.exists() else ""
 
 
-@pytest.mark.proves("sandbox.identity")
 def test_name_and_address_are_taken_and_nothing_else(home: Path, places: SessionPaths) -> None:
     write_git_identity({}, str(home), places)
     assert given_home(places) == SAID
 
 
-@pytest.mark.proves("sandbox.identity")
 def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(
     home: Path, places: SessionPaths
 ) -> None:
@@ -73,7 +71,6 @@ def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(
     assert given_home(places) == '[user]\n\tname = "Xdg"\n\temail = "home@example.org"\n'
 
 
-@pytest.mark.proves("sandbox.identity")
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,7 +86,6 @@ def test_who_does_not_say_both_says_nothing(home: Path, places: SessionPaths, te
     assert given_home(places) == ""
 
 
-@pytest.mark.proves("sandbox.identity")
 def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
     home: Path, places: SessionPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +94,6 @@ def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
     assert given_home(places) == ""
 
 
-@pytest.mark.proves("sandbox.identity")
 def test_what_a_command_put_in_its_place_is_neither_followed_nor_replaced(
     home: Path, places: SessionPaths
 ) -> None:
@@ -121,7 +116,6 @@ def test_a_pipe_in_place_of_the_settings_does_not_stop_a_session(
     assert given_home(places) == ""
 
 
-@pytest.mark.proves("sandbox.identity")
 @given(st.lists(st.text('[]user.nameil= "\\x#;\n\t@', max_size=60), max_size=3))
 def test_whatever_settings_hold_only_a_name_and_an_address_come_out(texts: list[str]) -> None:
     said = extract_identity(*texts).splitlines()
@@ -129,7 +123,6 @@ def test_whatever_settings_hold_only_a_name_and_an_address_come_out(texts: list[
     assert all(line.count('"') == 2 and "\\" not in line for line in said[1:])
 
 
-@pytest.mark.proves("sandbox.identity")
 @pytest.mark.skipif(not probe().namespaces, reason="no namespaces here")
 async def test_a_commit_of_a_command_is_the_persons_unless_the_repository_says_otherwise(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -119,7 +119,6 @@ def test_truncating_is_writing_where_the_version_knows_it(tmp_path: Path) -> Non
 
 
 @since(4)
-@pytest.mark.proves("sandbox.landlock.tcp")
 def test_tcp_reaches_nothing_unless_it_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -136,7 +135,6 @@ def test_tcp_reaches_nothing_unless_it_is_allowed() -> None:
 
 
 @since(6)
-@pytest.mark.proves("sandbox.landlock.scopes")
 def test_signals_and_abstract_sockets_stay_inside() -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0ferrule-landlock-{os.getpid()}")
@@ -168,7 +166,6 @@ def test_it_can_be_quiet() -> None:
 
 
 @on_landlock
-@pytest.mark.proves("sandbox.landlock.links-grant-nothing")
 def test_a_link_among_the_granted_grants_nothing(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("words")
     (tmp_path / "link").symlink_to("secret")

@@ -39,7 +39,6 @@ async def test_fifty_at_once_are_told_apart(plain_sandbox: Sandbox) -> None:
     ]
 
 
-@pytest.mark.proves("sandbox.leaves-nothing")
 async def test_many_commands_at_once_leave_no_descriptor_and_no_process(
     plain_sandbox: Sandbox,
 ) -> None:
@@ -118,7 +117,6 @@ async def test_a_descriptor_can_be_its_standard_input(plain_sandbox: Sandbox) ->
     assert (ended.exit_code, str(text)) == (0, "got one\ntwo\n")
 
 
-@pytest.mark.proves("sandbox.server-apart")
 async def test_a_signal_of_the_terminal_does_not_reach_the_server(plain_sandbox: Sandbox) -> None:
     await says(plain_sandbox, "true")
     assert plain_sandbox.server_pid is not None
@@ -253,7 +251,6 @@ def test_a_sandbox_that_nobody_closed_ends_when_it_is_dropped() -> None:
     assert has_ended(server)
 
 
-@pytest.mark.proves("sandbox.owner-dies")
 def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_path: Path) -> None:
     script = tmp_path / "owner.py"
     script.write_text(
@@ -284,7 +281,6 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
         assert all(has_ended(pid) for pid in pids)
 
 
-@pytest.mark.proves("sandbox.owner-dies")
 @pytest.mark.parametrize("reap", ["", "ending._reap(); "], ids=["while it looked", "before"])
 def test_a_server_waits_no_longer_for_a_supervisor_that_ended(reap: str) -> None:
     script = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +52,7 @@ def found(policy: SandboxPolicy) -> MachineFolders:
             "/etc/ssl/private": True,
             "/home/me/.cargo/bin/credentials": False,
         },
-        proc=frozenset({"cpuinfo", "keys", "bus"}),
+        proc={"keys": False, "bus": True},
         devices=frozenset({"null", "tty", "sda", "kvm"}),
         toolchains=(
             ReadOnlyBind(
@@ -96,7 +95,6 @@ def test_every_step_is_one_that_can_be_carried_out(policy: SandboxPolicy) -> Non
         assert ".." not in PurePosixPath(place).parts
 
 
-@pytest.mark.proves("sandbox.system-read-only")
 @given(policies)
 def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(
     policy: SandboxPolicy,

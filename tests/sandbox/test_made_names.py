@@ -20,7 +20,6 @@ __all__ = ["opens", "root"]
 REMADE = "for i in $(seq 60); do echo x > .env.$i; stat -c %i .env.$i; done; rm .env.*"
 
 
-@pytest.mark.proves("sandbox.made.not-by-number")
 async def test_a_persons_file_is_not_a_commands_because_its_number_was(
     opens: Opens, root: Path
 ) -> None:
@@ -41,7 +40,6 @@ async def test_a_persons_file_is_not_a_commands_because_its_number_was(
     assert "denied" in said.lower()
 
 
-@pytest.mark.proves("sandbox.made.not-by-number")
 def test_no_two_files_have_one_identity_though_they_have_one_number(root: Path) -> None:
     seen: set[str] = set()
     for _ in range(300):
@@ -82,7 +80,6 @@ for i in range(40):
 MANY = 10
 
 
-@pytest.mark.proves("sandbox.made.bounded")
 @pytest.mark.parametrize("maker", MAKERS)
 async def test_names_that_must_be_hidden_are_bounded_whatever_they_are(
     opens: Opens, root: Path, maker: str, monkeypatch: pytest.MonkeyPatch
@@ -103,7 +100,6 @@ async def test_names_that_must_be_hidden_are_bounded_whatever_they_are(
     assert (ended.exit_code, said.strip()) == (0, "still here")
 
 
-@pytest.mark.proves("sandbox.made.bounded")
 async def test_what_is_taken_away_makes_room_again(
     opens: Opens, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,6 @@ def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: 
     }
 
 
-@pytest.mark.proves("sandbox.mask.protected")
 def test_protected_names_are_read_only_at_the_root_and_only_there(root: Path, make: Make) -> None:
     for name in (
         ".vscode/tasks.json",
@@ -130,14 +129,12 @@ def test_protected_names_are_read_only_at_the_root_and_only_there(root: Path, ma
     }
 
 
-@pytest.mark.proves("sandbox.mask.protected")
 def test_a_secret_inside_a_read_only_folder_is_covered_after_it(root: Path, make: Make) -> None:
     make(".vscode/.env")
     found = MaskScanner(root, DEFAULT_NAMES).scan()
     assert [mask.kind for mask in found.masks] == [MaskKind.READ_ONLY, MaskKind.UNREADABLE]
 
 
-@pytest.mark.proves("sandbox.mask.git")
 def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) -> None:
     config = """
 [core]
@@ -187,7 +184,6 @@ def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) ->
     )
 
 
-@pytest.mark.proves("sandbox.mask.git")
 @pytest.mark.parametrize("config", ["", "\n", "junk", "[core]\n", "[remote\n\turl = hidden"])
 def test_a_configuration_with_nothing_to_show_is_covered_by_one_that_git_reads(
     root: Path, make: Make, config: str
@@ -197,7 +193,6 @@ def test_a_configuration_with_nothing_to_show_is_covered_by_one_that_git_reads(
     assert mask.text == "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
 
 
-@pytest.mark.proves("sandbox.mask.git")
 def test_a_git_file_that_leads_elsewhere_cannot_be_changed(root: Path, make: Make) -> None:
     make("sub/.git", "gitdir: ../.git/modules/sub\n")
     make(".git/commondir", "..")
@@ -244,7 +239,6 @@ PUBLIC = "# Issuer: CN=Example Root O=Example\n# Serial: 15752444095811006489\n"
 PRIVATE_DER = bytes([0x30, 10, 2, 1, 0, 0x30, 0, 4, 3, 1, 2, 3])
 
 
-@pytest.mark.proves("sandbox.mask.certificates")
 @pytest.mark.parametrize(
     ("name", "content", "hidden"),
     [
@@ -279,7 +273,6 @@ def test_only_what_is_surely_public_is_no_secret(
     assert scanned(root) == wanted
 
 
-@pytest.mark.proves("sandbox.mask.certificates")
 def test_the_bundle_of_this_virtual_environment_is_no_secret() -> None:
     import certifi
 
@@ -288,7 +281,6 @@ def test_the_bundle_of_this_virtual_environment_is_no_secret() -> None:
     assert is_only_public(Path(certifi.where()).read_bytes())
 
 
-@pytest.mark.proves("sandbox.mask.certificates")
 def test_a_name_that_the_person_added_is_hidden_whatever_is_in_it(root: Path, make: Make) -> None:
     make("certs/root.pem", PUBLIC)
     make("other.pem", PUBLIC)
@@ -297,7 +289,6 @@ def test_a_name_that_the_person_added_is_hidden_whatever_is_in_it(root: Path, ma
     }
 
 
-@pytest.mark.proves("sandbox.mask.certificates")
 def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(
     root: Path, make: Make, quiet: None
 ) -> None:
@@ -311,7 +302,6 @@ def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(
     assert found.added == (str(file),) and found.removed == ()
 
 
-@pytest.mark.proves("sandbox.mask.own")
 def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make: Make) -> None:
     made, reserved, others = make("test.key"), make(".ferrule/x").parent, make("other.key")
     scanner = MaskScanner(root, DEFAULT_NAMES)
@@ -325,7 +315,6 @@ def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make
     assert scanner.scan().removed == (str(others),)
 
 
-@pytest.mark.proves("sandbox.mask.own")
 def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(
     root: Path, make: Make
 ) -> None:
@@ -392,7 +381,7 @@ def test_packages_linked_from_a_cache_can_be_read_unless_it_is_a_known_secret(
     assert scanned(root) == {".venv/lib/site-packages/evil.py": MaskKind.UNREADABLE}
 
 
-@pytest.mark.proves("sandbox.mask.hard-links", "sandbox.mask.cache")
+@pytest.mark.proves("sandbox.mask.hard-links")
 def test_a_link_between_a_known_folder_and_a_new_one_is_understood(
     root: Path, make: Make, quiet: None, tmp_path: Path
 ) -> None:
@@ -412,7 +401,6 @@ def test_a_link_between_a_known_folder_and_a_new_one_is_understood(
 # ---- again, and bounded
 
 
-@pytest.mark.proves("sandbox.mask.cache")
 def test_a_repeat_reads_only_the_folders_that_changed(
     root: Path, make: Make, quiet: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,7 +426,6 @@ def test_a_repeat_reads_only_the_folders_that_changed(
     assert [len(found.added), len(found.removed)] == [1, 1]
 
 
-@pytest.mark.proves("sandbox.mask.cache")
 def test_scanners_that_begin_together_read_each_folder_once(
     root: Path, make: Make, quiet: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,7 +451,6 @@ def test_scanners_that_begin_together_read_each_folder_once(
     assert len(reads) == 21
 
 
-@pytest.mark.proves("sandbox.mask.cache")
 def test_a_folder_that_changed_just_now_is_not_believed(root: Path, make: Make) -> None:
     make("a/one.txt")
     scanner = MaskScanner(root, DEFAULT_NAMES)
@@ -475,7 +461,6 @@ def test_a_folder_that_changed_just_now_is_not_believed(root: Path, make: Make) 
     assert kinds(root, scanner.scan()) == {"a/.env": MaskKind.UNREADABLE}
 
 
-@pytest.mark.proves("sandbox.mask.bounded")
 def test_what_cannot_be_looked_at_is_covered_whole(root: Path, make: Make) -> None:
     for name in ("a/one.txt", "a/deep/two.txt", "b/three.txt"):
         make(name)
@@ -486,7 +471,6 @@ def test_what_cannot_be_looked_at_is_covered_whole(root: Path, make: Make) -> No
         MaskScanner(root / "none", DEFAULT_NAMES).scan()
 
 
-@pytest.mark.proves("sandbox.mask.bounded")
 def test_more_masks_than_a_command_can_have_are_an_error(
     root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -624,7 +608,6 @@ def test_what_is_laid_over_a_name_depends_on_its_type(row: str) -> None:
         )
 
 
-@pytest.mark.proves("sandbox.mask.own")
 @pytest.mark.parametrize(
     ("name", "is_hidden"),
     [(".env/bin/x", False), (".env/agents", False), (".env/lib/k.pem", True), (".env/.env", True)],
@@ -657,7 +640,6 @@ def test_names_that_are_no_text_or_hold_a_line_break_are_covered_too(root: Path)
     assert {os.path.basename(os.fsencode(mask.path)) for mask in found.masks} == set(odd)
 
 
-@pytest.mark.proves("sandbox.mask.tracked")
 def test_a_file_that_nobody_may_open_is_covered_by_one_of_its_size_and_time(tmp_path: Path) -> None:
     secret = tmp_path / ".env"
     secret.write_text("KEY=1")

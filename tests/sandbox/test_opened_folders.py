@@ -57,7 +57,6 @@ def kinds(found: ScanResult, folder: Path) -> dict[str, MaskKind]:
     }
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
     found = scan(base, readable=("library",), writable=("shared",))
     scanner = MaskScanner(base / "work", ProtectedNames(), git_hooks=True)
@@ -75,7 +74,6 @@ def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
     assert paths == sorted(paths)
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 def test_hooks_are_hidden_everywhere_where_none_may_run(base: Path) -> None:
     policy = SandboxPolicy(
         base / "work",
@@ -96,7 +94,6 @@ def test_hooks_are_hidden_everywhere_where_none_may_run(base: Path) -> None:
     assert found["shared/.git/hooks"] is MaskKind.READ_ONLY
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -> None:
     scanner = OpenedFolderScanner(SandboxPolicy(base / "work", writable=(str(base / "shared"),)))
     scanner.scan()
@@ -109,7 +106,6 @@ def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -
     assert own.own_seen == {identify_path(made)}
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_the_inner_of_two_folders_decides_for_what_is_in_it(base: Path) -> None:
     (base / "work/notes").mkdir()
     (base / "work/notes/x.txt").write_text("x")
@@ -121,7 +117,6 @@ def test_the_inner_of_two_folders_decides_for_what_is_in_it(base: Path) -> None:
     assert found["shared/.env"] is found["work/.env"] is MaskKind.UNREADABLE
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_deny_rules_that_name_something_in_an_opened_folder_hold_there(base: Path) -> None:
     rules = RuleSet.parse(deny=[f"Read(/{base}/library/src/**)", "Read(src/plain.py)"])
     denials = PathDenials(rules.deny, str(base / "work"), str(base / "home"))
@@ -136,7 +131,6 @@ def test_deny_rules_that_name_something_in_an_opened_folder_hold_there(base: Pat
     assert "shared/src/plain.py" not in kinds(found, base)
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_a_folder_that_would_hide_the_workspace_is_an_error_that_says_so(tmp_path: Path) -> None:
     root = tmp_path / ".aws/work"
     root.mkdir(parents=True)
@@ -146,7 +140,6 @@ def test_a_folder_that_would_hide_the_workspace_is_an_error_that_says_so(tmp_pat
     assert "smaller" in raised.value.hint
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_links_in_opened_folders_are_covered_only_if_they_are_known_secrets(base: Path) -> None:
     (base / "home/.ssh").mkdir(parents=True)
     (base / "home/.ssh/id_rsa").write_text("x")
@@ -159,7 +152,6 @@ def test_links_in_opened_folders_are_covered_only_if_they_are_known_secrets(base
     assert found["notes.txt"] is MaskKind.UNREADABLE
 
 
-@pytest.mark.proves("sandbox.mask.opened")
 def test_a_folder_of_packages_has_packages_by_every_name(base: Path) -> None:
     packages = base / "v/lib/python3/site-packages"
     for name in ("agents/__init__.py", "sitecustomize.py", "x/.env", "x/server.key"):

@@ -129,7 +129,6 @@ async def test_a_workspace_in_a_folder_that_is_written_is_not_replaced_by_a_link
         await says(sandbox, "cat file", base / "work")
 
 
-@pytest.mark.proves("sandbox.view-always-builds")
 @pytest.mark.parametrize("left", ["ln -s /work {0}", "echo x > {0}", "ln -s {0} {0}"])
 async def test_what_a_command_left_where_a_folder_is_shown_is_moved_aside(
     left: str, opens: Opens, base: Path

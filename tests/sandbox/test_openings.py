@@ -32,7 +32,6 @@ def find(place: Path, target: str, access: Any = "write", **policy: Any) -> Open
     return find_opening(refusal, made, str(place / "person"), (str(place / "state"),))
 
 
-@pytest.mark.proves("sandbox.refusals.narrow")
 def test_the_folder_that_a_write_was_for_is_offered(place: Path) -> None:
     assert find(place, "@/data/set/new.txt") == Opening("write", f"{place}/data/set")
     assert find(place, "@/data/set") == Opening("write", f"{place}/data/set")
@@ -41,7 +40,6 @@ def test_the_folder_that_a_write_was_for_is_offered(place: Path) -> None:
     assert find(place, "@/person/.cache/app/new") == Opening("write", f"{place}/person/.cache/app")
 
 
-@pytest.mark.proves("sandbox.refusals.narrow")
 @pytest.mark.parametrize(
     "target",
     [
@@ -70,13 +68,11 @@ def test_what_is_too_wide_or_private_is_not_offered(place: Path, target: str) ->
     assert find(place, target) is None
 
 
-@pytest.mark.proves("sandbox.refusals.narrow")
 def test_nothing_is_offered_where_commands_could_put_a_link(place: Path) -> None:
     assert find(place, "@/data/set/x", "read", writable=(f"{place}/data",)) is None
     assert find(place, "@/data/set\u202e/x", "read") is None
 
 
-@pytest.mark.proves("sandbox.refusals.host")
 @pytest.mark.parametrize(
     ("target", "opens"),
     [
@@ -100,7 +96,6 @@ def test_hosts_are_offered_with_their_port(place: Path, target: str, opens: str)
     assert found == (Opening("network", opens) if opens else None)
 
 
-@pytest.mark.proves("sandbox.refusals.narrow")
 def test_an_opening_adds_itself_and_nothing_else(place: Path) -> None:
     policy = SandboxPolicy(place, network=("example.com",), readable=("/opt/x",))
     opened = Opening("network", "packages.example.org:443").add_to(policy)

@@ -39,7 +39,6 @@ registry=https://ada:hunter2@npm.corp.example/
 """
 
 
-@pytest.mark.proves("sandbox.package-indexes")
 def test_addresses_are_taken_over_and_what_signs_in_is_not() -> None:
     assert extract_pip_settings(PIP) == (
         "[global]\n"
@@ -53,7 +52,6 @@ def test_addresses_are_taken_over_and_what_signs_in_is_not() -> None:
     assert extract_pip_settings("no settings at all") == ""
 
 
-@pytest.mark.proves("sandbox.package-indexes")
 def test_they_are_in_the_sessions_home_unless_commands_could_have_written_them(
     tmp_path: Path,
 ) -> None:
@@ -77,7 +75,6 @@ def test_they_are_in_the_sessions_home_unless_commands_could_have_written_them(
     assert Path(places.home, ".npmrc").read_text() == "a command's own\n"
 
 
-@pytest.mark.proves("sandbox.package-indexes")
 def test_variables_that_name_an_index_are_passed_on_unless_they_sign_in() -> None:
     given = {
         "PIP_INDEX_URL": "https://pypi.corp.example/simple",
@@ -88,7 +85,6 @@ def test_variables_that_name_an_index_are_passed_on_unless_they_sign_in() -> Non
     assert "UV_INDEX_URL" in child.withheld
 
 
-@pytest.mark.proves("sandbox.shipped-programs")
 def test_rg_is_last_on_the_path_alone_and_not_taken_from_where_commands_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,7 +142,6 @@ for attempt in (
     assert [line[:3] for line in out.splitlines()] == ["no:"] * 5
 
 
-@pytest.mark.proves("sandbox.network.closed-with-the-command")
 async def test_the_port_is_reached_from_its_own_namespace_only_and_ends_with_it() -> None:
     async with Proxied("site.example") as proxied:
         async with enclosed(proxied, "sh", "-c", "echo up; exec sleep 60") as process:

@@ -129,7 +129,6 @@ def snapshot(root: Path) -> dict[str, bytes | str]:
     return found
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_created_changed_and_deleted_files_are_listed_by_name(overlay: Overlay) -> None:
     before = snapshot(overlay.root)
     overlay.run(
@@ -147,7 +146,6 @@ def test_created_changed_and_deleted_files_are_listed_by_name(overlay: Overlay) 
     assert snapshot(overlay.root) == before
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_a_change_that_keeps_the_size_is_found_wherever_in_the_file_it_is(root: Path) -> None:
     (root / "large").write_bytes(b"x" * 1_000_000)
     script = "sed -i s/this/that/ README; printf y | dd of=large bs=1 seek=999999 conv=notrunc"
@@ -155,7 +153,6 @@ def test_a_change_that_keeps_the_size_is_found_wherever_in_the_file_it_is(root: 
     assert overlay.changes(script) == [("README", "changed"), ("large", "changed")]
 
 
-@pytest.mark.proves("sandbox.preview.only-changes")
 def test_a_file_that_is_what_it_was_is_no_change(overlay: Overlay) -> None:
     script = """
     touch README src/a.py
@@ -168,7 +165,6 @@ def test_a_file_that_is_what_it_was_is_no_change(overlay: Overlay) -> None:
     assert overlay.changes(script) == []
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_rights_are_a_change(overlay: Overlay) -> None:
     assert overlay.changes("chmod +x run.sh; chmod 700 docs") == [
         ("docs/", "changed"),
@@ -176,7 +172,6 @@ def test_rights_are_a_change(overlay: Overlay) -> None:
     ]
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_a_renamed_file_or_folder_is_deleted_and_created(overlay: Overlay) -> None:
     assert overlay.changes("mv README NOTES; mv src lib") == [
         ("NOTES", "created"), ("README", "deleted"),
@@ -185,7 +180,6 @@ def test_a_renamed_file_or_folder_is_deleted_and_created(overlay: Overlay) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_a_folder_that_is_made_again_hides_what_was_in_it(overlay: Overlay) -> None:
     script = (
         "rm -r src; mkdir -p src/deep; printf 'this is src/a.py\\n' > src/a.py; echo other > "
@@ -198,7 +192,6 @@ def test_a_folder_that_is_made_again_hides_what_was_in_it(overlay: Overlay) -> N
     ]
 
 
-@pytest.mark.proves("sandbox.preview.changes")
 def test_files_and_folders_that_take_each_others_place(overlay: Overlay) -> None:
     assert overlay.changes(
         "rm README; mkdir README; echo x > README/in; rm -r docs; echo x > docs; rmdir empty; rm "
@@ -226,7 +219,6 @@ ACTIONS = st.one_of(
 )
 
 
-@pytest.mark.proves("sandbox.preview.changes", "sandbox.preview.only-changes")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(ACTIONS, max_size=8))
 def test_what_is_listed_is_what_a_copy_of_the_workspace_would_show(actions: list[str]) -> None:
@@ -254,7 +246,6 @@ def test_what_is_listed_is_what_a_copy_of_the_workspace_would_show(actions: list
     assert {name for name in listed if name[-1] == "/"} <= expected.keys()
 
 
-@pytest.mark.proves("sandbox.preview.secret-names")
 def test_of_a_name_that_no_tool_may_read_neither_size_nor_content_is_told(overlay: Overlay) -> None:
     overlay.run(
         "echo longer-than-before > secret/.env; echo k > server.key; mkdir -p agents; echo x "
@@ -267,12 +258,10 @@ def test_of_a_name_that_no_tool_may_read_neither_size_nor_content_is_told(overla
     )
 
 
-@pytest.mark.proves("sandbox.preview.secret-names")
 def test_whether_a_secret_file_is_what_it_was_is_not_looked_at(overlay: Overlay) -> None:
     assert overlay.changes("touch secret/.env") == [("secret/.env", "changed")]
 
 
-@pytest.mark.proves("sandbox.preview.bounded")
 def test_a_long_list_is_cut_and_says_so(overlay: Overlay) -> None:
     overlay.run("for i in $(seq 50); do echo x > f$i; done; rm -r src docs")
     whole = list_changes(overlay.upper, overlay.root)
@@ -282,7 +271,6 @@ def test_a_long_list_is_cut_and_says_so(overlay: Overlay) -> None:
     assert set(some.changes) <= set(whole.changes)
 
 
-@pytest.mark.proves("sandbox.preview.bounded")
 def test_no_more_is_compared_than_was_agreed_and_the_rest_counts_as_changed(
     overlay: Overlay,
 ) -> None:
@@ -292,7 +280,6 @@ def test_no_more_is_compared_than_was_agreed_and_the_rest_counts_as_changed(
     )
 
 
-@pytest.mark.proves("sandbox.preview.bounded")
 def test_folders_within_folders_end_somewhere(overlay: Overlay) -> None:
     folder = "/".join(["d"] * (MAX_DEPTH + 50))
     overlay.run(f"mkdir -p {folder}; echo x > {folder}/f; echo y > z")
@@ -321,7 +308,6 @@ def test_names_that_are_no_text_are_listed_as_text(overlay: Overlay) -> None:
     name.encode()
 
 
-@pytest.mark.proves("sandbox.preview.only-changes")
 def test_attributes_that_a_command_sets_itself_hide_nothing(overlay: Overlay) -> None:
     """`trusted.` is what an overlay without `userxattr` goes by: ours does not look at the other
     kind.

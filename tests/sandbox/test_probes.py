@@ -88,7 +88,6 @@ def test_without_user_namespaces_the_probe_says_so_and_why() -> None:
 # ---- toolchains
 
 
-@pytest.mark.proves("sandbox.backend.toolchains")
 def test_only_the_folders_of_programs_are_bound_never_what_is_beside_them(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in (
@@ -243,7 +242,6 @@ INSTALLED = (
 """Where installers put programs below a home, and what those read to start."""
 
 
-@pytest.mark.proves("sandbox.backend.toolchains")
 def test_what_each_installer_put_below_a_home_can_be_run(tmp_path: Path) -> None:
     for name in INSTALLED:
         place = tmp_path / name
@@ -258,7 +256,6 @@ def test_what_each_installer_put_below_a_home_can_be_run(tmp_path: Path) -> None
     assert closed == []
 
 
-@pytest.mark.proves("sandbox.backend.toolchains")
 def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
@@ -272,7 +269,6 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.proves("sandbox.backend.toolchains")
 def test_where_a_link_of_the_table_leads_is_bound_too_in_another_home_as_well(
     tmp_path: Path,
 ) -> None:
@@ -286,7 +282,6 @@ def test_where_a_link_of_the_table_leads_is_bound_too_in_another_home_as_well(
     }
 
 
-@pytest.mark.proves("sandbox.backend.toolchains")
 def test_the_running_interpreter_is_bound_also_from_another_home(tmp_path: Path) -> None:
     other = tmp_path / "other/.pyenv/versions/3.11"
     (other / "bin").mkdir(parents=True)

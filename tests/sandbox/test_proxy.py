@@ -69,7 +69,6 @@ async def test_a_request_reaches_a_named_host_and_is_recorded_for_the_run() -> N
     assert contact.sent > 0 and contact.received > 0
 
 
-@pytest.mark.proves("sandbox.network.tunnel")
 async def test_a_tunnel_carries_bytes_both_ways_and_each_end_by_itself() -> None:
     async with (
         Talker(echoing) as site,
@@ -153,7 +152,6 @@ async def test_an_answer_before_the_answer_is_passed_on() -> None:
 # ---- what does not
 
 
-@pytest.mark.proves("sandbox.network.refused-says-why")
 async def test_a_host_that_was_not_named_is_refused_with_its_name_and_the_setting() -> None:
     async with Proxied("site.example") as proxied:
         answer = await proxied.ask(
@@ -238,7 +236,6 @@ async def test_this_machine_is_not_reached_by_any_spelling(host: str) -> None:
         assert not any(contact.allowed for contact in proxied.contacts)
 
 
-@pytest.mark.proves("sandbox.network.inside-addresses")
 @pytest.mark.parametrize(
     "address",
     [
@@ -282,7 +279,6 @@ async def test_a_name_that_changes_its_answer_is_checked_each_time_and_connected
             ]
 
 
-@pytest.mark.proves("sandbox.network.each-request")
 async def test_each_request_of_a_kept_connection_is_checked_by_itself() -> None:
     async with (
         HttpDouble(echo) as site,
@@ -303,7 +299,6 @@ async def test_each_request_of_a_kept_connection_is_checked_by_itself() -> None:
     assert [request.target for request in site.requests] == ["/1", "/2"]
 
 
-@pytest.mark.proves("sandbox.network.no-smuggling")
 async def test_a_request_hidden_in_a_body_stays_a_body() -> None:
     hidden = b"GET http://evil.test/ HTTP/1.1\r\n\r\n"
     async with (
@@ -325,7 +320,6 @@ async def test_a_request_hidden_in_a_body_stays_a_body() -> None:
     )
 
 
-@pytest.mark.proves("sandbox.network.no-smuggling")
 async def test_nothing_beyond_a_body_reaches_its_server() -> None:
     came = asyncio.Event()
     heard: list[bytes] = []
@@ -354,7 +348,6 @@ async def test_nothing_beyond_a_body_reaches_its_server() -> None:
     assert answers.startswith(b"HTTP/1.1 200 ") and b"\r\nHTTP/1.1 403 " in answers
 
 
-@pytest.mark.proves("sandbox.network.no-smuggling")
 @pytest.mark.parametrize(
     "head",
     [
@@ -415,7 +408,6 @@ async def test_a_body_in_broken_chunks_is_not_finished_for_the_server() -> None:
 # ---- bounds
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_a_huge_head_is_refused_before_it_has_arrived() -> None:
     async with Proxied("site.example") as proxied:
         for filler in (
@@ -428,14 +420,12 @@ async def test_a_huge_head_is_refused_before_it_has_arrived() -> None:
     assert proxied.looked_up == []
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_a_head_that_does_not_come_to_its_end_is_given_up() -> None:
     async with Proxied("site.example", patience=ProxyLimits(head=0.05)) as proxied:
         answer = await proxied.ask(b"GET http://site.exam")
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_a_silent_client_and_a_silent_tunnel_are_closed() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -456,7 +446,6 @@ async def test_a_silent_client_and_a_silent_tunnel_are_closed() -> None:
             assert late.startswith(b"HTTP/1.1 504 ")
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_only_so_many_connections_are_served_at_once_and_the_others_wait() -> None:
     go = asyncio.Event()
 
@@ -483,7 +472,6 @@ async def test_only_so_many_connections_are_served_at_once_and_the_others_wait()
     assert all(b"HTTP/1.1 200" in answer for answer in answers)
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_a_connection_that_is_silent_makes_room_for_one_that_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -506,7 +494,6 @@ async def test_a_connection_that_is_silent_makes_room_for_one_that_waits(
         other.close()
 
 
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_no_more_is_read_than_the_other_side_takes() -> None:
     taken = asyncio.Event()
 
@@ -539,7 +526,6 @@ async def test_no_more_is_read_than_the_other_side_takes() -> None:
             taken.set()
 
 
-@pytest.mark.proves("sandbox.network.closed-with-the-command")
 async def test_closing_ends_both_sides_of_every_connection() -> None:
     gone = asyncio.Event()
 
@@ -646,7 +632,6 @@ async def test_a_host_that_cannot_be_resolved_or_reached_is_said() -> None:
 # ---- through a proxy of the person's environment
 
 
-@pytest.mark.proves("sandbox.network.through-a-proxy")
 async def test_named_hosts_are_reached_through_the_environments_proxy_and_others_not() -> None:
     """The outer proxy is one of ours: it resolves, and the inner one decides."""
     async with HttpDouble(echo) as site, Talker(echoing) as tunnelled:
@@ -678,7 +663,6 @@ async def test_named_hosts_are_reached_through_the_environments_proxy_and_others
             assert inner.looked_up == []
 
 
-@pytest.mark.proves("sandbox.network.through-a-proxy")
 async def test_a_proxy_of_the_environment_that_says_no_is_said() -> None:
     async with (
         Talker(http("407 Who are you", b"")) as outer,

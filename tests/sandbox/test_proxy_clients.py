@@ -63,7 +63,6 @@ def raw(data: bytes, kind: str) -> Reply:
 
 
 @needs("curl")
-@pytest.mark.proves("sandbox.network.clients", "sandbox.network.each-request")
 async def test_curl_follows_a_redirect_only_to_a_named_host() -> None:
     places = {
         "/good": "http://other.example:%d/end",
@@ -98,7 +97,6 @@ async def test_curl_follows_a_redirect_only_to_a_named_host() -> None:
 
 @needs("curl")
 @needs("openssl")
-@pytest.mark.proves("sandbox.network.clients")
 async def test_curl_speaks_tls_through_a_tunnel_and_says_why_another_was_refused(
     tmp_path: Path,
 ) -> None:
@@ -142,7 +140,6 @@ async def test_curl_speaks_tls_through_a_tunnel_and_says_why_another_was_refused
     assert host[0] and "`evil.test` is not one of the hosts in the `network` setting" in host[1]
 
 
-@pytest.mark.proves("sandbox.network.clients")
 async def test_python_reads_a_url_and_is_told_what_was_refused() -> None:
     script = """
 import urllib.request, urllib.error, sys
@@ -172,7 +169,6 @@ for url in sys.argv[2:]:
     assert "Tunnel connection failed: 403 `evil.test` is not one of the hosts" in out
 
 
-@pytest.mark.proves("sandbox.network.clients")
 async def test_pip_installs_a_package_from_a_named_index(tmp_path: Path) -> None:
     package = wheel()
     name = "tiny_thing-1.0-py3-none-any.whl"
@@ -221,7 +217,6 @@ async def test_pip_installs_a_package_from_a_named_index(tmp_path: Path) -> None
 
 
 @needs("npm")
-@pytest.mark.proves("sandbox.network.clients")
 async def test_npm_installs_a_package_from_a_named_registry(tmp_path: Path) -> None:
     package = tarball()
     integrity = "sha512-" + b64encode(hashlib.sha512(package).digest()).decode()
@@ -262,7 +257,6 @@ async def test_npm_installs_a_package_from_a_named_registry(tmp_path: Path) -> N
 
 
 @needs("git")
-@pytest.mark.proves("sandbox.network.clients")
 async def test_git_asks_through_the_proxy_and_is_refused_elsewhere() -> None:
     packet = (
         b"001e# service=git-upload-pack\n0000" + b"003d" + b"1" * 40 + b" refs/heads/main\n0000"
@@ -281,7 +275,6 @@ async def test_git_asks_through_the_proxy_and_is_refused_elsewhere() -> None:
 
 
 @needs("curl")
-@pytest.mark.proves("sandbox.network.bounded")
 async def test_many_clients_at_once_are_all_answered() -> None:
     async with HttpDouble(
         lambda request: raw(request.target.encode() * 5000, "text/plain")

@@ -129,7 +129,6 @@ SMUGGLED = [
 ]
 
 
-@pytest.mark.proves("sandbox.network.no-smuggling")
 @pytest.mark.parametrize("head", SMUGGLED)
 def test_a_request_that_can_be_read_in_two_ways_is_not_passed_on(head: list[bytes]) -> None:
     with pytest.raises((MalformedMessage, InvalidHost)):
@@ -153,7 +152,6 @@ def test_where_an_answer_ends(
     assert parse_response([first, *fields], method).framing == framing
 
 
-@pytest.mark.proves("sandbox.network.no-smuggling")
 @pytest.mark.parametrize(
     "head",
     [

@@ -62,7 +62,6 @@ def waiting(sandbox: Sandbox) -> list[int]:
     raise AssertionError("nothing waits for the next command")
 
 
-@pytest.mark.proves("sandbox.ready.confined")
 async def test_the_process_of_the_next_command_waits_inside_and_gives_up_the_rest_before_it_runs(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -84,7 +83,6 @@ async def test_the_process_of_the_next_command_waits_inside_and_gives_up_the_res
     assert len(text.split()) == len(names) and own.isdisjoint(text.split())
 
 
-@pytest.mark.proves("sandbox.ready.confined")
 @pytest.mark.skipif(os.getuid() != 0, reason="the kernel shows them to root alone")
 async def test_the_namespaces_of_the_process_that_waits_are_its_own(sandbox: Sandbox) -> None:
     supervisor, _, command = waiting(sandbox)
@@ -94,7 +92,6 @@ async def test_the_namespaces_of_the_process_that_waits_are_its_own(sandbox: San
     assert os.readlink(f"/proc/{supervisor}/ns/pid") == os.readlink("/proc/self/ns/pid")
 
 
-@pytest.mark.proves("sandbox.ready.lost")
 @pytest.mark.parametrize("which", ["supervisor", "first", "command"])
 async def test_a_process_that_is_ended_while_it_waits_costs_no_command(
     sandbox: Sandbox, tmp_path: Path, which: str
@@ -106,7 +103,6 @@ async def test_a_process_that_is_ended_while_it_waits_costs_no_command(
     assert (ended.exit_code, text) == (0, "run\n")
 
 
-@pytest.mark.proves("sandbox.ready.short")
 async def test_a_command_that_ends_at_once_is_told_from_its_beginning_to_its_end(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

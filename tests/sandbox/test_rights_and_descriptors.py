@@ -32,7 +32,6 @@ def numbers(said: str) -> set[str]:
     return {line.split()[0] for line in said.splitlines()}
 
 
-@pytest.mark.proves("sandbox.descriptors")
 async def test_a_command_inherits_its_standard_streams_and_nothing_else(
     opens: Opens, root: Path
 ) -> None:
@@ -40,7 +39,6 @@ async def test_a_command_inherits_its_standard_streams_and_nothing_else(
     assert numbers(said) == {"0", "1", "2"}, said
 
 
-@pytest.mark.proves("sandbox.descriptors")
 async def test_so_does_a_command_that_nothing_holds(root: Path) -> None:
     sandbox = open_unheld()
     try:
@@ -82,7 +80,6 @@ WAYS = {
 }
 
 
-@pytest.mark.proves("sandbox.no-set-user-id")
 async def test_no_file_is_made_to_run_as_its_owner(opens: Opens, root: Path) -> None:
     sandbox = opens(root)
     (root / "a").write_text("#!/bin/sh\n")
@@ -99,7 +96,6 @@ async def test_no_file_is_made_to_run_as_its_owner(opens: Opens, root: Path) -> 
     ]
 
 
-@pytest.mark.proves("sandbox.no-set-user-id")
 async def test_modes_that_give_nobody_rights_are_set_as_ever(opens: Opens, root: Path) -> None:
     script = (
         "mkdir d; chmod 2775 d; chmod g+s d; echo x > a; chmod 751 a; chmod +t d; stat -c %a a d"
@@ -108,7 +104,6 @@ async def test_modes_that_give_nobody_rights_are_set_as_ever(opens: Opens, root:
     assert (ended.exit_code, said.split()) == (0, ["751", "3775"]), said
 
 
-@pytest.mark.proves("sandbox.no-set-user-id")
 def test_each_way_works_where_nothing_holds_it(root: Path) -> None:
     import subprocess
 
@@ -167,7 +162,6 @@ END
 """
 
 
-@pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
 async def test_files_get_names_and_are_cut_by_descriptor(opens: Opens, root: Path) -> None:
     """As programs do that write a file whole and name it then: `open` with O_TMPFILE, `linkat`."""
     ended, said = await says(opens(root), BY_DESCRIPTOR, root)
@@ -197,7 +191,6 @@ AT_ROOT = (
 )
 
 
-@pytest.mark.proves("sandbox.creation.leading-names")
 async def test_no_name_is_made_or_changed_that_leads_elsewhere_or_starts_a_program(
     opens: Opens, root: Path
 ) -> None:
@@ -248,7 +241,6 @@ writes, and how the person goes on. It does harm if `ran` is there afterwards.
 """
 
 
-@pytest.mark.proves("sandbox.creation.leading-names")
 @pytest.mark.parametrize("held", [True, False], ids=["held", "control"])
 @pytest.mark.parametrize("row", GOES_ON.values(), ids=list(GOES_ON))
 async def test_what_a_command_writes_starts_nothing_when_a_person_goes_on_with_git(

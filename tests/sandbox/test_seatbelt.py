@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +54,6 @@ GOLDEN = """\
 """
 
 
-@pytest.mark.proves("sandbox.backend.seatbelt")
 def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
     text = build_profile(
         OPENINGS,
@@ -77,7 +75,6 @@ def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
     assert "(allow network" not in text and '(subpath "/Users/ann")' not in text
 
 
-@pytest.mark.proves("sandbox.backend.seatbelt")
 @given(st.text(min_size=1, max_size=30).map(lambda name: "/work/" + name.replace("/", "_")))
 def test_no_name_ends_its_string_early(path: str) -> None:
     inside = quote(path)[1:-1]
@@ -91,7 +88,6 @@ def test_no_name_ends_its_string_early(path: str) -> None:
     assert f"(subpath {quote(path)})" in text
 
 
-@pytest.mark.proves("sandbox.backend.seatbelt")
 def test_a_folder_that_commands_can_write_is_none_of_the_system() -> None:
     found = find_system_folders(CommandWritable(("/opt/local", "/usr")))
     assert "/System" in found

@@ -110,7 +110,6 @@ async def read_inside(policy: SandboxPolicy, backend: str, files: list[Path]) ->
     return text
 
 
-@pytest.mark.proves("sandbox.view-always-builds")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_view_is_built_and_shows_what_the_rules_say(
     backend: str, base: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,7 +38,6 @@ def events_of(bash: Bash, program: str) -> list[Event]:
     return next(iter(bash.run([program])))[1]
 
 
-@pytest.mark.proves("command.as-bash-runs-it")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_what_bash_does_is_within_what_was_said(bash: Bash, block: int) -> None:
     findings, counts = compare_block(bash, 1, block)

@@ -10,17 +10,17 @@ import yaml
 
 from ferrule.models.client import ToolSpec
 from ferrule.models.tool_modes.text import parameter_schema
-from ferrule.small_models.abstention import split_request
-from ferrule.small_models.action_check import (
+from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS
+from ferrule.tools.definition import Tool
+from ferrule_local.small_models.abstention import split_request
+from ferrule_local.small_models.action_check import (
     find_order_for,
     find_problem,
     is_only_asked_about,
     may_change,
 )
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import read_slots
-from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS
-from ferrule.tools.definition import Tool
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import read_slots
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = {tool.name: tool for tool in (*FILE_TOOLS, *COMMAND_TOOLS)}
@@ -106,7 +106,6 @@ def test_an_order_with_its_values_is_carried_out(
     assert problem(tool, request_text, **arguments) == ""
 
 
-@pytest.mark.proves("small.no-unasked-change")
 @pytest.mark.parametrize(("tool", "request_text", "arguments"), NOT_ORDERED)
 def test_what_is_not_ordered_or_not_said_is_refused(
     tool: str, request_text: str, arguments: dict[str, object]
@@ -114,7 +113,6 @@ def test_what_is_not_ordered_or_not_said_is_refused(
     assert problem(tool, request_text, **arguments) != ""
 
 
-@pytest.mark.proves("small.no-unasked-change")
 def test_no_tool_that_changes_something_passes_in_300_requests_that_ask_for_no_change() -> None:
     """Whatever was chosen and filled in: the values are all that the request holds."""
     data = yaml.safe_load((REPOSITORY / "evals" / "small_requests.yaml").read_text())
@@ -141,7 +139,6 @@ def test_a_tool_that_declares_nothing_is_judged_by_its_name() -> None:
     assert not may_change(undeclared("get_user"))
 
 
-@pytest.mark.proves("small.no-unasked-change")
 @pytest.mark.parametrize(
     ("tool", "request_text", "is_asked"),
     [

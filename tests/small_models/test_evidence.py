@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.dates import (
+from ferrule_local.small_models.argument_filling import ArgumentFiller
+from ferrule_local.small_models.dates import (
     Date,
     find_dates,
     find_relative_dates,
@@ -22,9 +22,9 @@ from ferrule.small_models.dates import (
     requested_format,
     requested_time_format,
 )
-from ferrule.small_models.evidence import find_values_in_description
-from ferrule.small_models.request import Request
-from ferrule.small_models.units import is_unit_for
+from ferrule_local.small_models.evidence import find_values_in_description
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.units import is_unit_for
 
 
 class NoModel:
@@ -52,7 +52,6 @@ async def filled(
     return await ArgumentFiller(NoModel(), tool, "Act.", schema).fill(request)
 
 
-@pytest.mark.proves("small.evidence")
 @pytest.mark.parametrize(
     ("request_text", "about", "value"),
     [
@@ -142,7 +141,6 @@ def test_the_form_of_a_date_is_read_from_a_description() -> None:
     assert requested_format("the month of the year") is None
 
 
-@pytest.mark.proves("small.evidence")
 async def test_every_choice_of_a_list_that_is_named_is_taken() -> None:
     what = array(part("string", enum=["height", "age", "leaf_color", "price"]))
     made = await filled("Tell me the leaf color and height of an oak", ["what"], what=what)
@@ -154,7 +152,6 @@ async def test_an_optional_list_of_choices_nobody_named_is_left_out() -> None:
     assert await filled("Describe an oak", [], what=what) == {}
 
 
-@pytest.mark.proves("small.evidence")
 async def test_things_counted_up_become_a_list() -> None:
     made = await filled(
         "Water with roses, tall grass and moss", ["plants"], plants=array(part("string"))
@@ -174,7 +171,6 @@ async def test_numbers_in_a_list_of_numbers_are_all_of_one_type() -> None:
     assert all(isinstance(v, float) for v in made["rows"])
 
 
-@pytest.mark.proves("small.evidence")
 async def test_a_number_goes_to_the_parameter_that_is_measured_in_its_unit() -> None:
     made = await filled(
         "Warm up 40 kg to 20 °C",
@@ -234,7 +230,6 @@ async def test_percent_is_a_share_unless_percent_is_asked_for(about: str, value:
     }
 
 
-@pytest.mark.proves("small.evidence")
 @pytest.mark.parametrize(
     ("request_text", "name", "about", "value"),
     [
@@ -260,8 +255,6 @@ async def test_an_optional_text_is_taken_where_the_request_says_which(
     assert made == ({} if value is None else {name: value})
 
 
-@pytest.mark.proves("small.evidence")
-@pytest.mark.proves("small.copies")
 async def test_a_quoted_text_is_not_cut_down_to_a_value_that_the_description_names() -> None:
     text = part("string", "What to write, e.g. 'hello'")
     assert await filled("Write 'hello there'", ["text"], text=text) == {"text": "hello there"}

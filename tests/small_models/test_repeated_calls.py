@@ -10,11 +10,11 @@ import pytest
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.small_models.abstention import unquote
-from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.repeated_calls import find_repeated_requests
-from ferrule.small_models.slots import read_slots
 from ferrule.toolkits.files.tools import TOOLS
+from ferrule_local.small_models.abstention import unquote
+from ferrule_local.small_models.exchange import open_small_model_exchange
+from ferrule_local.small_models.repeated_calls import find_repeated_requests
+from ferrule_local.small_models.slots import read_slots
 
 
 def schema(**properties: str) -> dict[str, Any]:
@@ -37,7 +37,6 @@ async def take_apart(text: str, parameters: dict[str, Any]) -> list[str]:
     return await find_repeated_requests(text, "tool", "", parameters, read_slots(parameters))
 
 
-@pytest.mark.proves("small.repeated-calls")
 @pytest.mark.parametrize(
     ("text", "parameters", "several"),
     [
@@ -86,7 +85,6 @@ async def test_values_that_come_again_make_a_request_each(
     assert await take_apart(text, parameters) == several
 
 
-@pytest.mark.proves("small.repeated-calls")
 @pytest.mark.parametrize(
     ("text", "parameters"),
     [
@@ -150,7 +148,6 @@ async def ask(text: str) -> tuple[list[dict[str, Any]], str]:
     return made
 
 
-@pytest.mark.proves("small.repeated-calls")
 async def test_every_file_of_an_order_gets_a_call_of_its_own() -> None:
     """A call for one of several files, which left the others out, would not be what was ordered."""
     made, _ = await ask("Delete a.txt, b.txt and c.txt")
@@ -159,7 +156,6 @@ async def test_every_file_of_an_order_gets_a_call_of_its_own() -> None:
     assert made == []
 
 
-@pytest.mark.proves("small.repeated-calls")
 async def test_a_message_makes_three_calls_at_most_and_the_answer_says_what_is_left() -> None:
     made, said = await ask("Delete a.txt, b.txt, c.txt and d.txt")
     assert [call["path"] for call in made] == ["a.txt", "b.txt", "c.txt"]

@@ -20,22 +20,22 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import open_exchange
-from ferrule.small_models import tool_ranking
-from ferrule.small_models.abstention import is_called_for
-from ferrule.small_models.argument_filling import ArgumentFiller
-from ferrule.small_models.exchange import WholeSentences, open_small_model_exchange
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import read_slots
-from ferrule.small_models.spans import find_spans, parse_number, split_atoms
-from ferrule.small_models.tool_choice import (
+from ferrule.testing.model_client_conformance import RecordingSink
+from ferrule_local.small_models import tool_ranking
+from ferrule_local.small_models.abstention import is_called_for
+from ferrule_local.small_models.argument_filling import ArgumentFiller
+from ferrule_local.small_models.exchange import WholeSentences, open_small_model_exchange
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import read_slots
+from ferrule_local.small_models.spans import find_spans, parse_number, split_atoms
+from ferrule_local.small_models.tool_choice import (
     ToolChooser,
     ToolOffer,
     count_misfits,
     request_prompt,
     ridge,
 )
-from ferrule.small_models.units import is_unit_for
-from ferrule.testing.model_client_conformance import RecordingSink
+from ferrule_local.small_models.units import is_unit_for
 
 
 class Model:
@@ -188,7 +188,6 @@ def test_numbers_are_read_with_their_units(text: str, value: float | None) -> No
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.proves("small.copies")
 @pytest.mark.parametrize(
     ("unit", "words", "fits"),
     [
@@ -205,7 +204,6 @@ def test_a_word_is_a_unit_of_a_parameter_that_names_it(
     assert is_unit_for(unit, frozenset(words)) is fits
 
 
-@pytest.mark.proves("small.copies")
 async def test_what_the_request_settles_alone_needs_no_model() -> None:
     model = Model()
     filled = await ArgumentFiller(model, "grow", "Plant seeds.", PLANT).fill(
@@ -215,7 +213,6 @@ async def test_what_the_request_settles_alone_needs_no_model() -> None:
     assert model.prompts == []
 
 
-@pytest.mark.proves("small.copies")
 async def test_where_several_pieces_would_do_one_of_them_is_copied() -> None:
     text = "Cook some green soup with bread today"
     filled = await ArgumentFiller(Model(), "cook", "Cook.", schema(["dish"], dish=STRING)).fill(
@@ -285,7 +282,6 @@ class Watching(Model):
         return await super().complete(prompt, grammar=grammar, max_tokens=max_tokens)
 
 
-@pytest.mark.proves("small.bounded")
 @given(
     part=SCHEMAS,
     words=st.lists(
@@ -302,7 +298,6 @@ async def test_nothing_can_run_away_whatever_the_schema_and_the_request(
     assert len(json.dumps(filled)) < 2000
 
 
-@pytest.mark.proves("small.bounded")
 @pytest.mark.parametrize("part", [STRING, INTEGER, {"type": "number"}])
 async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(
     part: dict[str, Any],
@@ -313,7 +308,6 @@ async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(
     assert re.search(r"\{\d,\d+\}", model.grammars[0])
 
 
-@pytest.mark.proves("small.bounded")
 async def test_a_pasted_text_makes_neither_grammar_nor_prompt_without_end() -> None:
     model = Watching()
     text = " ".join(f"green{n} and tall trees of the north" for n in range(400))
@@ -523,7 +517,6 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_model_clien
     assert len(texts) - len(set(texts)) == 1  # the request itself
 
 
-@pytest.mark.proves("small.window")
 async def test_a_long_result_is_cut_for_the_model_and_says_so() -> None:
     model_client = SmallScripted([says("Much.")])
     exchange = open_small_model_exchange(
@@ -546,7 +539,6 @@ async def test_without_tools_a_small_model_just_talks() -> None:
     assert (answer.text, answer.calls) == ("Hello.", ())
 
 
-@pytest.mark.proves("small.whole-sentences")
 @pytest.mark.parametrize(
     ("said", "stop", "text"),
     [
@@ -598,7 +590,6 @@ async def test_reading_tools_is_said_only_where_it_takes_long(
     assert sink.notices == [("model", tool_ranking.READING_TOOLS)] * is_slow
 
 
-@pytest.mark.proves("small.failure-is-told")
 async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
     model_client = SmallScripted([])
     exchange = open_small_model_exchange(
@@ -634,7 +625,6 @@ async def test_words_that_say_nothing_of_the_result_are_left_out() -> None:
         ("port: 8080", "`read_file` returned:\nport: 8080"),
     ],
 )
-@pytest.mark.proves("small.grounded-words")
 async def test_the_models_words_are_shown_only_where_the_result_bears_them(
     said: str, answer: str
 ) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ferrule.small_models.request import Request
-from ferrule.small_models.slots import Slot, Value, read_slot
-from ferrule.small_models.spans import Span
-from ferrule.small_models.value_ranking import (
+from ferrule_local.small_models.request import Request
+from ferrule_local.small_models.slots import Slot, Value, read_slot
+from ferrule_local.small_models.spans import Span
+from ferrule_local.small_models.value_ranking import (
     RankedValue,
     RequestView,
     assign_values,

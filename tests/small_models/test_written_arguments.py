@@ -11,16 +11,16 @@ import pytest
 
 from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
-from ferrule.models.local.client import Local
 from ferrule.models.scripted import Scripted, says
-from ferrule.small_models.call_format import (
+from ferrule_local.client import Local
+from ferrule_local.small_models.call_format import (
     CallableTool,
     build_text_grammar,
     render_calls,
     render_prompt,
 )
-from ferrule.small_models.exchange import open_small_model_exchange
-from ferrule.small_models.written_arguments import TaughtCall
+from ferrule_local.small_models.exchange import open_small_model_exchange
+from ferrule_local.small_models.written_arguments import TaughtCall
 
 SEATS = {
     "type": "object",
@@ -196,7 +196,6 @@ async def test_a_long_value_is_not_scored_and_that_of_the_rules_stands() -> None
     assert model.scored == []
 
 
-@pytest.mark.proves("small.written-arguments")
 @pytest.mark.parametrize(
     ("written", "ruled", "preferences", "given"),
     [
@@ -399,7 +398,6 @@ async def test_a_call_has_what_the_model_is_sure_of_and_else_what_the_rules_foun
     assert model.prompt.endswith("Request: Plan a trip to San Marino for 12 days\nCall: plan_trip")
 
 
-@pytest.mark.proves("small.taught-need")
 @pytest.mark.parametrize(
     ("text", "scores", "calls"),
     [

@@ -28,7 +28,6 @@ from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 DAY = 86_400.0
 
 
-@pytest.mark.proves("artifacts.store-contract")
 class TestFiles(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
         return FileArtifactStore(tempfile.mkdtemp(prefix="ferrule-artifacts-"))
@@ -53,7 +52,6 @@ def folder_of(store: FileArtifactStore, scope: Scope = MINE) -> Path:
     return store.root / scope.key
 
 
-@pytest.mark.proves("artifacts.round-trip")
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.binary(max_size=3000), max_size=6),
@@ -69,7 +67,6 @@ def test_any_range_of_any_bytes_comes_back(parts: list[bytes], offset: int, size
         assert (kept.size, kept.lines) == (len(whole), whole.count(b"\n"))
 
 
-@pytest.mark.proves("artifacts.private")
 def test_folders_and_files_are_for_their_owner_alone(store: FileArtifactStore) -> None:
     before = os.umask(0)
     try:
@@ -143,7 +140,6 @@ TRICKS = (
 )
 
 
-@pytest.mark.proves("artifacts.no-links")
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.__name__)
 def test_what_is_not_the_file_that_was_kept_does_not_exist(
     store: FileArtifactStore, tmp_path: Path, trick: object
@@ -159,7 +155,6 @@ def test_what_is_not_the_file_that_was_kept_does_not_exist(
     assert store.list(MINE) == []
 
 
-@pytest.mark.proves("artifacts.no-links")
 def test_nothing_is_written_through_a_link_in_place_of_the_folder(
     store: FileArtifactStore, tmp_path: Path
 ) -> None:
@@ -172,7 +167,6 @@ def test_nothing_is_written_through_a_link_in_place_of_the_folder(
     assert list(target.iterdir()) == []
 
 
-@pytest.mark.proves("artifacts.no-links")
 def test_keeping_replaces_a_link_and_does_not_follow_it(
     store: FileArtifactStore, tmp_path: Path
 ) -> None:
@@ -201,7 +195,6 @@ artifact_files.FileArtifactStore(sys.argv[1]).put(MINE, [b"never ", b"whole"])
 """
 
 
-@pytest.mark.proves("artifacts.crash")
 @pytest.mark.parametrize(
     "renames", [0, 1], ids=["before-the-bytes-have-their-name", "before-the-description-has"]
 )
@@ -232,7 +225,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     assert [one.sha256 for one in store.list(MINE)] == [kept.sha256]
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(tmp_path: Path) -> None:
     clock = Days()
     store = FileArtifactStore(tmp_path / "a", days=10, now=clock)
@@ -249,7 +241,6 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(tmp_path: Path
     assert list(store.root.iterdir()) == []
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
     tmp_path: Path,
 ) -> None:
@@ -268,7 +259,6 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
     assert not any(store.list(scope) for scope in scopes)
 
 
-@pytest.mark.proves("artifacts.retention")
 @pytest.mark.parametrize("most", [16_000, None])
 def test_the_first_artifact_that_a_process_keeps_sends_what_is_too_old_away(
     tmp_path: Path, most: int | None
@@ -281,7 +271,6 @@ def test_the_first_artifact_that_a_process_keeps_sends_what_is_too_old_away(
     assert later.list(MINE) == [new]
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_bound(
     tmp_path: Path,
 ) -> None:
@@ -296,7 +285,6 @@ def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_b
     assert [one.size for one in store.list(MINE)] == [400, 400, 400]
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_end(
     tmp_path: Path,
 ) -> None:
@@ -315,7 +303,6 @@ def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_e
     assert list(folder_of(store).iterdir()) == []
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_a_sweep_leaves_alone_what_is_not_its_own(tmp_path: Path) -> None:
     clock = Days()
     store = FileArtifactStore(tmp_path / "a", days=1, now=clock)

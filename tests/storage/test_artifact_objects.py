@@ -41,13 +41,11 @@ pytest.importorskip("obstore", reason="needs the extra `objects`")
 pytestmark = pytest.mark.usefixtures("rust_runtimes")
 
 
-@pytest.mark.proves("artifacts.store-contract")
 class TestMemory(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
         return ObjectArtifactStore("memory:///")
 
 
-@pytest.mark.proves("artifacts.store-contract")
 class TestFolder(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
         return ObjectArtifactStore(f"file://{tempfile.mkdtemp(prefix='ferrule-objects-')}/of/many")
@@ -92,7 +90,6 @@ def s3() -> Iterator[str]:
 server_pause = threading.Event()
 
 
-@pytest.mark.proves("artifacts.store-contract")
 class TestS3(ArtifactConformance):
     @pytest.fixture(autouse=True)
     def _bucket(self, s3: str) -> None:
@@ -143,14 +140,12 @@ def memory() -> ObjectStore:
     return MemoryStore()
 
 
-@pytest.mark.proves("artifacts.round-trip")
 def test_a_media_type_is_kept_up_to_a_bound() -> None:
     artifacts = ObjectArtifactStore(memory())
     kept = artifacts.put(MINE, [b"x"], mime="a/" + "b" * 300)
     assert artifacts.find(MINE, kept.reference).mime == "a/" + "b" * 198
 
 
-@pytest.mark.proves("objects.streamed")
 @pytest.mark.parametrize("size", [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, LARGE])
 def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(
     size: int, monkeypatch: pytest.MonkeyPatch
@@ -193,14 +188,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
-@pytest.mark.proves("objects.streamed")
 def test_two_hundred_megabytes_take_no_more_memory_than_a_few_parts(tmp_path: Path) -> None:
     command = [sys.executable, "-c", GROWN, f"file://{tmp_path}/objects"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert int(ran.stdout) < 10 * PART_BYTES
 
 
-@pytest.mark.proves("objects.streamed")
 def test_a_source_that_breaks_after_the_first_part_leaves_no_object_at_all() -> None:
     store = memory()
 
@@ -228,7 +221,6 @@ Dying(sys.argv[1]).put(MINE, parts())
 """
 
 
-@pytest.mark.proves("artifacts.crash")
 @pytest.mark.parametrize("when", ["upload", "before-the-description"])
 def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     tmp_path: Path, when: str
@@ -251,7 +243,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     assert {name for name in left if "#" not in name} == {kept.sha256, f"{kept.sha256}.json"}
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young() -> None:
     clock, store = Days(), memory()
     artifacts = ObjectArtifactStore(store, days=10, now=clock)
@@ -268,7 +259,6 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young() -> None:
     assert paths(store) == []
 
 
-@pytest.mark.proves("artifacts.retention")
 def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest() -> None:
     artifacts = ObjectArtifactStore(memory(), max_bytes=10_000, days=None)
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
@@ -296,7 +286,6 @@ def test_a_description_that_is_broken_or_of_other_bytes_describes_nothing() -> N
         assert artifacts.list(MINE) == []
 
 
-@pytest.mark.proves("objects.errors")
 def test_a_store_that_cannot_be_reached_is_an_error_that_says_nothing_of_an_artifact() -> None:
     from obstore.store import S3Store
 
@@ -322,7 +311,6 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_says_nothing_of_an_arti
         assert "s3cret" not in str(refused.value) and "\n" not in refused.value.detail
 
 
-@pytest.mark.proves("objects.errors")
 @pytest.mark.parametrize(
     ("url", "why"),
     [

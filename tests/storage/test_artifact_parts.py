@@ -39,7 +39,6 @@ def cut(data: bytes, size: int) -> list[bytes]:
 texts = st.lists(st.text(st.sampled_from('ab\u00e9\u20ac,"1'), max_size=8), max_size=12)
 
 
-@pytest.mark.proves("artifacts.lines")
 @given(texts, st.integers(1, 14), st.integers(1, 14), st.integers(1, 9))
 def test_lines_are_the_same_however_the_bytes_arrive(
     found: list[str], first: int, count: int, size: int
@@ -54,7 +53,6 @@ def test_lines_are_the_same_however_the_bytes_arrive(
     assert read.next == (first + count if len(expected) >= first + count else 0)
 
 
-@pytest.mark.proves("artifacts.lines")
 def test_a_line_that_never_ends_is_cut_and_its_memory_is_bounded() -> None:
     def endless() -> Iterable[bytes]:
         yield b"short\n"
@@ -71,14 +69,12 @@ def test_a_line_that_never_ends_is_cut_and_its_memory_is_bounded() -> None:
     assert "5351424 more bytes in this line" in read_lines(endless(), 2, most(1)).found[0][1]
 
 
-@pytest.mark.proves("artifacts.lines")
 def test_the_end_is_read_from_the_end() -> None:
     assert read_last_lines(b"one\ntwo\nthree\n", True, 2) == (["two", "three"], False)
     assert read_last_lines(b"wo\nthree", False, 2) == (["wo", "three"], True)
     assert read_last_lines(b"wo\nthree", False, 1) == (["three"], False)
 
 
-@pytest.mark.proves("artifacts.grep")
 @given(texts, st.integers(1, 9))
 def test_matching_lines_are_those_that_python_finds(found: list[str], size: int) -> None:
     data = "\n".join(found).encode()
@@ -93,13 +89,11 @@ def _ab(text: str) -> list[str]:
     return [part for part in near if part[0] == "a" and part[-1] == "b" and len(part) > 1]
 
 
-@pytest.mark.proves("artifacts.grep")
 def test_a_pattern_that_would_hang_elsewhere_is_matched_in_linear_time() -> None:
     read = search_lines([b"a" * 50_000 + b"!\n"], r"(a+)+$", 1, most(10))
     assert read.found == [] and not read.out_of_time
 
 
-@pytest.mark.proves("artifacts.grep")
 def test_a_search_that_takes_too_long_says_where_it_stopped_and_goes_on_from_there() -> None:
     data = b"".join(b"line %d\n" % n for n in range(1, 3001))
     moments = iter([0.0, 1.0, 99.0])
@@ -109,7 +103,6 @@ def test_a_search_that_takes_too_long_says_where_it_stopped_and_goes_on_from_the
     assert [number for number, _ in rest.found] == list(range(1024, 3001))
 
 
-@pytest.mark.proves("artifacts.grep")
 def test_a_match_is_looked_for_in_the_beginning_of_a_line() -> None:
     lines = b"".join(b"x" * before + b"!\n" for before in (65_534, 65_535, 65_536, 70_000))
     assert [number for number, _ in search_lines([lines], "!", 1, most(9)).found] == [1, 2]
@@ -130,7 +123,6 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.proves("artifacts.pointer")
 @pytest.mark.parametrize(
     ("pointer", "value"),
     [
@@ -149,7 +141,6 @@ def test_a_pointer_leads_where_rfc_6901_says(pointer: str, value: object) -> Non
     assert read_json_pointer(cut(data, 7), len(data), pointer) == value
 
 
-@pytest.mark.proves("artifacts.pointer")
 @pytest.mark.parametrize(
     ("pointer", "said"),
     [
@@ -169,7 +160,6 @@ def test_a_pointer_that_leads_nowhere_says_what_is_there(pointer: str, said: str
         read_json_pointer([data], len(data), pointer)
 
 
-@pytest.mark.proves("artifacts.pointer")
 def test_json_that_is_none_too_deep_or_too_large_is_said_before_memory_is_spent() -> None:
     with pytest.raises(UnreadableArtifact, match="not JSON"):
         read_json_pointer([b"{"], 1, "")
@@ -190,7 +180,6 @@ tables = st.lists(
 )
 
 
-@pytest.mark.proves("artifacts.rows")
 @given(tables, st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
 def test_rows_are_those_that_were_written(
     table: list[list[str]], first: int, count: int, size: int
@@ -203,7 +192,6 @@ def test_rows_are_those_that_were_written(
     assert read.next == (first + count if len(table) >= first + count else 0)
 
 
-@pytest.mark.proves("artifacts.rows")
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_the_header_s(delimiter: str) -> None:
     data = delimiter.join(["\ufeffa", "b"]) + "\n" + delimiter.join(["1", "2"]) + "\n"
@@ -211,7 +199,6 @@ def test_the_delimiter_is_the_header_s(delimiter: str) -> None:
     assert (read.columns, read.rows) == (["a", "b"], [["1", "2"]])
 
 
-@pytest.mark.proves("artifacts.rows")
 def test_rows_that_take_too_long_say_where_to_go_on_or_that_there_is_no_way() -> None:
     data = b"n\n" + b"".join(b"%d\n" % n for n in range(1, 2001))
     read = read_csv_rows([data], 1, most(5000), seconds=1, now=iter([0.0, 0.5, 9.0]).__next__)
@@ -220,7 +207,6 @@ def test_rows_that_take_too_long_say_where_to_go_on_or_that_there_is_no_way() ->
         read_csv_rows([data], 1500, most(1), seconds=1, now=iter([0.0, 9.0]).__next__)
 
 
-@pytest.mark.proves("artifacts.rows")
 def test_a_table_without_rows_or_with_one_that_never_ends_is_said() -> None:
     assert read_csv_rows([], 1, most(1)).columns == []
     with pytest.raises(UnreadableArtifact, match="row 1 is longer"):

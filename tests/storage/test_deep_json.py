@@ -48,7 +48,6 @@ def report(_: Path) -> object:
     return Report.from_json(DEEP)
 
 
-@pytest.mark.proves("files.deep-json")
 @pytest.mark.parametrize(
     ("read", "kind", "said"),
     [
@@ -67,7 +66,6 @@ def test_a_file_that_is_nested_too_deeply_is_refused(
         read(tmp_path)
 
 
-@pytest.mark.proves("files.deep-json")
 def test_texts_of_strangers_that_are_nested_too_deeply_are_plain_texts() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json(DEEP)

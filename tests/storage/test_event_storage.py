@@ -121,7 +121,6 @@ EVENTS = st.one_of(
 )
 
 
-@pytest.mark.proves("events.round-trip")
 @settings(deadline=None)
 @given(EVENTS)
 def test_decoding_undoes_encoding_through_text(event: Event) -> None:
@@ -129,7 +128,6 @@ def test_decoding_undoes_encoding_through_text(event: Event) -> None:
     assert event_from_json(kind, json.loads(encode_json(body))) == event
 
 
-@pytest.mark.proves("events.round-trip")
 @settings(deadline=None)
 @given(st.lists(st.lists(EVENTS, max_size=3), max_size=4))
 def test_a_journal_gives_back_what_it_was_given_and_verifies(batches: list[list[Event]]) -> None:
@@ -149,7 +147,6 @@ def test_a_journal_gives_back_what_it_was_given_and_verifies(batches: list[list[
         assert list(read_jsonl(export_jsonl(written))) == written
 
 
-@pytest.mark.proves("journal.result-cap")
 @given(st.text(st.characters(exclude_categories=()), max_size=60), st.integers(1, 50))
 def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, cap: int) -> None:
     event = ToolAnswered(ToolResult("c", "t", True, text))
@@ -161,7 +158,6 @@ def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, 
     assert cap_result(cut, cap) == cut and cap_result(event, OUTPUT_CAP) is event
 
 
-@pytest.mark.proves("journal.result-cap")
 @pytest.mark.parametrize("character", ["x", "\u20ac"])
 @pytest.mark.parametrize("part", ["data", "error_message"])
 def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(
@@ -181,7 +177,6 @@ def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(
     assert event.result.notes == ("[recorded up to 65536 bytes]",)
 
 
-@pytest.mark.proves("journal.result-cap")
 async def test_a_recording_holds_what_the_conversation_held() -> None:
     @tool(side_effect="none")
     def say() -> str:

@@ -211,7 +211,6 @@ Go on
 """.replace("··", "  ")
 
 
-@pytest.mark.proves("export.screenplay")
 def test_the_screenplay_has_title_scenes_dialogue_notes_and_an_end() -> None:
     assert "".join(write_screenplay(records(), {"ollama"})) == PLAY
     elsewhere = PLAY.replace("INT. LOCAL COMPUTE", "EXT. REMOTE COMPUTE")
@@ -219,7 +218,6 @@ def test_the_screenplay_has_title_scenes_dialogue_notes_and_an_end() -> None:
     assert "second line" not in PLAY
 
 
-@pytest.mark.proves("export.screenplay")
 @pytest.mark.parametrize("stop", range(len(STORY) + 1))
 def test_a_screenplay_can_be_left_after_any_event_and_appended_to(stop: int) -> None:
     first, second = Screenplay({"ollama"}), Screenplay({"ollama"})
@@ -277,7 +275,6 @@ def test_a_long_result_is_cut_and_says_so() -> None:
 HOSTILE = "\x1b[2J\x9b31m\u202eevil\r\x07"
 
 
-@pytest.mark.proves("export.no-control-characters")
 def test_no_export_passes_on_terminal_controls() -> None:
     events = (
         SessionOpened(HOSTILE, HOSTILE),

@@ -24,7 +24,6 @@ EVENTS = [
 ]
 
 
-@pytest.mark.proves("redaction.exports")
 def test_no_export_of_redacted_records_holds_a_secret() -> None:
     journal = SqliteJournal(":memory:")
     journal.append("s1", "r1", EVENTS, identity=ADA)
@@ -40,7 +39,6 @@ def test_no_export_of_redacted_records_holds_a_secret() -> None:
     ]
 
 
-@pytest.mark.proves("redaction.exports")
 def test_records_that_come_from_no_journal_are_redacted_too() -> None:
     made = [
         JournalRecord("s1", seq, 0, "r1", event, "", "t", "u")
@@ -52,7 +50,6 @@ def test_records_that_come_from_no_journal_are_redacted_too() -> None:
     assert "[redacted sha256:" in text and KEY not in text and "hunter2" not in text
 
 
-@pytest.mark.proves("redaction.exports")
 def test_what_is_no_secret_stays_as_the_journal_has_it() -> None:
     odd = '{"input": "go",  "model": "openai:x", "of": "a later version"}'
     (found,) = redact_records(
@@ -62,7 +59,6 @@ def test_what_is_no_secret_stays_as_the_journal_has_it() -> None:
     assert found.body == odd
 
 
-@pytest.mark.proves("redaction.exports")
 def test_a_redacted_export_cannot_pass_as_the_recording() -> None:
     journal = SqliteJournal(":memory:")
     journal.append("s1", "r1", EVENTS, identity=ADA)

@@ -173,7 +173,6 @@ def test_two_processes_write_two_sessions_of_one_journal(path: Path) -> None:
             assert journal.head(name)[0] == 400
 
 
-@pytest.mark.proves("journal.one-writer")
 def test_a_session_held_by_another_process_is_refused_until_that_process_is_gone(
     path: Path,
 ) -> None:
@@ -436,7 +435,6 @@ def overwritten(path: Path) -> None:
     path.write_bytes(bytes(pages))
 
 
-@pytest.mark.proves("journal.damage-is-loud")
 @pytest.mark.parametrize("damage", [truncated, cut_within_a_page, beheaded, overwritten])
 def test_a_damaged_file_is_reported_as_damaged(path: Path, damage: Callable[[Path], None]) -> None:
     recorded(path, tuple(Noticed("n", str(number) * 300) for number in range(60)))
@@ -446,7 +444,6 @@ def test_a_damaged_file_is_reported_as_damaged(path: Path, damage: Callable[[Pat
     assert found.value.code == "journal_corrupt" and "salvage" in found.value.hint
 
 
-@pytest.mark.proves("journal.damage-is-loud")
 @pytest.mark.parametrize("cut", [1, 100, 2048, 4095, 4096, 4097, 9000])
 def test_nothing_is_written_on_a_journal_whose_end_is_missing(path: Path, cut: int) -> None:
     recorded(path, tuple(Noticed("n", str(number) * 300) for number in range(60)))
@@ -548,7 +545,6 @@ except JournalError as error:
 """
 
 
-@pytest.mark.proves("journal.no-silent-loss")
 @pytest.mark.parametrize(
     ("how", "code"), [("full", "journal_full"), ("read-only", "journal_unusable")]
 )

@@ -123,7 +123,6 @@ class Program:
         self._process.communicate(timeout=60)
 
 
-@pytest.mark.proves("journal.shared-file")
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_lost_whoever_opens_and_closes_the_file(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

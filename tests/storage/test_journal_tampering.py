@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -117,7 +116,6 @@ def bounded(number: int) -> settings:
     )
 
 
-@pytest.mark.proves("audit.verify.removal")
 @bounded(4)
 @given(HISTORIES, st.sampled_from(["", *NAMES]))
 def test_every_run_of_events_that_is_taken_out_is_missed(history: Any, archived: str) -> None:
@@ -127,7 +125,6 @@ def test_every_run_of_events_that_is_taken_out_is_missed(history: Any, archived:
                 db.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", (first, last))
 
 
-@pytest.mark.proves("audit.verify.removal")
 @bounded(4)
 @given(HISTORIES, st.sampled_from(["", *NAMES]))
 def test_every_set_of_sessions_that_is_taken_out_with_all_its_rows_is_missed(
@@ -148,7 +145,6 @@ def test_every_set_of_sessions_that_is_taken_out_with_all_its_rows_is_missed(
                     )
 
 
-@pytest.mark.proves("audit.verify.removal")
 @bounded(4)
 @given(HISTORIES, st.sampled_from(["", *NAMES]))
 def test_every_row_of_every_table_that_is_taken_out_is_missed(history: Any, archived: str) -> None:
@@ -158,7 +154,6 @@ def test_every_row_of_every_table_that_is_taken_out_is_missed(history: Any, arch
                 db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,))
 
 
-@pytest.mark.proves("audit.verify.removal")
 @bounded(4)
 @given(HISTORIES)
 def test_no_seal_that_is_stored_or_made_of_stored_bytes_hides_that_a_tail_was_cut_off(
@@ -201,7 +196,6 @@ def changed(value: Stored, draw: st.DataObject) -> Stored:
     return other if isinstance(value, bytes) else other.decode("utf-8", "replace")
 
 
-@pytest.mark.proves("audit.verify.any-value")
 @bounded(3)
 @given(HISTORIES, st.sampled_from(["", *NAMES]), st.data())
 def test_every_value_of_every_table_that_is_changed_is_noticed(

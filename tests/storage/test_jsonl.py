@@ -163,7 +163,6 @@ def test_files_of_every_earlier_format_load_verify_and_rebuild_a_run(path: Path)
         ]
 
 
-@pytest.mark.proves("export.jsonl-other-format")
 @pytest.mark.parametrize(("format", "code"), [(1, "journal_older"), (3, "journal_newer")])
 def test_an_export_of_another_format_is_refused_and_nothing_is_imported(
     format: int, code: str

@@ -23,7 +23,6 @@ from ferrule.storage.store_urls import expand_variables, is_url, redact_url, ref
 DATABASE = "postgresql://ferrule:${DB_PASSWORD}@db.example.com/ferrule"
 
 
-@pytest.mark.proves("places.files-by-default")
 def test_without_an_address_everything_is_a_file(own_folders: Path, tmp_path: Path) -> None:
     mine, named = create_journal(None), create_journal(tmp_path / "j.db", durability="power")
     assert isinstance(mine, SqliteJournal) and mine.path == own_folders / "state" / "journal.db"
@@ -37,7 +36,6 @@ def test_without_an_address_everything_is_a_file(own_folders: Path, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.proves("places.addresses")
 def test_an_address_is_another_store_that_is_opened_when_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,7 +63,6 @@ def test_an_address_of_nothing_we_know_is_refused() -> None:
         create_journal(DATABASE)
 
 
-@pytest.mark.proves("places.no-passwords")
 @given(st.text(min_size=1))
 def test_a_variable_is_put_into_an_address_so_that_it_cannot_change_its_shape(value: str) -> None:
     from urllib.parse import unquote, urlsplit
@@ -94,7 +91,6 @@ NAMED = (
 )
 
 
-@pytest.mark.proves("places.no-passwords")
 @pytest.mark.parametrize("address", WRITTEN_OUT)
 @pytest.mark.parametrize("key", ["journal.path", "artifacts.store"])
 def test_settings_refuse_a_password_that_is_written_out_wherever_it_stands(
@@ -114,7 +110,6 @@ def test_settings_refuse_a_password_that_is_written_out_wherever_it_stands(
         assert "s3cret" not in str(refused.value) and "s3@cret" not in str(refused.value)
 
 
-@pytest.mark.proves("places.addresses")
 @pytest.mark.parametrize("address", NAMED)
 def test_settings_take_an_address_that_names_its_secret(address: str, tmp_path: Path) -> None:
     own = tmp_path / "ferrule.yaml"
@@ -149,7 +144,6 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"psycopg", "obs
 """
 
 
-@pytest.mark.proves("places.files-by-default")
 def test_a_run_with_files_loads_nothing_of_the_stores_for_many_machines(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path)],

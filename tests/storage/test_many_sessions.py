@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ OWNERS = [("acme", "ann"), ("acme", "bob"), ("other", "ann")]
 WRITES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), max_size=30)
 
 
-@pytest.mark.proves("journal.list-flat")
 @settings(max_examples=60, deadline=None)
 @given(WRITES, st.integers(1, 12), st.sampled_from([(None, None), ("acme", None), *OWNERS]))
 def test_a_page_is_the_beginning_of_the_list_however_many_sessions_an_owner_has(
@@ -36,7 +34,6 @@ def test_a_page_is_the_beginning_of_the_list_however_many_sessions_an_owner_has(
             sessions.FEW_SESSIONS = few
 
 
-@pytest.mark.proves("journal.list-flat")
 def test_a_page_is_read_from_the_index_of_ends_and_not_from_every_session() -> None:
     with SqliteJournal(":memory:") as journal:
         db = journal._open()

@@ -39,7 +39,6 @@ def append_batch(journal: SqliteJournal) -> None:
 
 @pytest.mark.parametrize("write", [append, append_batch], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("remove", [delete, move, replace], ids=lambda one: one.__name__)
-@pytest.mark.proves("journal.removed")
 def test_the_next_write_says_that_the_file_is_gone(
     remove: Callable[[Path], None], write: Callable[[SqliteJournal], None], tmp_path: Path
 ) -> None:

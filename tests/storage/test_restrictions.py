@@ -34,7 +34,6 @@ ROWS: dict[str, Setting] = {
 }
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 def test_every_setting_of_a_repository_is_said_to_restrict_or_not_to() -> None:
     settable = {key for key, row in ROWS.items() if row.project != "never"}
     assert set(RESTRICTING) | set(NOT_RESTRICTING) == settable
@@ -95,7 +94,6 @@ NARROWED: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 @pytest.mark.parametrize("key", NARROWED)
 def test_a_restriction_holds_without_trust_and_is_named(key: str, tmp_path: Path) -> None:
     root = tmp_path / "work"
@@ -107,7 +105,6 @@ def test_a_restriction_holds_without_trust_and_is_named(key: str, tmp_path: Path
     assert f"is not trusted and only what restricts has an effect (`{key}`)" in found.notices[-1]
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 def test_rules_that_deny_or_ask_hold_without_trust_and_those_that_allow_do_not(
     tmp_path: Path,
 ) -> None:
@@ -192,7 +189,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 @pytest.mark.parametrize("text", BROKEN.values(), ids=list(BROKEN))
 def test_mistakes_of_an_untrusted_repository_keep_nobody_from_working(
     text: str, tmp_path: Path
@@ -270,7 +266,6 @@ def find_wider(key: str, before: Any, now: Any, row: Setting) -> str:
             return "" if set(before) <= set(now) else "fewer"
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -317,7 +312,6 @@ def _of_model(found: Settings, name: str, key: str) -> Any:
     return getattr(chosen.limits if hasattr(chosen.limits, key) else chosen, key)
 
 
-@pytest.mark.proves("trust.restrictions-need-none")
 def test_the_order_of_modes_is_that_of_the_gate() -> None:
     """A mode that a repository may choose without trust decides nothing more openly."""
     from ferrule.permissions.rule_evaluation import PermissionGate

@@ -14,7 +14,6 @@ from ferrule.storage.journal.salvage import salvage
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY
 
-pytestmark = pytest.mark.proves("journal.salvage")
 EVENTS = tuple(Noticed("n", f"{number:03} " + "x" * 300) for number in range(1, 101))
 
 

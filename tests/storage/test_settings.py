@@ -14,7 +14,8 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
 from ferrule.storage import paths
 from ferrule.storage.settings.merge import MergedSettings
-from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
+from ferrule.storage.settings.mistakes import Mistakes
+from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings, read_trusted
 from ferrule.storage.settings.table import (
     ALIASES,
     MODEL_SETTINGS,
@@ -22,9 +23,8 @@ from ferrule.storage.settings.table import (
     SETTINGS,
     format_reference,
 )
-from ferrule.storage.settings.values import read_tree
-from ferrule.storage.settings.yaml_tree import parse_yaml
-from ferrule.storage.trust import TrustStore
+from ferrule.storage.settings.values import read_own_file
+from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 
 
 class Case:
@@ -59,7 +59,6 @@ def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
 
 
-@pytest.mark.proves("settings.own-folder")
 @pytest.mark.parametrize("place", [".ferrule", "conf", ".", "../elsewhere/.ferrule"])
 def test_a_folder_of_a_repository_is_nobodys_own_settings(
     case: Case, place: str, monkeypatch: pytest.MonkeyPatch
@@ -98,7 +97,6 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
     assert list(own_folders.iterdir()) == []
 
 
-@pytest.mark.proves("settings.layers")
 def test_the_stronger_layer_wins_and_says_where_it_stands(case: Case) -> None:
     case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_turns: 9\n")
     case.project("model: openai:b\nresults: value\ntool_mode: native\n")
@@ -234,7 +232,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("settings.errors-name-the-place")
 @pytest.mark.parametrize(("text", "message", "hint"), WRONG.values(), ids=list(WRONG))
 def test_a_wrong_setting_is_an_error_with_file_line_and_column(
     case: Case, text: str, message: str, hint: str
@@ -302,7 +299,6 @@ def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
     )
 
 
-@pytest.mark.proves("settings.harvey-names")
 def test_the_settings_of_requirement_000_work_as_written_there(case: Case) -> None:
     case.user("""
 tools:
@@ -524,11 +520,11 @@ def test_adding_a_repository_never_raises_a_limit(
 
     def merged(with_project: bool) -> Settings:
         layers = MergedSettings()
-        layers.add_layer("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
+        layers.add_own(read_own_file(text(user, model), Path("user.yaml"), Mistakes()))
         if with_project:
-            layers.add_layer(
-                "project", read_tree(parse_yaml(text(project, project_model), "project.yaml"))
-            )
+            files = {PROJECT_FILE: text(project, project_model)}
+            seen = ConfigurationSnapshot("/work", "trusted", "", files)
+            layers.add_trusted(read_trusted(Path("/work"), seen, Mistakes()))
         return Settings(layers.values, layers.origins)
 
     without, with_it = merged(False), merged(True)

@@ -22,7 +22,6 @@ def with_own(own_folders: Path, text: str) -> Settings:
     return load_settings(workspace=workspace, environment={})
 
 
-@pytest.mark.proves("reliability.settings")
 def test_policies_are_read_as_they_were_written(own_folders: Path) -> None:
     found = with_own(
         own_folders,
@@ -57,7 +56,6 @@ def test_what_a_policy_cannot_mean_is_an_error_at_its_place_before_anything_runs
         with_own(own_folders, f"tools: {{{line}}}")
 
 
-@pytest.mark.proves("reliability.settings")
 @pytest.mark.parametrize("key", ["policy", "tool_policies"])
 def test_a_repository_cannot_set_them(tmp_path: Path, own_folders: Path, key: str) -> None:
     (tmp_path / ".ferrule").mkdir()

@@ -23,7 +23,6 @@ def with_project(root: Path, text: str, **environment: str) -> Settings:
     return load_settings(workspace=root, environment=environment, trust=trust)
 
 
-@pytest.mark.proves("sandbox.backend.settings")
 @pytest.mark.parametrize(
     "line",
     ['mode: "off"', "mode: ask", "readable: [/etc]", "writable: [/]"],
@@ -37,7 +36,6 @@ def test_a_repository_cannot_take_the_sandbox_away_or_open_folders(
     assert raised.value.code == "setting_not_for_projects"
 
 
-@pytest.mark.proves("sandbox.backend.settings")
 def test_a_repository_can_only_ask_for_more(tmp_path: Path, own_folders: Path) -> None:
     found = with_project(
         tmp_path,
@@ -55,7 +53,6 @@ def test_a_repository_can_only_ask_for_more(tmp_path: Path, own_folders: Path) -
     assert (found["sandbox.memory"], found["sandbox.processes"]) == (8192, 7)
 
 
-@pytest.mark.proves("sandbox.backend.settings")
 def test_a_person_can_ask_for_less_and_a_repository_for_more_than_that(
     tmp_path: Path, own_folders: Path
 ) -> None:
@@ -69,7 +66,6 @@ def test_a_person_can_ask_for_less_and_a_repository_for_more_than_that(
     )
 
 
-@pytest.mark.proves("sandbox.backend.settings")
 @pytest.mark.parametrize("how", ["file", "environment"])
 def test_an_aspect_that_does_not_exist_is_an_error_that_lists_them(
     tmp_path: Path, own_folders: Path, how: str

@@ -99,7 +99,6 @@ def write(
     journal.append(session, "r1", everything, identity=identity, times=[at] * len(everything))
 
 
-@pytest.mark.proves("statistics.tools")
 async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() -> None:
     with SqliteJournal(":memory:") as journal:
         script = [
@@ -125,7 +124,6 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
     assert [call.outcome for call in tools["double"].recent] == ["internal_error", "success"]
 
 
-@pytest.mark.proves("statistics.tools")
 @pytest.mark.parametrize("days", [(3, 2), (2, 3)])
 def test_a_tool_was_last_used_when_anybody_used_it_last(days: tuple[int, int]) -> None:
     broken = answered("b", 5, error=ErrorType.TOOL_ERROR)
@@ -136,7 +134,6 @@ def test_a_tool_was_last_used_when_anybody_used_it_last(days: tuple[int, int]) -
     assert (use.calls, use.last, use.last_failed) == (2, 3 * DAY, days[1] * DAY)
 
 
-@pytest.mark.proves("statistics.stopped")
 async def test_a_refusal_is_counted_for_whoever_refused(
     recorded_refusals: Callable[..., SqliteJournal],
 ) -> None:
@@ -180,7 +177,6 @@ def recorded_refusals() -> Callable[..., SqliteJournal]:
     return made
 
 
-@pytest.mark.proves("statistics.own")
 def test_numbers_of_one_person_hold_nothing_of_another() -> None:
     with SqliteJournal(":memory:") as journal:
         write(journal, "hers", [*answered("a", 5), *answered("b", 7)])
@@ -196,7 +192,6 @@ def test_numbers_of_one_person_hold_nothing_of_another() -> None:
     assert [one.session for one in numbers.spending.sessions(BOB)] == ["his"]
 
 
-@pytest.mark.proves("statistics.spending")
 def test_tokens_are_added_up_by_day_and_model_and_money_only_where_there_is_a_price() -> None:
     prices = {"m:one": lambda usage: Decimal(usage.input) / 100}
     with SqliteJournal(":memory:") as journal:
@@ -244,7 +239,6 @@ def test_a_price_list_with_a_mistake_hides_no_tokens() -> None:
     assert numbers.spending.problem == "prices.yaml: no"
 
 
-@pytest.mark.proves("statistics.incremental")
 def test_a_second_look_reads_only_what_is_new(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
         write(journal, "s1", answered("a", 5))
@@ -257,7 +251,6 @@ def test_a_second_look_reads_only_what_is_new(tmp_path: Path) -> None:
     assert (first.read, second.read, third.read) == (5, 8, 8) and use.calls == 2
 
 
-@pytest.mark.proves("statistics.bounded")
 def test_a_look_stops_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     clock = iter(range(1_000_000))
     with SqliteJournal(":memory:") as journal:
@@ -270,7 +263,6 @@ def test_a_look_stops_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     assert len(looks) > 2 and [one.read + one.left for one in looks] == [302] * len(looks)
 
 
-@pytest.mark.proves("statistics.bounded")
 def test_sessions_beyond_the_bounds_are_counted_as_older_and_not_read() -> None:
     with SqliteJournal(":memory:") as journal:
         for number in range(5):
@@ -309,7 +301,6 @@ def test_a_journal_that_nobody_wrote_to_has_no_numbers_and_no_file(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.proves("statistics.bounded")
 def test_names_that_a_model_makes_up_are_counted_together_beyond_a_bound() -> None:
     with SqliteJournal(":memory:") as journal:
         events = [
@@ -395,7 +386,6 @@ def test_the_newest_are_kept_in_whatever_order_they_come(times: list[int], most:
     assert list(kept) == sorted(times, reverse=True)[:most]
 
 
-@pytest.mark.proves("timeline.spans")
 def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
     asked = (
         ToolCall("c1", "look", "{}"),

@@ -167,7 +167,6 @@ def test_what_was_shown_is_what_is_trusted(work: Path) -> None:
     )
 
 
-@pytest.mark.proves("trust.no-links")
 def test_links_are_never_followed(work: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -290,7 +289,6 @@ def test_different_contents_have_different_digests(
     assert (digest(one, {}) == digest(other, {})) == (one == other)
 
 
-@pytest.mark.proves("import.preview")
 def test_looking_at_files_below_folders_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"hooks": {}}')

@@ -113,7 +113,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.proves("settings.hostile-yaml")
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=list(REFUSED))
 def test_what_cannot_be_used_is_an_error_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as found:
@@ -126,7 +125,6 @@ def test_bytes_that_are_no_text_are_named_by_line() -> None:
         parse_yaml(b"a: 1\nb: \xff", "f.yaml")
 
 
-@pytest.mark.proves("settings.hostile-yaml")
 def test_brackets_without_end_do_not_end_the_process() -> None:
     code = (
         "from ferrule.storage.settings.yaml_tree import parse_yaml\ntry:\n "

@@ -83,7 +83,6 @@ def test_no_alias_is_the_name_of_a_tool() -> None:
 # list_files
 
 
-@pytest.mark.proves("list-files.table")
 def test_a_folder_is_listed_with_type_size_time_and_name(context: Context, root: Path) -> None:
     (root / "src").mkdir()
     os.utime(root / "src", (NOON, NOON))
@@ -123,7 +122,6 @@ def test_entries_are_sorted(context: Context, arguments: dict[str, Any], order: 
     assert [name[0] for name in names(call("list_files", context, **arguments))] == list(order)
 
 
-@pytest.mark.proves("list-files.bounds")
 def test_500_entries_are_listed_by_default_and_1000_at_the_most(
     context: Context, root: Path
 ) -> None:
@@ -135,7 +133,6 @@ def test_500_entries_are_listed_by_default_and_1000_at_the_most(
     assert len(names(call("list_files", context, max_entries=1000))) == 1000
 
 
-@pytest.mark.proves("list-files.bounds")
 @pytest.mark.parametrize("most", [0, -1, 1001])
 def test_the_number_of_entries_has_bounds(context: Context, most: int) -> None:
     assert (
@@ -148,7 +145,6 @@ def test_an_unknown_order_is_refused_by_the_schema() -> None:
     assert TOOLS["list_files"].arguments.check({"sort_by": "colour"}).problems
 
 
-@pytest.mark.proves("list-files.bounds")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_of_a_huge_folder_the_first_entries_are_looked_at_and_all_are_counted(
     context: Context, root: Path, reverse: bool, monkeypatch: pytest.MonkeyPatch
@@ -173,7 +169,6 @@ def test_of_a_huge_folder_the_first_entries_are_looked_at_and_all_are_counted(
     assert total in call("list_files", context, sort_by="size").split("\n")
 
 
-@pytest.mark.proves("list-files.hidden")
 def test_hidden_names_are_shown_if_asked_for_and_untouchable_ones_never(
     context: Context, root: Path
 ) -> None:
@@ -231,7 +226,6 @@ def grow(root: Path, *paths: str) -> None:
         (root / path).write_text("")
 
 
-@pytest.mark.proves("file-tree.paths")
 def test_the_tree_is_all_files_by_path(context: Context, root: Path) -> None:
     grow(
         root,
@@ -263,7 +257,6 @@ def test_the_tree_is_all_files_by_path(context: Context, root: Path) -> None:
     assert ".git/HEAD" not in call("file_tree", context, show_hidden=True)
 
 
-@pytest.mark.proves("file-tree.bounded")
 def test_a_large_tree_is_shown_from_the_top_and_says_what_it_did_not_open(
     context: Context, root: Path
 ) -> None:
@@ -335,7 +328,6 @@ SOURCES = {
 }
 
 
-@pytest.mark.proves("file-outline.definitions")
 @pytest.mark.parametrize("name", SOURCES)
 def test_an_outline_names_definitions_with_their_lines(
     context: Context, root: Path, name: str

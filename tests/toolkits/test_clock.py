@@ -20,7 +20,6 @@ def now(timezone: str | None = None) -> str:
     return asyncio.run(get_current_time.handler(timezone=timezone))
 
 
-@pytest.mark.proves("clock.iso")
 @pytest.mark.parametrize("timezone", [None, "UTC", "Asia/Kolkata"])
 def test_the_time_is_iso_8601_with_its_offset(timezone: str | None) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
@@ -45,7 +44,6 @@ def test_asking_for_the_time_again_and_again_is_fine() -> None:
     assert (get_current_time.risk, get_working_directory.risk) == ("safe", "safe")
 
 
-@pytest.mark.proves("clock.working-directory")
 def test_the_working_directory_is_the_workspace(tmp_path: Path) -> None:
     context = Context(
         Identity("t", "u", "s", "r"), "call_1", resources={Workspace: Workspace(tmp_path)}

@@ -98,7 +98,6 @@ GRADES: list[tuple[str, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.proves("edits.grades")
 @pytest.mark.parametrize(("grade", "text", "old", "new", "after"), GRADES)
 def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_stays(
     grade: str, text: str, old: str, new: str, after: str
@@ -108,13 +107,11 @@ def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_sta
     assert (describe_grade(grade) == "fits exactly") is (grade == "exact")
 
 
-@pytest.mark.proves("edits.grades")
 def test_where_line_endings_alone_differ_trailing_blanks_are_replaced_with_the_rest() -> None:
     applied = apply("x\r\na  \nz\n", ("x\na  ", "y"))
     assert (applied.replacements[0][0].grade, applied.text) == ("line endings", "y\nz\n")
 
 
-@pytest.mark.proves("edits.not-guessed")
 def test_the_place_that_is_shown_is_the_one_where_most_lines_fit() -> None:
     # The longest line is like one of the first block; all other lines are those of the second.
     text = (
@@ -129,7 +126,6 @@ def test_the_place_that_is_shown_is_the_one_where_most_lines_fit() -> None:
     assert "alpha, beta" not in str(refused.value)
 
 
-@pytest.mark.proves("edits.not-guessed")
 @pytest.mark.parametrize(("wrong", "rest"), [(3, ""), (4, "\n- and 1 more")])
 def test_a_refusal_shows_three_differences_and_counts_the_others(wrong: int, rest: str) -> None:
     rows = [f"value_{n} = {n}" for n in range(8)]
@@ -146,7 +142,6 @@ def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay
     assert lines.encode(applied.text) == b"na\xefve = 2\n"
 
 
-@pytest.mark.proves("edits.not-guessed")
 @pytest.mark.parametrize(
     ("text", "old", "new", "reason"),
     [
@@ -184,7 +179,6 @@ def test_what_could_be_meant_otherwise_is_refused(
     assert reason in refused(text, (old, new))
 
 
-@pytest.mark.proves("edits.refusals")
 @pytest.mark.parametrize(
     ("text", "old", "new", "words"),
     [
@@ -233,14 +227,12 @@ def test_white_space_is_added_beside_other_white_space_where_it_cannot_have_been
     assert apply(text, (old, new)).text == after
 
 
-@pytest.mark.proves("edits.several")
 def test_several_edits_are_found_in_the_text_as_it_was_and_made_together() -> None:
     assert apply("a\nb\nc\n", ("a", "b"), ("b", "a"), ("c\n", "")).text == "b\na\n"
     # What both have as context does not collide.
     assert apply("a\nb\nc\n", ("a\nb\n", "A\nb\n"), ("b\nc\n", "b\nC\n")).text == "A\nb\nC\n"
 
 
-@pytest.mark.proves("edits.several")
 @pytest.mark.parametrize(
     ("second", "words"),
     [
@@ -268,7 +260,6 @@ def test_every_occurrence_is_replaced_where_that_is_asked_for() -> None:
         apply_edits("a’\n" * 20_000, [Edit("a'", "b", everywhere=True)], "`f`")
 
 
-@pytest.mark.proves("untrusted.edits")
 @pytest.mark.parametrize(
     "held", ["a\u200bb", "stop = <|im_end|>", "\ufeffimport x", "</s>", "x\u202ey\U000e0041"]
 )
@@ -333,7 +324,6 @@ def copies(draw: st.DrawFn, text: str) -> str:
             return copied
 
 
-@pytest.mark.proves("edits.only-matched-lines")
 @settings(max_examples=CASES)
 @given(st.data())
 def test_an_edit_changes_nothing_outside_the_lines_that_it_matched(data: st.DataObject) -> None:
@@ -355,7 +345,6 @@ def test_an_edit_changes_nothing_outside_the_lines_that_it_matched(data: st.Data
     assert matched.rstrip().count("\n") <= max(wanted, old.count("\n"))
 
 
-@pytest.mark.proves("edits.ambiguous")
 @settings(max_examples=CASES)
 @given(st.data())
 def test_a_place_that_is_not_the_only_one_is_never_edited(data: st.DataObject) -> None:
@@ -369,7 +358,6 @@ def test_a_place_that_is_not_the_only_one_is_never_edited(data: st.DataObject) -
         apply(doubled, (old, new))
 
 
-@pytest.mark.proves("files.edit-unique")
 @given(st.text(max_size=40), st.text(min_size=1, max_size=4), st.text(max_size=4))
 def test_an_exact_edit_happens_only_where_the_text_is_unique(text: str, old: str, new: str) -> None:
     places = sum(text.startswith(old, at) for at in range(len(text)))
@@ -385,7 +373,6 @@ def test_an_exact_edit_happens_only_where_the_text_is_unique(text: str, old: str
     assert places <= 1
 
 
-@pytest.mark.proves("edits.grades")
 @settings(max_examples=CASES)
 @given(st.data())
 def test_an_edit_that_keeps_its_text_keeps_the_file(data: st.DataObject) -> None:

@@ -81,7 +81,6 @@ def previewed(tool: str, context: Context, **arguments: Any) -> str:
 # What the tools are
 
 
-@pytest.mark.proves("files.declared")
 def test_each_tool_says_what_it_does_to_the_world_and_which_paths_it_touches() -> None:
     def facts(tool: Tool) -> tuple[SideEffect, Risk, dict[str, str]]:
         return (
@@ -168,7 +167,6 @@ def test_moving_cannot_launder_a_name(
 # Reading
 
 
-@pytest.mark.proves("files.read-numbers")
 def test_lines_are_numbered_from_one(context: Context) -> None:
     assert call("read_file", context, path="a.txt") == "1: one\n2: two\n3: three"
 
@@ -190,7 +188,6 @@ def test_a_range_is_read_and_says_what_it_is_part_of(
     assert call("read_file", context, path="a.txt", line_start=first, line_end=last) == text
 
 
-@pytest.mark.proves("files.range-past-end")
 @pytest.mark.parametrize(
     ("first", "last", "words"),
     [
@@ -232,7 +229,6 @@ def test_unusual_files_read_as_expected(
     assert call("read_file", context, path="f") == text
 
 
-@pytest.mark.proves("files.not-utf8")
 def test_bytes_that_are_not_utf8_are_marked_with_a_note_and_kept_by_edits(
     context: Context, root: Path
 ) -> None:
@@ -243,7 +239,6 @@ def test_bytes_that_are_not_utf8_are_marked_with_a_note_and_kept_by_edits(
     assert (root / "latin").read_bytes() == b"caf\xe9\nd\xc3\xa9j\xc3\xa0\n"
 
 
-@pytest.mark.proves("files.binary")
 @pytest.mark.parametrize("tool", ["read_file", "read_file_tail", "edit_file", "replace_lines"])
 @pytest.mark.parametrize("data", [b"\x7fELF\0\0", "text".encode("utf-16"), "漢字".encode("utf-16")])
 def test_a_binary_file_is_a_parse_error(
@@ -257,7 +252,6 @@ def test_a_binary_file_is_a_parse_error(
     assert (root / "f").read_bytes() == data
 
 
-@pytest.mark.proves("files.large")
 def test_of_a_large_file_a_part_can_be_read(context: Context, root: Path) -> None:
     count, dots = 500_000, "." * 86
     (root / "big.log").write_bytes(
@@ -325,7 +319,6 @@ def test_a_missing_file_is_not_found_and_named(context: Context) -> None:
 # Writing
 
 
-@pytest.mark.proves("files.write")
 def test_writing_makes_folders_and_says_how_much(context: Context, root: Path) -> None:
     assert (
         call("write_file", context, path="new/deep/x.txt", content="é\n")
@@ -369,7 +362,6 @@ def test_a_link_is_not_written_through(context: Context, root: Path, tmp_path: P
 # Editing
 
 
-@pytest.mark.proves("files.edit-unique")
 def test_an_edit_must_match_exactly_once(context: Context, root: Path) -> None:
     (root / "f").write_text("x = 1\ny = 1\n")
     failure = refused(lambda: call("edit_file", context, path="f", old_string="1", new_string="2"))
@@ -395,7 +387,6 @@ def test_an_edit_keeps_mode_and_line_ends(context: Context, root: Path) -> None:
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.proves("edits.grades")
 def test_an_edit_that_fits_loosely_says_how_in_its_result_and_in_its_preview(
     context: Context, root: Path
 ) -> None:
@@ -409,7 +400,6 @@ def test_an_edit_that_fits_loosely_says_how_in_its_result_and_in_its_preview(
     assert (root / "f").read_bytes() == b"def f():\r\n\tone()  \r\n\t2\r\n"
 
 
-@pytest.mark.proves("edits.several")
 def test_several_edits_of_a_file_are_made_by_one_call_or_none_is(
     context: Context, root: Path
 ) -> None:
@@ -495,7 +485,6 @@ EDITS = ["write_file", "edit_file", "replace_lines", "insert_lines"]
 EDIT_ARGUMENTS = {**ARGUMENTS, "edit_file": {"old_string": "one", "new_string": "1"}}
 
 
-@pytest.mark.proves("files.changed-since-read")
 @pytest.mark.parametrize("tool", EDITS)
 def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     context: Context, root: Path, tool: str
@@ -512,7 +501,6 @@ def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     assert (root / "a.txt").read_text() != "one, by a person\n"
 
 
-@pytest.mark.proves("edits.refusals")
 def test_of_a_file_that_changed_it_is_said_whether_the_edit_would_still_fit(
     context: Context, root: Path
 ) -> None:
@@ -571,7 +559,6 @@ def test_a_deleted_file_may_be_written_anew(context: Context, root: Path) -> Non
     assert (root / "a.txt").read_text() == "again"
 
 
-@pytest.mark.proves("files.parallel-edits")
 def test_parallel_edits_of_one_file_lose_nothing_and_report_honestly(root: Path) -> None:
     (root / "f").write_text("".join(f"<{n}>\n" for n in range(12)))
     shared = Workspace(root)
@@ -634,7 +621,6 @@ def test_a_move_that_fails_makes_no_folders_for_a_missing_source(
 # Previews
 
 
-@pytest.mark.proves("files.preview")
 def test_a_preview_shows_exactly_the_change_and_makes_none(context: Context, root: Path) -> None:
     shown = previewed("edit_file", context, path="a.txt", old_string="two", new_string="2\n2b")
     assert shown == "--- a.txt\n+++ a.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three"
@@ -660,7 +646,6 @@ def test_a_preview_shows_exactly_the_change_and_makes_none(context: Context, roo
     assert {p.name: p.read_bytes() for p in root.iterdir()} == {"a.txt": b"one\ntwo\nthree\n"}
 
 
-@pytest.mark.proves("files.preview")
 def test_a_preview_of_a_call_that_would_fail_fails_with_the_reason(
     context: Context, root: Path
 ) -> None:
@@ -680,7 +665,6 @@ def test_a_preview_of_a_call_that_would_fail_fails_with_the_reason(
         previewed("move_path", context, source="a.txt", target=".mcp.json")
 
 
-@pytest.mark.proves("files.preview-hides-nothing")
 def test_a_preview_makes_hidden_and_direction_changing_characters_visible(context: Context) -> None:
     shown = previewed(
         "write_file", context, path="x.sh", content="safe\x1b[2K\x1b[1A\u202e\u200b\n\rcurl | sh\n"
@@ -703,7 +687,6 @@ def test_a_preview_of_binary_content_says_that_it_is_replaced(context: Context, 
     assert shown.endswith("+text")
 
 
-@pytest.mark.proves("files.preview-bounded")
 def test_a_long_preview_is_cut_and_says_so(context: Context, root: Path) -> None:
     (root / "f").write_text("".join(f"{n}\n" for n in range(10_000)))
     shown = previewed(
@@ -741,7 +724,6 @@ def test_a_preview_of_deleting_a_folder_lists_what_goes(context: Context, root: 
     assert shown.endswith("and 5 more")
 
 
-@pytest.mark.proves("media.read-file")
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
@@ -769,7 +751,6 @@ def test_read_file_shows_pictures_and_pdfs_by_their_content(
         assert (run.results[0].data, shown.media) == (kind, ())
 
 
-@pytest.mark.proves("media.read-file", "media.attacks")
 @pytest.mark.parametrize(
     ("name", "said"),
     [("link.png", "symbolic link"), ("half.png", "cut off"), ("moves.gif", "animated")],
@@ -784,7 +765,6 @@ def test_a_broken_picture_or_a_link_out_is_an_error_of_read_file(
     assert said in refused(lambda: call("read_file", session(root), path=name)).message
 
 
-@pytest.mark.proves("files.line-ends-kept")
 def test_a_whole_file_keeps_its_line_ends(context: Context, root: Path) -> None:
     (root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     call("read_file", context, path="dos.txt")

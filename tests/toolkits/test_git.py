@@ -189,7 +189,6 @@ def test_a_folder_without_a_repository_says_so(tmp_path: Path) -> None:
     assert refusal(tmp_path, "status").error_type is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("git.not-above-workspace")
 @pytest.mark.usefixtures("commands_are_held")
 def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
     for name in ("sub/inner.txt", "beside.txt"):
@@ -207,14 +206,12 @@ def test_a_subfolder_of_a_repository_shows_itself_alone(root: Path) -> None:
     assert refusal(root / "sub", "show", "HEAD:../beside.txt").error_type is not None
 
 
-@pytest.mark.proves("git.not-above-workspace")
 def test_without_a_sandbox_a_subfolder_of_a_repository_shows_nothing(root: Path) -> None:
     (root / "sub").mkdir()
     RESOURCES.update(git_calls.UNCONFINED)
     assert "have a sandbox" in refusal(root / "sub", "log").message
 
 
-@pytest.mark.proves("git.nothing-written")
 def test_nothing_is_written_to_the_repository(root: Path) -> None:
     os.utime(root / "b.txt", (1, 1))  # plain git would refresh its index now
     before = _state(root)
@@ -335,7 +332,6 @@ class Trap:
 
 
 @pytest.mark.usefixtures("confinement")
-@pytest.mark.proves("git.runs-nothing")
 @pytest.mark.parametrize("row", CONFIGURED, ids=lambda row: row["id"])
 def test_a_hostile_repository_or_environment_runs_nothing(
     root: Path, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -349,7 +345,6 @@ def test_a_hostile_repository_or_environment_runs_nothing(
     assert not trap.marker.exists()
 
 
-@pytest.mark.proves("git.arguments-refused")
 @pytest.mark.parametrize("row", ARGUMENTS, ids=lambda row: row["id"])
 def test_a_dangerous_argument_is_refused_before_git_starts(
     root: Path, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -387,7 +382,6 @@ def test_the_table_is_as_long_as_promised() -> None:
     assert len(ids) == len(set(ids)) >= 40
 
 
-@pytest.mark.proves("git.stays-inside")
 @pytest.mark.parametrize(
     "how",
     [
@@ -443,7 +437,6 @@ def test_a_repository_that_leads_outside_shows_nothing_of_it(root: Path, how: st
             assert failed.error_type in (ErrorType.IO_ERROR, ErrorType.NOT_FOUND)
 
 
-@pytest.mark.proves("git.stays-inside")
 @pytest.mark.usefixtures("confinement")
 def test_a_configured_work_tree_is_not_entered(root: Path) -> None:
     outside = root.parent / "elsewhere"
@@ -458,14 +451,12 @@ def test_a_configured_work_tree_is_not_entered(root: Path) -> None:
     assert "+four" in call(root, "diff")
 
 
-@pytest.mark.proves("git.stays-inside")
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "~/x"])
 @pytest.mark.parametrize("subcommand", ["status", "diff", "log", "show", "blame"])
 def test_paths_outside_are_refused(root: Path, subcommand: str, path: str) -> None:
     assert refusal(root, subcommand, "--", path).error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("git.stays-inside")
 def test_a_folder_swapped_for_a_link_does_not_show_what_it_leads_to(root: Path) -> None:
     outside = root.parent / "elsewhere"
     outside.mkdir()
@@ -482,7 +473,6 @@ def test_a_folder_swapped_for_a_link_does_not_show_what_it_leads_to(root: Path) 
     assert "hunter2" not in call(root, "diff")
 
 
-@pytest.mark.proves("git.stays-inside")
 def test_a_hard_link_to_the_outside_is_left_out(root: Path) -> None:
     outside = root.parent / "elsewhere.txt"
     outside.write_text("hunter2\n")

@@ -47,7 +47,6 @@ def sets() -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("call.impossible")
 @pytest.mark.parametrize("name", list(sets()))
 async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
     name: str, tmp_path: Path
@@ -98,7 +97,6 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
     assert not late, "\n".join(late)
 
 
-@pytest.mark.proves("call.impossible")
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -36,7 +36,6 @@ def make_agent(folder: Path, **permissions: Any) -> Agent[Any, Any]:
     )
 
 
-@pytest.mark.proves("shapes.memory")
 async def test_notes_are_kept_in_a_folder_of_their_own(folder: Path) -> None:
     session = make_agent(folder).session()
     steps: list[tuple[dict[str, Any], str]] = [
@@ -74,7 +73,6 @@ async def test_notes_are_kept_in_a_folder_of_their_own(folder: Path) -> None:
     await session.close()
 
 
-@pytest.mark.proves("shapes.memory")
 @pytest.mark.parametrize(
     ("before", "line", "after"),
     [("a\nb", 2, "a\nb\nnew\n"), ("a\nb", 1, "a\nnew\nb"), ("a\nb\n", 2, "a\nb\nnew\n")],
@@ -91,7 +89,6 @@ async def test_what_is_inserted_is_a_line_of_its_own(
     await session.close()
 
 
-@pytest.mark.proves("shapes.memory-paths")
 @pytest.mark.parametrize(
     "path",
     [
@@ -141,7 +138,6 @@ async def test_nothing_outside_is_read_or_written_under_any_spelling(
     await session.close()
 
 
-@pytest.mark.proves("shapes.memory")
 async def test_mistakes_are_named_and_change_nothing(folder: Path) -> None:
     session = make_agent(folder).session()
     (folder / "a").write_text("one\none\n")
@@ -165,7 +161,6 @@ async def test_mistakes_are_named_and_change_nothing(folder: Path) -> None:
     await session.close()
 
 
-@pytest.mark.proves("shapes.memory")
 async def test_the_first_use_is_a_question(folder: Path) -> None:
     session = make_agent(folder, allow=[]).session()
     refused = await session.call("memory", command="view", path="/memories")
@@ -173,7 +168,6 @@ async def test_the_first_use_is_a_question(folder: Path) -> None:
     await session.close()
 
 
-@pytest.mark.proves("shapes.anthropic-types")
 def test_the_api_gets_its_own_type(folder: Path) -> None:
     specs = make_agent(folder).visible_tools.specs()
     prefix = _EncodedPrefix("", specs, ModelOptions(), "", typed=True)
@@ -182,7 +176,6 @@ def test_the_api_gets_its_own_type(folder: Path) -> None:
     TypeAdapter(MemoryTool20250818Param).validate_python(sent[0])
 
 
-@pytest.mark.proves("shapes.memory")
 def test_the_setting_names_a_folder_outside_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,6 @@ def in_session(root: Path, tools: tuple[Tool, ...], work: Callable[[Session], An
 # ---- descriptions
 
 
-@pytest.mark.proves("pack.descriptions")
 @pytest.mark.parametrize(
     ("make", "key"),
     [
@@ -118,7 +117,6 @@ def test_a_description_is_what_the_model_reads_of_this_tool_alone(make: Any, key
     } == schemas
 
 
-@pytest.mark.proves("pack.descriptions")
 @pytest.mark.parametrize("descriptions", [{"run_comand": "x"}, {"run_command": " "}, {"*": "x"}])
 def test_a_description_of_nothing_and_one_that_says_nothing_are_refused(
     descriptions: dict[str, str],
@@ -130,7 +128,6 @@ def test_a_description_of_nothing_and_one_that_says_nothing_are_refused(
 # ---- search_max_matches
 
 
-@pytest.mark.proves("pack.search-max-matches")
 @pytest.mark.parametrize("option", ["search_max_matches", "max_search_matches"])
 @pytest.mark.parametrize("make", [agent_read_tools, agent_host_tools])
 def test_matches_stop_at_the_packs_number_unless_a_call_names_another(
@@ -151,7 +148,6 @@ def test_matches_stop_at_the_packs_number_unless_a_call_names_another(
     assert in_session(tmp_path, tools, work) == [(4, True), (2, True), (8, True), (9, False)]
 
 
-@pytest.mark.proves("pack.search-max-matches")
 @pytest.mark.parametrize("number", [0, 1001, -1])
 def test_a_number_of_matches_that_no_call_could_ask_for_is_refused(number: int) -> None:
     with pytest.raises(ConfigError, match="search_max_matches"):
@@ -161,7 +157,6 @@ def test_a_number_of_matches_that_no_call_could_ask_for_is_refused(number: int) 
 # ---- command_behavior
 
 
-@pytest.mark.proves("pack.command-behavior")
 @pytest.mark.parametrize("option", ["command_behavior", "run_command_behavior"])
 def test_the_behaviour_of_a_pack_holds_for_calls_that_say_nothing(
     tmp_path: Path, option: str
@@ -199,7 +194,6 @@ def test_the_behaviour_of_a_pack_holds_for_calls_that_say_nothing(
     in_session(tmp_path, tools, running)
 
 
-@pytest.mark.proves("pack.command-behavior")
 def test_a_timeout_of_a_pack_ends_commands_that_name_none(tmp_path: Path) -> None:
     tools = agent_command_tools(output_format="value", command_behavior={"timeout_ms": 200})
 
@@ -209,7 +203,6 @@ def test_a_timeout_of_a_pack_ends_commands_that_name_none(tmp_path: Path) -> Non
     assert in_session(tmp_path, tools, work) == "timed_out"
 
 
-@pytest.mark.proves("pack.command-behavior")
 def test_a_behaviour_that_means_nothing_is_refused_with_the_nearest_word() -> None:
     with pytest.raises(ConfigError) as raised:
         agent_host_tools(command_behavior={"background_after": 1})
@@ -224,7 +217,6 @@ def test_a_behaviour_that_means_nothing_is_refused_with_the_nearest_word() -> No
 # ---- read_command_output_tail
 
 
-@pytest.mark.proves("command.read-output-tail")
 def test_the_tail_is_the_last_bytes_by_every_locator_and_stream(tmp_path: Path) -> None:
     (tmp_path / "speak.sh").write_text("#!/bin/sh\nseq 1 5000\nseq 6001 9000 >&2\n")
     (tmp_path / "speak.sh").chmod(0o755)
@@ -268,7 +260,6 @@ def test_the_tail_is_the_last_bytes_by_every_locator_and_stream(tmp_path: Path) 
     in_session(tmp_path, tools, work)
 
 
-@pytest.mark.proves("command.read-output-tail")
 def test_the_tail_of_a_running_command_is_what_it_said_last(tmp_path: Path) -> None:
     (tmp_path / "slow.sh").write_text("#!/bin/sh\necho é1234\nexec sleep 1000\n")
     (tmp_path / "slow.sh").chmod(0o755)

@@ -78,7 +78,6 @@ def named(tools: tuple[Tool, ...]) -> list[str]:
     return [tool.full_name for tool in tools]
 
 
-@pytest.mark.proves("pack.contents")
 def test_the_read_pack_only_reads_and_the_edit_pack_is_apart() -> None:
     assert named(agent_read_tools()) == READ
     assert {str(tool.side_effect) for tool in agent_read_tools()} == {"read"}
@@ -88,7 +87,6 @@ def test_the_read_pack_only_reads_and_the_edit_pack_is_apart() -> None:
     assert not set(EDIT) & set(named(agent_host_tools()))
 
 
-@pytest.mark.proves("pack.contents")
 def test_every_tool_of_the_read_pack_answers(root: Path) -> None:
     tools = agent_read_tools(root)
     subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root, check=True)
@@ -104,7 +102,6 @@ def test_every_tool_of_the_read_pack_answers(root: Path) -> None:
     assert "No commits yet" in ask(root, tools, "git_inspect", subcommand="status").data
 
 
-@pytest.mark.proves("pack.contents")
 def test_every_tool_of_the_edit_pack_works(root: Path) -> None:
     tools = agent_edit_tools(root)
     assert ask(root, tools, "create_directory", path="new").success
@@ -120,7 +117,6 @@ def test_every_tool_of_the_edit_pack_works(root: Path) -> None:
 # ---- root
 
 
-@pytest.mark.proves("pack.root")
 @pytest.mark.parametrize("spelling", ["sub", "sub/", "./sub", "{root}/sub"])
 @pytest.mark.parametrize(
     ("tool", "arguments"),
@@ -147,7 +143,6 @@ def test_what_lies_outside_of_the_root_is_a_refused_result(
     assert "alpha" not in str(result.error_message).replace("`alpha`", "")
 
 
-@pytest.mark.proves("pack.root")
 def test_what_a_call_leaves_open_means_the_root(root: Path) -> None:
     tools = agent_read_tools(root / "sub")
     assert "beside" not in ask(root, tools, "list_directory").data
@@ -156,7 +151,6 @@ def test_what_a_call_leaves_open_means_the_root(root: Path) -> None:
     assert ask(root, tools, "read_file", path="sub/a.py").success
 
 
-@pytest.mark.proves("pack.root")
 @pytest.mark.parametrize("where", ["..", "/etc", "{root}/../elsewhere", "sub/../.."])
 def test_a_root_outside_of_the_workspace_refuses_every_call(root: Path, where: str) -> None:
     tools = agent_read_tools(where.replace("{root}", str(root)))
@@ -169,7 +163,6 @@ def test_a_root_outside_of_the_workspace_refuses_every_call(root: Path, where: s
         assert (result.success, result.error_type) == (False, ErrorType.PERMISSION_DENIED)
 
 
-@pytest.mark.proves("pack.root")
 def test_edits_are_kept_to_the_root(root: Path) -> None:
     tools = agent_edit_tools("sub")
     assert ask(root, tools, "write_file", path="sub/new.txt", content="x").success
@@ -182,7 +175,6 @@ def test_edits_are_kept_to_the_root(root: Path) -> None:
     assert sorted(os.listdir(root)) == ["beside.py", "sub"]
 
 
-@pytest.mark.proves("pack.root")
 async def test_a_preview_of_a_call_outside_of_the_root_shows_nothing(root: Path) -> None:
     (edit,) = agent_edit_tools("sub", enabled_tools=["edit_file"])
     context = Context(Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(root)})
@@ -201,7 +193,6 @@ async def test_a_preview_of_a_call_outside_of_the_root_shows_nothing(root: Path)
     )
 
 
-@pytest.mark.proves("pack.root")
 def test_git_looks_at_the_repository_of_the_root(root: Path) -> None:
     for folder in (root, root / "sub"):
         subprocess.run(
@@ -214,7 +205,6 @@ def test_git_looks_at_the_repository_of_the_root(root: Path) -> None:
     assert "beside" not in answer
 
 
-@pytest.mark.proves("pack.root")
 @pytest.mark.parametrize("where", ["sub", "./sub/", "{root}/sub"])
 def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(
     root: Path, where: str
@@ -242,7 +232,6 @@ def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(
     assert "NAME" not in ask(root, agent_read_tools(), "list_directory").data
 
 
-@pytest.mark.proves("pack.root")
 def test_rules_of_the_workspace_hold_in_a_repository_of_a_folder(root: Path) -> None:
     from ferrule.permissions.protected_names import DEFAULT_NAMES
     from ferrule.toolkits.subfolder import open_subfolder
@@ -258,7 +247,6 @@ def test_rules_of_the_workspace_hold_in_a_repository_of_a_folder(root: Path) -> 
 # ---- search
 
 
-@pytest.mark.proves("pack.search")
 def test_rows_have_path_line_column_text_and_context(root: Path) -> None:
     tools = agent_read_tools("sub", exclude_globs=["logs/**"])
     answer = ask(
@@ -281,7 +269,6 @@ def test_rows_have_path_line_column_text_and_context(root: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.proves("pack.search")
 def test_excluded_globs_of_a_call_are_added_to_those_of_the_pack(root: Path) -> None:
     tools = agent_read_tools("sub", exclude_globs=["logs/**"])
 
@@ -299,7 +286,6 @@ def test_excluded_globs_of_a_call_are_added_to_those_of_the_pack(root: Path) -> 
     assert paths(exclude_globs=[]) == {"sub/a.py", "sub/gen.py"}
 
 
-@pytest.mark.proves("pack.search")
 def test_matches_are_capped_by_the_pack_and_a_call_may_ask_for_another_cap(root: Path) -> None:
     (root / "many.txt").write_text("word\n" * 70)
     usual = ask(root, agent_read_tools(), "search_files", pattern="word").data
@@ -314,7 +300,6 @@ def test_matches_are_capped_by_the_pack_and_a_call_may_ask_for_another_cap(root:
     )
 
 
-@pytest.mark.proves("pack.search")
 def test_fixed_strings_case_and_hidden_folders(root: Path) -> None:
     (root / ".hidden").mkdir()
     (root / ".hidden/x.txt").write_text("A.B\n")
@@ -336,7 +321,6 @@ def test_fixed_strings_case_and_hidden_folders(root: Path) -> None:
 # ---- options
 
 
-@pytest.mark.proves("pack.options")
 @pytest.mark.parametrize(
     ("make", "hint"),
     [
@@ -360,7 +344,6 @@ def test_a_wrong_option_is_refused_when_the_pack_is_made(
     assert hint in raised.value.hint
 
 
-@pytest.mark.proves("pack.options")
 def test_names_are_logical_and_a_formatter_is_told_which_tool_it_formats(root: Path) -> None:
     tools = agent_read_tools(
         names={"list_directory": "dir"},
@@ -390,7 +373,6 @@ def ran(
     return json.loads(result.data) if isinstance(result.data, str) else result.data
 
 
-@pytest.mark.proves("pack.commands")
 def test_the_command_pack_runs_and_the_host_pack_is_both(root: Path) -> None:
     assert named(agent_command_tools()) == COMMANDS
     assert named(agent_host_tools()) == READ + COMMANDS
@@ -404,7 +386,6 @@ def test_the_command_pack_runs_and_the_host_pack_is_both(root: Path) -> None:
     ]
 
 
-@pytest.mark.proves("pack.commands")
 @pytest.mark.parametrize("where", ["..", "/etc", "{root}/.."])
 def test_a_command_does_not_start_outside_of_the_root(root: Path, where: str) -> None:
     result = ask(
@@ -421,7 +402,6 @@ def test_a_command_does_not_start_outside_of_the_root(root: Path, where: str) ->
     assert not ask(root, agent_command_tools(".."), "run_command", command=["ls"]).success
 
 
-@pytest.mark.proves("pack.commands")
 def test_prefixes_policy_and_the_cap_are_passed_on(root: Path) -> None:
     tools = agent_command_tools(
         root, allow_argv_prefixes=[["echo", "a"], "ls"], max_inline_bytes=40
@@ -446,7 +426,6 @@ def test_prefixes_policy_and_the_cap_are_passed_on(root: Path) -> None:
     assert seen == [["echo", "x"], ["ls"]] * 2
 
 
-@pytest.mark.proves("pack.worked-example")
 def test_the_release_example_of_the_requirement_works_as_it_stands(root: Path) -> None:
     subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q"], cwd=root, check=True)
 
@@ -493,7 +472,6 @@ def test_the_release_example_of_the_requirement_works_as_it_stands(root: Path) -
     assert {row["path"] for row in found["matches"]} == {"sub/a.py", "sub/gen.py", "beside.py"}
 
 
-@pytest.mark.proves("pack.commands")
 def test_what_a_result_tells_to_read_is_called_what_the_reader_is_called(root: Path) -> None:
     tools = agent_command_tools(
         root, names={"read_command_output": "more"}, max_inline_bytes=10, enabled_tools=["command"]

@@ -60,7 +60,6 @@ def open_session(folder: Path, **permissions: Any) -> tuple[Session, RecordingAp
     return agent.session(), approver
 
 
-@pytest.mark.proves("patch.parsed")
 def test_a_patch_is_parsed_into_changes_of_files() -> None:
     two = Hunk(
         ("    one = 1", "    return one"), ("    one = 1", "    return one + 1"), ("def two():",)
@@ -79,7 +78,6 @@ def test_a_patch_is_parsed_into_changes_of_files() -> None:
     assert parse_patch(made) == [FileChange("add", "n", content="x\n"), FileChange("delete", "o")]
 
 
-@pytest.mark.proves("patch.parsed")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -112,7 +110,6 @@ async def test_each_file_of_a_patch_is_a_call_of_its_own(folder: Path) -> None:
     await session.close()
 
 
-@pytest.mark.proves("patch.all-or-nothing")
 @pytest.mark.parametrize(
     ("second", "said"),
     [
@@ -140,7 +137,6 @@ async def test_a_patch_that_does_not_fit_or_may_not_changes_nothing(
     await session.close()
 
 
-@pytest.mark.proves("patch.all-or-nothing")
 async def test_what_was_done_before_a_refused_call_is_said(folder: Path) -> None:
     session, _ = open_session(folder, allow=["Edit(a.py)"], approver=RecordingApprover(["deny"]))
     result = await session.call("apply_patch", input=PATCH)

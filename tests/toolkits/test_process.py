@@ -154,7 +154,6 @@ def test_a_sink_that_has_enough_ends_the_tree() -> None:
 
 
 @pytest.mark.linux_only("what lost its parent is found through a subreaper")
-@pytest.mark.proves("process.leaves-nothing")
 def test_what_a_program_leaves_running_is_ended_and_named() -> None:
     watch = Watch()
     ended, _ = run("sh", "-c", f"{HIDDEN} exec sleep 0.3", output=watch)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
@@ -53,7 +51,6 @@ def read(**more: Any) -> tuple[str, dict[str, Any]]:
     return ("read_file", {"path": "a.txt", **more})
 
 
-@pytest.mark.proves("files.rereading")
 async def test_what_has_not_changed_is_said_in_one_line_and_given_when_asked_once_more(
     tmp_path: Path,
 ) -> None:
@@ -68,7 +65,6 @@ async def test_what_has_not_changed_is_said_in_one_line_and_given_when_asked_onc
     assert await reader.step() == whole
 
 
-@pytest.mark.proves("files.rereading")
 async def test_full_and_another_range_and_short_files_are_read_as_ever(tmp_path: Path) -> None:
     reader = Reader(tmp_path, read(), read(full=True), read(line_start=2, line_end=3), read())
     whole = await reader.step()
@@ -78,7 +74,6 @@ async def test_full_and_another_range_and_short_files_are_read_as_ever(tmp_path:
     assert await reader.step() == "1: short"
 
 
-@pytest.mark.proves("files.rereading")
 async def test_what_has_changed_is_shown_with_its_line_numbers(tmp_path: Path) -> None:
     reader = Reader(tmp_path, read(), read(), read())
     await reader.step()
@@ -103,7 +98,6 @@ async def test_what_has_changed_is_shown_with_its_line_numbers(tmp_path: Path) -
     assert "not changed" in await reader.step()
 
 
-@pytest.mark.proves("files.rereading")
 async def test_a_text_that_has_changed_in_most_lines_is_read_whole(tmp_path: Path) -> None:
     reader = Reader(tmp_path, read(), read())
     await reader.step()
@@ -111,7 +105,6 @@ async def test_a_text_that_has_changed_in_most_lines_is_read_whole(tmp_path: Pat
     assert (await reader.step()).startswith("1: row number 1")
 
 
-@pytest.mark.proves("files.rereading")
 async def test_after_compaction_a_reading_is_whole_again(tmp_path: Path) -> None:
     others = [read(line_start=number, line_end=90) for number in range(2, 12)]
     reader = Reader(tmp_path, read(), *others, read(), read())
@@ -126,7 +119,6 @@ async def test_after_compaction_a_reading_is_whole_again(tmp_path: Path) -> None
     assert "not changed" in await reader.step()
 
 
-@pytest.mark.proves("files.rereading")
 async def test_a_reading_of_another_caller_is_whole_and_spoils_nothing(tmp_path: Path) -> None:
     @tool(side_effect="read")
     async def summarize(context: Context) -> str:
@@ -143,7 +135,6 @@ async def test_a_reading_of_another_caller_is_whole_and_spoils_nothing(tmp_path:
     assert await reader.step() == whole
 
 
-@pytest.mark.proves("files.rereading")
 async def test_it_is_off_without_the_option_and_for_embedded_models(tmp_path: Path) -> None:
     reader = Reader(tmp_path, read(), read(), is_on=False)
     assert await reader.step() == await reader.step()
@@ -154,7 +145,6 @@ async def test_it_is_off_without_the_option_and_for_embedded_models(tmp_path: Pa
         await assembly.close()
 
 
-@pytest.mark.proves("files.long-lines")
 async def test_a_long_line_is_cut_in_the_middle_with_its_length(tmp_path: Path) -> None:
     reader = Reader(tmp_path, read(), read(full=True))
     (tmp_path / "a.txt").write_text("one\n" + "a" * 6000 + "z" * 4000 + "\r\nthree\n")

@@ -92,7 +92,6 @@ def test_a_pattern_is_a_regular_expression_unless_said_otherwise(tmp_path: Path)
     assert "1 match" in call(tmp_path, r"^(.)\.B$")
 
 
-@pytest.mark.proves("search.validation")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -202,7 +201,6 @@ SECRETS = (
 EVERYTHING = {"include_hidden": True, "ignore_gitignore": True, "max_results": 1000}
 
 
-@pytest.mark.proves("search.scope")
 def test_hidden_folders_and_ignored_files_are_left_out_unless_asked_for(tree: Path) -> None:
     visible = {
         "-dash",
@@ -370,7 +368,6 @@ def test_a_missing_start_is_not_found(tmp_path: Path) -> None:
 # ---- how it is shown
 
 
-@pytest.mark.proves("search.result-form")
 def test_rows_are_grouped_with_context_and_counts(tmp_path: Path) -> None:
     put(tmp_path, "a.txt", "one\ntwo\nhit\nfour\nfive\nsix\nhit\n")
     put(tmp_path, "b/c.txt", "hit\n")
@@ -382,7 +379,6 @@ def test_rows_are_grouped_with_context_and_counts(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.proves("search.limit-is-said")
 def test_a_cut_at_the_limit_is_said_and_an_exact_fit_is_not(tmp_path: Path) -> None:
     put(tmp_path, "a", "x\n" * 5)
     put(tmp_path, "b", "x\n" * 5)
@@ -393,7 +389,6 @@ def test_a_cut_at_the_limit_is_said_and_an_exact_fit_is_not(tmp_path: Path) -> N
     assert "[stopped at 5" in call(tmp_path, "x", max_results=5)
 
 
-@pytest.mark.proves("search.limit-is-said")
 @pytest.mark.parametrize("tool", [search_files, grep_search], ids=lambda tool: tool.name)
 def test_200_matches_are_shown_by_default_and_1000_at_the_most(tmp_path: Path, tool: Tool) -> None:
     put(tmp_path, "a", "x\n" * 1001)
@@ -459,7 +454,6 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.proves("search.ripgrep-agrees")
 @pytest.mark.parametrize("text", PATTERNS)
 def test_both_ways_give_the_same_answer_over_the_tree(tree: Path, text: str) -> None:
     assert RIPGREP is not None
@@ -556,7 +550,6 @@ def find_lines_with_ripgrep(expression: str, data: bytes) -> set[int]:
     return {int(row.split(b":")[0]) for row in shown.stdout.split(b"\n") if re.match(rb"\d+:", row)}
 
 
-@pytest.mark.proves("search.ripgrep-agrees")
 @settings(
     max_examples=150,
     deadline=None,
@@ -581,7 +574,6 @@ def test_ripgrep_never_misses_a_line_that_python_finds(
     assert expected <= find_lines_with_ripgrep(expression, data)
 
 
-@pytest.mark.proves("search.ripgrep-agrees")
 @settings(
     max_examples=12,
     deadline=None,
@@ -606,7 +598,6 @@ def test_both_ways_give_the_same_rows_for_any_content(
     assert both[0] == both[1]
 
 
-@pytest.mark.proves("search.ripgrep-agrees")
 @pytest.mark.parametrize(
     ("text", "numbers"), [(r"\d", {1}), (r"[\s-]", {2}), (r"[^\w-]", {3}), (r"\W", {2, 3})]
 )
@@ -616,7 +607,6 @@ def test_ripgrep_searches_for_classes_of_characters_too(text: str, numbers: set[
     assert find_lines_with_ripgrep(expression, b"7\n-\n!\nx\n") == numbers
 
 
-@pytest.mark.proves("search.ripgrep-agrees")
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
@@ -672,7 +662,6 @@ def command_line(pid: int) -> str:
         return ""
 
 
-@pytest.mark.proves("search.time-bound")
 def test_a_pattern_that_takes_for_ever_is_ended_and_named(tmp_path: Path) -> None:
     """Long before the time of the whole search: this one has an hour, and the expression would take
     longer.
@@ -690,7 +679,6 @@ def test_a_pattern_that_takes_for_ever_is_ended_and_named(tmp_path: Path) -> Non
     assert matchers() == []
 
 
-@pytest.mark.proves("search.cancel")
 def test_a_cancelled_search_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -723,7 +711,6 @@ def test_it_declares_what_it_is() -> None:
     assert [tool.name for tool in search_module.TOOLS] == ["search_files"]
 
 
-@pytest.mark.proves("search.counts-what-was-reached")
 async def test_what_the_walk_met_ahead_of_the_search_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +96,6 @@ def shown_by_git(root: Path) -> list[str]:
     return sorted(name for name in listed.stdout.split("\0") if name)
 
 
-@pytest.mark.proves("gitignore.as-git")
 @given(st.booleans(), LINES, LINES, LINES)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_a_search_looks_at_the_files_that_git_shows(

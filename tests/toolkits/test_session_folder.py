@@ -22,7 +22,6 @@ from ferrule.toolkits.search.search_files import search_files
 from ferrule.tools.context import Context
 
 
-@pytest.mark.proves("command.one-tmp")
 async def test_commands_and_file_tools_share_tmp(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
@@ -66,7 +65,6 @@ async def test_commands_and_file_tools_share_tmp(tmp_path: Path) -> None:
             await asyncio.shield(closer())
 
 
-@pytest.mark.proves("command.one-tmp")
 def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -> None:
     policy = CommandPolicy(confine=SandboxPolicy(tmp_path))
     found = find_confinement(policy)
@@ -80,7 +78,6 @@ def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -
         assert held.decide(tools.read_file, {"path": path}).verdict == "deny"
 
 
-@pytest.mark.proves("command.one-tmp")
 @pytest.mark.parametrize("folder", ["out", ".copies"])
 def test_what_a_command_puts_in_place_of_a_file_or_its_folder_is_not_followed(
     folder: str, tmp_path: Path

@@ -118,7 +118,6 @@ def make_agent(
     )
 
 
-@pytest.mark.proves("shapes.families")
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_family_reads_edits_fails_and_mends_with_its_own_tools(
     tmp_path: Path, family: str
@@ -136,7 +135,6 @@ async def test_a_family_reads_edits_fails_and_mends_with_its_own_tools(
     assert (tmp_path / "adder.py").read_text() == WRONG.replace(OLD, RIGHT)
 
 
-@pytest.mark.proves("shapes.families")
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_the_gate_judges_the_call_that_does_the_work(tmp_path: Path, family: str) -> None:
     model, steps = FAMILIES[family]

@@ -47,7 +47,6 @@ def agent(tmp_path: Path) -> Agent[Any, Any]:
     return make_agent(tmp_path)
 
 
-@pytest.mark.proves("shapes.anthropic")
 async def test_a_run_reads_edits_tests_fails_and_mends(
     agent: Agent[Any, Any], tmp_path: Path
 ) -> None:
@@ -67,7 +66,6 @@ async def test_a_run_reads_edits_tests_fails_and_mends(
     await session.close()
 
 
-@pytest.mark.proves("shapes.anthropic")
 async def test_the_gate_judges_what_is_done_and_not_the_shape(tmp_path: Path) -> None:
     approver = RecordingApprover(lambda request: ApprovalAnswer("deny", by="test"))
     session = make_agent(tmp_path, approver=approver, deny=["Read(sub/**)"]).session()
@@ -98,7 +96,6 @@ async def test_the_gate_judges_what_is_done_and_not_the_shape(tmp_path: Path) ->
     assert (tmp_path / "a.py").read_text() == "one\ntwo\nthree\n"
 
 
-@pytest.mark.proves("shapes.anthropic-types")
 @pytest.mark.parametrize("official", [True, False])
 def test_the_api_gets_the_types_that_it_describes_itself(
     agent: Agent[Any, Any], official: bool

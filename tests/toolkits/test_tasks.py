@@ -27,7 +27,6 @@ def call(tool: Tool, context: Context, **arguments: Any) -> Any:
     return asyncio.run(tool.handler(**checked.values, context=context))
 
 
-@pytest.mark.proves("tasks.life")
 def test_tasks_are_added_listed_and_brought_on(context: Context) -> None:
     assert call(list_tasks, context) == []
     assert call(add_task, context, content="Analyze") == "task_1"
@@ -48,7 +47,6 @@ def test_a_task_without_text_or_with_too_much_is_refused(context: Context, conte
     assert call(list_tasks, context) == []
 
 
-@pytest.mark.proves("tasks.not-found")
 def test_an_unknown_task_is_not_found_and_the_known_ones_are_named(context: Context) -> None:
     with pytest.raises(ToolFailed, match="none yet"):
         call(update_task, context, task_id="task_1", status="completed")

@@ -21,7 +21,6 @@ TOOLS: dict[str, Tool] = {
 } | {"bash": accept_usual_arguments(bash)}
 
 
-@pytest.mark.proves("tools.usual-arguments")
 @pytest.mark.parametrize(
     ("name", "sent", "taken"),
     [
@@ -51,7 +50,6 @@ def test_a_usual_name_costs_a_note_and_no_turn(
     assert checked.repairs and all(len(note) < 90 for note in checked.repairs)
 
 
-@pytest.mark.proves("tools.usual-arguments")
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
@@ -67,7 +65,6 @@ def test_what_could_mean_two_things_is_refused(name: str, sent: dict[str, Any]) 
     assert TOOLS[name].arguments.check(sent).problems
 
 
-@pytest.mark.proves("tools.usual-arguments")
 def test_the_models_see_the_same_schema_and_own_tools_of_a_person_stay_strict() -> None:
     shown = TOOLS["read_file"].arguments.schema["properties"]
     assert not set(shown) & {other for others in USUAL_NAMES.values() for other in others}

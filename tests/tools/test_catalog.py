@@ -45,7 +45,6 @@ def test_the_order_of_registration_changes_nothing_in_requests(order: list[str])
     assert list(catalog.api_names()) == sorted(order)
 
 
-@pytest.mark.proves("catalog.functions")
 def test_a_plain_function_becomes_a_tool() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
@@ -74,7 +73,6 @@ def test_a_api_name_asked_for_early_does_not_hide_a_tool_added_later() -> None:
     assert catalog.get("x__second") is catalog.get("x::second") is not None
 
 
-@pytest.mark.proves("catalog.thread-safe")
 def test_threads_that_add_at_once_lose_nothing() -> None:
     catalog = Catalog()
     ready = threading.Barrier(4)
@@ -97,7 +95,6 @@ def test_threads_that_add_at_once_lose_nothing() -> None:
     assert len(catalog.api_names()) == 400
 
 
-@pytest.mark.proves("catalog.thread-safe")
 def test_of_two_threads_with_one_name_exactly_one_wins() -> None:
     catalog = Catalog()
     ready = threading.Barrier(2)

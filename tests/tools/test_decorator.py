@@ -173,14 +173,12 @@ GOOD: dict[str, Any] = {
 }
 
 
-@pytest.mark.proves("tools.every-type")
 def test_every_kind_of_type_becomes_a_schema_that_accepts_good_arguments(
     says_the_schema: Any,
 ) -> None:
     assert says_the_schema(everything, GOOD)
 
 
-@pytest.mark.proves("tools.every-type")
 def test_what_a_typed_dict_says_of_its_members_is_in_the_schema() -> None:
     @tool
     def look(old: OldOptions) -> str:
@@ -273,7 +271,6 @@ def test_an_argument_nobody_declared_is_refused_by_name_with_the_nearest(
     assert not says_the_schema(made, arguments)
 
 
-@pytest.mark.proves("tools.repairs-reported")
 @pytest.mark.parametrize("made", [simple, dated])
 def test_a_number_and_a_truth_value_sent_as_text_are_read_and_the_repair_is_reported(
     made: Tool,
@@ -285,7 +282,6 @@ def test_a_number_and_a_truth_value_sent_as_text_are_read_and_the_repair_is_repo
     assert "limit" in checked.repairs[0] and "deep" in checked.repairs[1]
 
 
-@pytest.mark.proves("tools.null-means-default")
 @pytest.mark.parametrize("made", [simple, dated])
 def test_null_for_an_optional_argument_means_its_default(made: Tool) -> None:
     checked = made.arguments.check({"path": "a", "limit": None})
@@ -293,7 +289,6 @@ def test_null_for_an_optional_argument_means_its_default(made: Tool) -> None:
     assert checked.values["limit"] == 10
 
 
-@pytest.mark.proves("tools.null-means-default")
 def test_null_stays_null_where_the_type_has_it() -> None:
     @tool
     def either(limit: int | None = 5, day: str = "") -> str:
@@ -303,14 +298,12 @@ def test_null_stays_null_where_the_type_has_it() -> None:
     assert either.arguments.check({}).values["limit"] == 5
 
 
-@pytest.mark.proves("tools.json-text-unfolded")
 def test_a_list_sent_as_its_json_text_is_read_and_the_repair_is_reported() -> None:
     checked = simple.arguments.check({"path": "a", "tags": '["x", "y"]'})
     assert checked.values["tags"] == ["x", "y"]
     assert len(checked.repairs) == 1
 
 
-@pytest.mark.proves("tools.context-hidden")
 def test_the_context_is_filled_in_and_hidden_from_the_model() -> None:
     @tool
     def remember(text: str, context: Context) -> str:
@@ -322,7 +315,6 @@ def test_the_context_is_filled_in_and_hidden_from_the_model() -> None:
     assert "context" in remember.arguments.check({"text": "a", "context": {}}).problems[0]
 
 
-@pytest.mark.proves("tools.context-resources")
 def test_a_resource_the_run_does_not_have_is_named() -> None:
     context = Context(Identity("t", "u", "s", "r"), "c", resources={Point: Point(1)})
     assert context.resource(Point) == Point(1)
@@ -330,7 +322,6 @@ def test_a_resource_the_run_does_not_have_is_named() -> None:
         context.resource(Colour)
 
 
-@pytest.mark.proves("tools.async-and-sync")
 def test_async_and_sync_functions_are_told_apart() -> None:
     @tool
     async def slow() -> str:
@@ -343,7 +334,6 @@ def test_async_and_sync_functions_are_told_apart() -> None:
     assert (slow.is_async, quick.is_async) == (True, False)
 
 
-@pytest.mark.proves("tools.output-schema")
 def test_the_return_type_becomes_the_output_schema() -> None:
     @tool
     def plain() -> dict[str, int]:
@@ -372,7 +362,6 @@ def test_the_return_type_becomes_the_output_schema() -> None:
     assert nothing.output is None
 
 
-@pytest.mark.proves("tools.output-schema")
 def test_an_enumeration_is_returned_as_its_value() -> None:
     @tool
     def paint() -> Colour:
@@ -414,7 +403,6 @@ def with_odd_default(path: str, when: object = Opaque()) -> str:
     return path
 
 
-@pytest.mark.proves("tools.inexpressible-named")
 @pytest.mark.parametrize(
     ("function", "parameter"),
     [
@@ -444,7 +432,6 @@ def test_an_output_that_cannot_be_a_schema_names_the_tool() -> None:
         tool(give)
 
 
-@pytest.mark.proves("tools.inexpressible-named")
 def test_annotations_that_cannot_be_read_name_the_tool() -> None:
     def odd(path: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821, UP037
         return ""
@@ -453,7 +440,6 @@ def test_annotations_that_cannot_be_read_name_the_tool() -> None:
         tool(odd)
 
 
-@pytest.mark.proves("tools.parameter-names")
 def test_parameters_may_have_names_that_a_library_uses_itself() -> None:
     @tool
     def odd(schema: str, copy: date, model_config: int, _hidden: str = "x", json: str = "") -> str:
@@ -466,7 +452,6 @@ def test_parameters_may_have_names_that_a_library_uses_itself() -> None:
     assert checked.values == {**given, "copy": date(2026, 1, 2), "json": ""}
 
 
-@pytest.mark.proves("tools.touches")
 def test_marks_say_what_a_call_touches() -> None:
     @tool(side_effect="write")
     def move(
@@ -480,7 +465,6 @@ def test_marks_say_what_a_call_touches() -> None:
     assert properties(move)["target"]["description"] == "where to"
 
 
-@pytest.mark.proves("tools.touches")
 def test_a_mark_inside_an_optional_or_a_list_is_not_lost() -> None:
     @tool(side_effect="read")
     def look(
@@ -494,7 +478,6 @@ def test_a_mark_inside_an_optional_or_a_list_is_not_lost() -> None:
     )
 
 
-@pytest.mark.proves("tools.touches")
 def test_a_command_given_as_a_list_is_one_subject() -> None:
     @tool(side_effect="execute")
     def execute(argv: Annotated[list[str], COMMAND]) -> str:
@@ -504,7 +487,6 @@ def test_a_command_given_as_a_list_is_one_subject() -> None:
     assert execute.access({"argv": ["git", "log"]}) == EVERYTHING
 
 
-@pytest.mark.proves("tools.undeclared-effect")
 def test_a_tool_that_declares_nothing_runs_unasked_beside_others_and_once() -> None:
     @tool
     def mystery() -> str:
@@ -515,7 +497,6 @@ def test_a_tool_that_declares_nothing_runs_unasked_beside_others_and_once() -> N
     assert mystery.reliability.total_attempts(mystery.is_repeatable) == 1
 
 
-@pytest.mark.proves("tools.risk-from-effect")
 @pytest.mark.parametrize(
     ("effect", "risk"),
     [
@@ -603,7 +584,6 @@ def test_a_function_given_with_options_is_the_tool_that_the_decorator_makes_of_i
     )
 
 
-@pytest.mark.proves("tool.method")
 def test_a_method_is_told_what_to_do_instead_and_a_bound_one_is_a_tool() -> None:
     class Shop:
         def price(self, item: str) -> int:
@@ -619,7 +599,6 @@ def test_a_method_is_told_what_to_do_instead_and_a_bound_one_is_a_tool() -> None
     assert bound(item="tea") == 3
 
 
-@pytest.mark.proves("tool.missing-resource")
 def test_a_resource_that_was_not_given_is_named_with_where_it_is_given() -> None:
     class Database:
         """A resource of a program."""

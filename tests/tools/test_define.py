@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
+from ferrule import Agent, Context, Scripted, ToolDefinitionError, define_tool, tool
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.models.scripted import calls, says
 from ferrule.tools.catalog import Catalog
@@ -44,7 +46,6 @@ def test_a_parameter_is_required_unless_it_says_otherwise() -> None:
     assert "path" in tool.arguments.check({"note": "n"}).problems[0]
 
 
-@pytest.mark.proves("define.params-pointed-out")
 @pytest.mark.parametrize(
     ("wrong", "right"), [("params", "parameters"), ("function", "handler"), ("desc", "description")]
 )
@@ -58,7 +59,6 @@ def test_a_key_that_is_nearly_right_is_pointed_out(wrong: str, right: str) -> No
     )
 
 
-@pytest.mark.proves("define.params-pointed-out")
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     with pytest.raises(ToolDefinitionError, match="did you mean `timeout`"):
         made(timeuot=5)
@@ -74,7 +74,6 @@ def test_a_tool_without_a_handler_a_description_or_a_name_is_refused() -> None:
         define_tool("no name", "Does.", handler=act)
 
 
-@pytest.mark.proves("catalog.functions")
 def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
@@ -97,7 +96,6 @@ def test_many_tools_are_declared_at_once_as_a_list_of_functions_and_definitions(
         Agent(Scripted([]), [add, made(), add])
 
 
-@pytest.mark.proves("define.bad-schema-named")
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
@@ -117,7 +115,6 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(
         made(parameters)
 
 
-@pytest.mark.proves("define.bad-schema-named")
 def test_a_type_that_has_no_schema_is_refused_with_its_parameter_and_the_reason() -> None:
     def act(path: str, then: Callable[[], None]) -> None:
         """Act."""
@@ -134,7 +131,6 @@ def test_an_argument_nobody_declared_is_refused_by_name() -> None:
     assert "`pth`" in problem and "`path`" in problem
 
 
-@pytest.mark.proves("define.json-schema")
 def test_a_json_schema_is_kept_as_it_is_and_decides() -> None:
     schema = {
         "type": "object",
@@ -157,7 +153,6 @@ def test_a_default_is_filled_in_and_a_handler_that_changes_it_changes_nothing() 
     assert json.loads(tool.schema_json())["properties"]["tags"]["default"] == ["a"]
 
 
-@pytest.mark.proves("tools.touches")
 def test_touches_are_words_and_unknown_ones_are_refused() -> None:
     tool = made(
         {"path": "Where.", "cmd": "What."},
@@ -199,7 +194,6 @@ async def later(**arguments: Any) -> Any:
     return arguments
 
 
-@pytest.mark.proves("tools.async-and-sync")
 def test_an_async_handler_is_seen_as_such() -> None:
     assert define_tool("later", "Waits.", handler=later).is_async
     assert not made().is_async
@@ -225,7 +219,6 @@ SCHEMAS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("arguments.as-written")
 @given(st.dictionaries(st.text(min_size=1, max_size=3), SCHEMAS, max_size=4), st.data())
 def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
     properties: dict[str, Any], data: st.DataObject
@@ -246,7 +239,6 @@ def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
     assert json.dumps(given) == before
 
 
-@pytest.mark.proves("define.default-fits")
 @pytest.mark.parametrize("default", ["many", None, [1], 1.5])
 def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_written(
     default: Any,
@@ -255,7 +247,6 @@ def test_a_default_that_does_not_fit_its_own_schema_is_an_error_where_it_is_writ
         made({"n": {"type": "integer", "default": default, "required": False}})
 
 
-@pytest.mark.proves("define.returns")
 def test_an_output_schema_is_shown_and_holds_what_the_handler_returns() -> None:
     returns = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counted = define_tool("count", "Count.", returns=returns, handler=lambda: {"n": 1})
@@ -275,7 +266,6 @@ def increment(a: int) -> int:
     return a + 1
 
 
-@pytest.mark.proves("define.list")
 def test_many_tools_come_from_a_list_of_dictionaries() -> None:
     listed: list[dict[str, Any]] = [
         {
@@ -302,7 +292,6 @@ def test_many_tools_come_from_a_list_of_dictionaries() -> None:
         catalog.add({"name": "ping", "handler": print})
 
 
-@pytest.mark.proves("define.bad-schema-named")
 @pytest.mark.parametrize("kind", ["array", "string", "null"])
 def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(kind: str) -> None:
     with pytest.raises(
@@ -311,3 +300,91 @@ def test_a_schema_of_something_else_than_an_object_is_no_schema_of_parameters(ki
         made({"type": kind, "items": {"type": "string"}})
     named = made({"type": {"type": "string", "description": "What kind."}})
     assert list(json.loads(named.schema_json())["properties"]) == ["type"]
+
+
+# ---- how a handler takes the arguments
+
+
+class Scale:
+    """An object that is a handler."""
+
+    async def __call__(self, n: int) -> int:
+        return n * 2
+
+
+class Shop:
+    open = True
+
+
+def is_open(context: Context[Shop]) -> bool:
+    return context.deps.open
+
+
+@pytest.mark.proves("define.handler")
+async def test_a_handler_gets_its_context_and_dependencies_as_a_tool_does() -> None:
+    tool = define_tool("is_open", "Say whether the shop is open.", handler=is_open)
+    assert (tool.context_parameter, tool.deps_type) == ("context", Shop)
+    assert json.loads(tool.schema_json())["properties"] == {}
+    agent = Agent(Scripted([calls(("is_open", {})), says("Yes.")]), [tool], deps_type=Shop)
+    assert (await agent.run("Is it open?", deps=Shop())).results[0].data is True
+
+
+@pytest.mark.proves("define.handler")
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda **arguments: arguments["n"] * 2,
+        lambda n, deep=False: n * 2,
+        Scale(),
+        partial(lambda n, by: n * by, by=2),
+    ],
+    ids=["mapping", "default", "async object", "partial"],
+)
+async def test_every_kind_of_handler_gets_its_arguments(handler: Callable[..., Any]) -> None:
+    tool = define_tool("double", "Double.", parameters={"n": {"type": "integer"}}, handler=handler)
+    run = await Agent(Scripted([calls(("double", {"n": 2})), says("4")]), [tool]).run("2 * 2?")
+    assert run.results[0].data == 4
+
+
+@pytest.mark.proves("define.handler")
+@pytest.mark.parametrize(
+    ("handler", "problem"),
+    [
+        (lambda args: args["n"], "`n` is no parameter of it; its `args` has no default"),
+        (lambda n, m: n + m, "its `m` has no default, and is not required"),
+        (lambda m=1: m, "`n` is no parameter of it"),
+        (lambda n, /: n, "parameters that cannot be passed by name"),
+        (lambda *args: args, "`n` is no parameter of it"),
+    ],
+)
+def test_a_handler_that_cannot_take_the_arguments_is_an_error_where_it_is_defined(
+    handler: Callable[..., Any], problem: str
+) -> None:
+    with pytest.raises(ToolDefinitionError, match=re.escape(problem)) as refused:
+        define_tool("act", "Act.", parameters={"n": {"type": "integer"}}, handler=handler)
+    assert "`def handler(n)`, or `def handler(**arguments)`" in refused.value.hint
+
+
+@pytest.mark.proves("define.handler")
+def test_an_argument_that_the_handler_could_not_take_is_refused_by_name() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    closed = define_tool("act", "Act.", parameters=schema, handler=lambda n: n)
+    (problem,) = closed.arguments.check({"n": 1, "m": 2}).problems
+    assert "`m`" in problem
+    assert json.loads(made(schema).schema_json()) == schema, "`**arguments` takes what comes"
+
+
+@pytest.mark.proves("define.handler")
+def test_a_schema_that_combines_others_may_require_what_its_properties_do_not_show() -> None:
+    either = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    define_tool("act", "Act.", parameters=either, handler=lambda a=0, b=0: a + b)
+    define_tool(
+        "act",
+        "Act.",
+        parameters={
+            "type": "object",
+            "$ref": "#/$defs/x",
+            "$defs": {"x": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+        },
+        handler=lambda a: a,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ MAX_CALLS = 64
 WHO = Identity("t", "u", "s", "r")
 
 
-@pytest.mark.proves("tool.facts")
 def test_facts_are_taken_once_by_the_id_of_their_call() -> None:
     first = Context(WHO, "a")
     second = Context(WHO, "b", first.memory)
@@ -27,7 +25,6 @@ def test_facts_are_taken_once_by_the_id_of_their_call() -> None:
     assert take_facts(Context(WHO, "c"), "a") is None
 
 
-@pytest.mark.proves("tool.facts")
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=20), st.integers(0, 3 * MAX_CALLS))
 def test_the_newest_facts_are_kept_and_their_number_is_bounded(
     names: list[str], others: int

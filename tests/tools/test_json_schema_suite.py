@@ -81,7 +81,6 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any], Any, bool]]:
                     yield file, group["description"], cast("dict[str, Any]", schema), data, valid
 
 
-@pytest.mark.proves("schema.suite")
 @pytest.mark.parametrize("whose", CHECKS)
 def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason(
     whose: str,
@@ -152,7 +151,6 @@ CLOSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.proves("schema.closed")
 @pytest.mark.parametrize("whose", CHECKS)
 @pytest.mark.parametrize(("schema", "arguments", "said"), CLOSED)
 def test_what_nobody_declared_is_refused_by_name_wherever_the_schema_says_so(
@@ -175,7 +173,6 @@ TREE = {
 }
 
 
-@pytest.mark.proves("schema.recursive")
 def test_a_schema_that_refers_to_itself_is_checked_in_full_as_deep_as_that_is_cheap() -> None:
     tree = make_arguments("t", TREE)
     assert tree.check({"left": {"right": {"name": "a"}}}).problems == []
@@ -188,7 +185,6 @@ def test_a_schema_that_refers_to_itself_is_checked_in_full_as_deep_as_that_is_ch
     assert tree.check({"name": 1, "left": deep}).problems
 
 
-@pytest.mark.proves("schema.recursive")
 @pytest.mark.parametrize(
     "schema",
     [
@@ -208,7 +204,6 @@ def test_a_schema_that_calls_itself_for_the_same_value_is_looked_at_from_the_out
     assert isinstance(make_arguments("t", schema), ShallowArguments)
 
 
-@pytest.mark.proves("schema.recursive")
 def test_references_that_multiply_at_every_level_cost_no_more_than_the_bound() -> None:
     schema = {
         "properties": {"c": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}},

@@ -36,7 +36,6 @@ def test_the_order_of_the_tools_changes_no_name(full: list[str], random: object)
 
 
 @given(st.sets(st.from_regex(ACCEPTED, fullmatch=True), min_size=1, max_size=8), names)
-@pytest.mark.proves("names.accepted-kept")
 def test_a_name_that_providers_accept_stays_as_it_is(full: set[str], other: str) -> None:
     assert {
         name: model_client
@@ -69,7 +68,6 @@ def test_a_long_name_is_cut_and_stays_unique() -> None:
     assert all(len(name) == 64 for name in model_client.values())
 
 
-@pytest.mark.proves("names.checked")
 @pytest.mark.parametrize("name", ["", "9lives", "a b", "a/b", "a::b", "ä", "x" * 129, "a\nb", "-x"])
 def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
     with pytest.raises(ToolDefinitionError):

@@ -123,7 +123,6 @@ def by_tools(function: Callable[..., Any]) -> list[tuple[str, Any]] | str:
 
 @settings(max_examples=400, deadline=None)
 @given(functions(), st.booleans())
-@pytest.mark.proves("tools.read-as-python-does")
 def test_a_function_is_read_as_inspect_and_typing_read_it(source: str, late: bool) -> None:
     function = written(source, late)
     if function is None:
@@ -136,7 +135,6 @@ def test_a_function_is_read_as_inspect_and_typing_read_it(source: str, late: boo
 
 @settings(max_examples=100, deadline=None)
 @given(functions(), st.booleans())
-@pytest.mark.proves("tools.read-as-python-does")
 def test_whether_a_function_has_attributes_makes_no_difference_to_its_tool(
     source: str, late: bool
 ) -> None:
@@ -181,7 +179,6 @@ def choosing(name: str) -> str:
     return greet(name, loud=True)
 
 
-@pytest.mark.proves("tools.read-as-python-does")
 @pytest.mark.parametrize(
     "function", [Greeter().greet, Greeter.of_class, wrapping, functools.lru_cache(greet)]
 )
@@ -190,14 +187,12 @@ def test_what_is_bound_or_wrapped_is_the_same_tool_as_the_function(function: Any
     assert tool(function)(name="Ada", loud=True) == "ADA"
 
 
-@pytest.mark.proves("tools.read-as-python-does")
 def test_a_wrapper_with_parameters_of_its_own_is_read_by_those() -> None:
     made = tool(choosing)
     assert list(made.arguments.schema["properties"]) == ["name"]
     assert made(name="Ada") == "ADA"
 
 
-@pytest.mark.proves("tools.read-as-python-does")
 @pytest.mark.skipif(
     sys.version_info < (3, 12), reason="functions have type variables from Python 3.12 on"
 )
@@ -208,7 +203,6 @@ def test_a_type_variable_wins_over_a_name_of_the_module() -> None:
     assert annotation_types(scope["f"])["x"] is not Order
 
 
-@pytest.mark.proves("tools.read-as-python-does")
 def test_a_signature_that_somebody_wrote_is_the_one_that_counts() -> None:
     def anything(given: int) -> str:
         return str(given)

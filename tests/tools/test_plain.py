@@ -86,7 +86,6 @@ def both(hint: Any) -> tuple[PlainArguments, PydanticArguments]:
 
 @settings(max_examples=300, deadline=None)
 @given(types, values)
-@pytest.mark.proves("tools.plain-and-modelled-agree")
 def test_both_checkers_take_the_same_values_as_they_are(hint: Any, value: Any) -> None:
     plain, modelled = (checker.check({"value": value}) for checker in both(hint))
     as_it_is = not plain.problems and not plain.repairs
@@ -98,7 +97,6 @@ def test_both_checkers_take_the_same_values_as_they_are(hint: Any, value: Any) -
 
 @settings(max_examples=300, deadline=None)
 @given(types, values)
-@pytest.mark.proves("tools.plain-and-modelled-agree", "tools.repairs-reported")
 def test_a_value_is_taken_repaired_and_reported_or_refused_with_its_name(
     hint: Any, value: Any
 ) -> None:
@@ -114,7 +112,6 @@ def test_a_value_is_taken_repaired_and_reported_or_refused_with_its_name(
 
 @settings(max_examples=300, deadline=None)
 @given(types, values)
-@pytest.mark.proves("tools.schema-says-what-is-accepted")
 def test_the_schema_says_what_is_taken_as_it_is(hint: Any, value: Any) -> None:
     plain = PlainArguments("t", [parameter(hint)])
     jsonschema_rs.meta.validate(plain.schema)
@@ -123,7 +120,6 @@ def test_the_schema_says_what_is_taken_as_it_is(hint: Any, value: Any) -> None:
         assert jsonschema_rs.validator_for(dict(plain.schema)).is_valid({"value": value})
 
 
-@pytest.mark.proves("tools.repairs-reported")
 @pytest.mark.parametrize(
     ("hint", "given_", "taken"),
     [

@@ -46,7 +46,6 @@ def test_what_can_be_repeated_follows_from_the_side_effect(
 
 
 @given(st.integers(1, 5_000), st.floats(0, 1))
-@pytest.mark.proves("reliability.waits")
 def test_waits_grow_up_to_a_bound_and_vary_by_the_jitter(retry: int, dice: float) -> None:
     policy = Reliability(backoff=0.2, factor=2, backoff_max=10, jitter=0.25)
     assert 0.4 <= policy.retry_delay(retry, dice) <= 10
@@ -54,7 +53,6 @@ def test_waits_grow_up_to_a_bound_and_vary_by_the_jitter(retry: int, dice: float
     assert policy.retry_delay(retry + 1, 0) >= policy.retry_delay(retry, 0)
 
 
-@pytest.mark.proves("reliability.waits")
 def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_to_half_a_minute() -> (
     None
 ):
@@ -63,7 +61,6 @@ def test_the_first_retry_waits_a_fifth_of_a_second_and_the_next_ones_double_up_t
     assert Reliability().retry_delay(9, 1) == Reliability().max_delay == 30
 
 
-@pytest.mark.proves("reliability.checked")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -97,7 +94,6 @@ WRITTEN = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("reliability.policy-fields")
 @given(source=WRITTEN, one=WRITTEN)
 def test_each_field_that_is_left_out_falls_through_by_itself(
     source: dict[str, Any], one: dict[str, Any]
@@ -108,7 +104,6 @@ def test_each_field_that_is_left_out_falls_through_by_itself(
     assert read_policies(None, {"search": one}, "x").policy_for("other") == Reliability()
 
 
-@pytest.mark.proves("reliability.policy-fields")
 @given(WRITTEN)
 def test_a_policy_means_what_was_written(written: dict[str, Any]) -> None:
     found = read_policy(written, "x")
@@ -163,7 +158,6 @@ def test_server_is_another_word_for_5xx_and_permanent_may_be_named_and_is_never_
     assert not read_policy({"retry_on": ["permanent"]}, "x").should_retry("permanent")
 
 
-@pytest.mark.proves("reliability.policy-fields")
 def test_what_a_tool_says_of_itself_lies_between_its_entry_and_the_policy_of_its_source() -> None:
     @tool(side_effect="read", timeout=60)
     def slow() -> str:

@@ -5,6 +5,7 @@ better.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -79,21 +80,18 @@ def test_bm25_knows_words_as_they_are_written_and_drops_what_has_none() -> None:
     assert names(index, "", "bm25") == []
 
 
-@pytest.mark.proves("search.regex")
 def test_an_expression_ranks_by_matches_then_by_name_whatever_the_case() -> None:
     assert names(COMMANDS, "READ|output", "regex") == ["read_command_output"]
     assert names(COMMANDS, "command", "regex") == ["read_command_output", "run_command"]
     assert [hit.score for hit in COMMANDS.search("o", "regex")] == [4.0, 2.0]
 
 
-@pytest.mark.proves("search.regex")
 @pytest.mark.parametrize("query", ["(a", "(?=a)a", r"(a)\1", "a" * 201, "a{1000}{1000}{1000}"])
 def test_an_expression_that_cannot_be_used_is_refused_with_its_reason(query: str) -> None:
     with pytest.raises(ValueError, match=r"expression"):
         COMMANDS.search(query, "regex")
 
 
-@pytest.mark.proves("search.regex")
 def test_no_expression_can_make_a_search_hang() -> None:
     long = ToolIndex([made("t", "a" * 20_000)])
     assert names(long, "(a|aa)*(a|aa)*z", "regex") == []
@@ -117,6 +115,47 @@ def test_requests_in_other_words_find_the_tool(query: str, first: str) -> None:
     assert names(MANY, query)[0] == first
 
 
+PEOPLE = ToolIndex(
+    [
+        made("create_customer", "Creates a new customer."),
+        made("remove_customer", "Permanently removes a customer."),
+        made("list_pull_requests", "Lists pull requests."),
+        made("merge_branch", "Merges a branch into another one."),
+        made("rename_branch", "Gives a branch a new name."),
+    ]
+)
+
+
+@pytest.mark.proves("search.default-ranking")
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("get rid of a shopper", "remove_customer"),
+        ("show me the open PRs", "list_pull_requests"),
+        ("register a buyer", "create_customer"),
+    ],
+)
+def test_words_that_mean_the_same_find_the_tool(query: str, first: str) -> None:
+    assert names(PEOPLE, query)[0] == first
+
+
+@pytest.mark.proves("search.default-ranking")
+def test_the_word_itself_counts_more_than_one_that_means_the_same() -> None:
+    index = ToolIndex([made("erase_note", "Erase a note."), made("delete_note", "Delete a note.")])
+    assert names(index, "delete note") == ["delete_note", "erase_note"]
+    assert names(index, "erase note") == ["erase_note", "delete_note"]
+
+
+def test_each_member_of_a_group_of_synonyms_is_one_to_three_words_and_stands_once() -> None:
+    text = (files("ferrule.tools.search") / "synonyms.txt").read_text(encoding="utf-8")
+    groups = [line.split(", ") for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(groups) == len({frozenset(group) for group in groups})
+    for group in groups:
+        assert len(set(group)) == len(group) >= 2, group
+        assert all(1 <= len(member.split()) <= 3 for member in group), group
+        assert all(member == member.lower().strip() for member in group), group
+
+
 @pytest.mark.proves("search.default-ranking")
 def test_what_a_value_looks_like_says_what_the_tool_must_take() -> None:
     index = ToolIndex(
@@ -132,7 +171,6 @@ def test_words_of_asking_count_less_than_what_is_asked_for() -> None:
     assert names(index, "Please help me, I would like some coffee")[0] == "brew_coffee"
 
 
-@pytest.mark.proves("search.own-strategy")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -165,7 +203,6 @@ def test_a_strategy_there_is_not_is_named_with_those_there_are() -> None:
 
 
 @given(st.text(max_size=60), st.sampled_from(["default", "bm25", "hybrid"]))
-@pytest.mark.proves("search.stable")
 def test_a_search_gives_the_same_whatever_the_order_of_the_tools(query: str, strategy: str) -> None:
     turned = ToolIndex([*reversed(MANY.tools)])
     assert turned.search(query, strategy) == MANY.search(query, strategy)

@@ -53,13 +53,11 @@ TOOLS = [
 ]
 
 
-@pytest.mark.proves("search.embeddings")
 def test_a_tool_without_a_common_word_is_found_by_its_meaning() -> None:
     assert Embeddings(Meanings())("umbrella today", TOOLS)[0] == "get_forecast"
     assert Embeddings(Meanings(), ranking_weight=0)("how much cash", TOOLS) == ["send_invoice"]
 
 
-@pytest.mark.proves("search.embeddings")
 def test_a_name_that_is_said_counts_more_than_a_meaning() -> None:
     assert Embeddings(Meanings())("send_invoice umbrella", TOOLS)[:2] == [
         "send_invoice",
@@ -67,7 +65,6 @@ def test_a_name_that_is_said_counts_more_than_a_meaning() -> None:
     ]
 
 
-@pytest.mark.proves("search.embeddings")
 def test_the_vector_of_a_tool_is_made_once() -> None:
     encode = Meanings()
     search = Embeddings(encode)
@@ -77,7 +74,6 @@ def test_the_vector_of_a_tool_is_made_once() -> None:
     assert sorted(encode.asked) == sorted(["rain", "bill", *map(embedding_text, TOOLS)])
 
 
-@pytest.mark.proves("search.embeddings")
 def test_only_tools_that_were_given_are_found_also_after_more_were() -> None:
     search = Embeddings(Meanings())
     assert "delete_file" in search("delete a file", TOOLS)
@@ -95,7 +91,6 @@ def test_a_vector_of_zeros_is_near_to_nothing() -> None:
     assert Embeddings(Meanings(), ranking_weight=0)("something else", TOOLS) == []
 
 
-@pytest.mark.proves("search.embeddings")
 async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
     deferred = [made(one.name, one.description, defer_loading=True) for one in TOOLS]
     model = Scripted(
@@ -116,7 +111,6 @@ async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
     assert run.text == "dry"
 
 
-@pytest.mark.proves("search.embeddings-offline")
 def test_nothing_is_loaded_before_a_model_is_wanted() -> None:
     code = (
         "import sys, ferrule.tools.search.embeddings as e; print(any(m in sys.modules for m in "
@@ -128,13 +122,11 @@ def test_nothing_is_loaded_before_a_model_is_wanted() -> None:
     assert ran.stdout.strip() == "False"
 
 
-@pytest.mark.proves("search.embeddings-offline")
 def test_a_model_that_is_not_in_a_folder_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         static_model(tmp_path / "minishlab/potion-base-8M")
 
 
-@pytest.mark.proves("search.embeddings-offline")
 def test_a_static_model_in_a_folder_is_used(tmp_path: Path) -> None:
     model2vec = pytest.importorskip("model2vec", reason="the extra `embeddings` is not installed")
     import numpy

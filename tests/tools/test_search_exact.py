@@ -25,7 +25,6 @@ CATALOG = [
 ]
 
 
-@pytest.mark.proves("tool-search.exact-first")
 @pytest.mark.parametrize("strategy", ["default", "bm25", "hybrid"])
 @pytest.mark.parametrize(
     ("query", "name"),
@@ -50,7 +49,6 @@ def test_an_exact_name_summary_or_description_is_first(
     assert index.search(query, strategy)[0].name == name
 
 
-@pytest.mark.proves("tool-search.exact-first")
 def test_of_two_with_the_same_summary_both_come_before_the_rest() -> None:
     tools = [*CATALOG, make_tool("other_create", "Create an issue")]
     found = [hit.name for hit in ToolIndex(tools).search("create an issue")]

@@ -61,7 +61,6 @@ def test_the_rankings_of_real_tools_and_requests_are_as_they_were(strategy: str)
     assert found(ToolIndex(TOOLS), golden["requests"], strategy) == golden[strategy]
 
 
-@pytest.mark.proves("search.index-grows")
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "regex"])
 def test_tools_that_join_are_found_as_if_they_had_always_been_there(strategy: str) -> None:
     grown = ToolIndex(TOOLS[:20])
@@ -78,7 +77,6 @@ def test_tools_that_join_are_found_as_if_they_had_always_been_there(strategy: st
 
 @given(st.permutations(range(12)), st.integers(0, 12))
 @settings(max_examples=30, deadline=None)
-@pytest.mark.proves("search.index-grows")
 def test_it_does_not_matter_when_a_tool_joined(order: list[int], first: int) -> None:
     index = ToolIndex([TOOLS[number] for number in order[:first]])
     index.search("show the lines of a file")
@@ -88,7 +86,6 @@ def test_it_does_not_matter_when_a_tool_joined(order: list[int], first: int) -> 
     )
 
 
-@pytest.mark.proves("search.index-grows")
 def test_a_tool_that_joins_costs_what_it_is_and_not_what_is_there() -> None:
     costs: list[int] = []
     for there in (5, 40):
@@ -108,7 +105,6 @@ def test_a_tool_that_joins_costs_what_it_is_and_not_what_is_there() -> None:
     assert 0 < costs[1] <= costs[0]
 
 
-@pytest.mark.proves("search.index-grows")
 def test_words_that_no_tool_says_leave_nothing_behind() -> None:
     index = ToolIndex(TOOLS[:5])
     index.search("read a file")

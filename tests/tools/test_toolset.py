@@ -70,7 +70,6 @@ def by_key(tools: tuple[Tool, ...], key: str) -> Tool:
 # ---- which tools
 
 
-@pytest.mark.proves("toolset.select")
 @pytest.mark.parametrize(
     ("enabled", "without", "expected"),
     [
@@ -89,14 +88,12 @@ def test_tools_are_selected_by_key_or_group_in_their_own_order(
     assert names(toolset.select(pack(), enabled, without=without)) == expected
 
 
-@pytest.mark.proves("toolset.select")
 def test_a_renamed_tool_is_still_selected_by_its_logical_key_and_by_its_name() -> None:
     tools = toolset.rename(pack(), {"run_command": "release_run"})
     assert names(toolset.select(tools, ["run_command"])) == ["release_run"]
     assert names(toolset.select(tools, ["release_run"])) == ["release_run"]
 
 
-@pytest.mark.proves("toolset.unknown-words")
 @pytest.mark.parametrize(
     ("act", "hint"),
     [
@@ -123,7 +120,6 @@ def test_a_word_that_names_nothing_is_refused_with_the_nearest(
     assert hint in raised.value.hint
 
 
-@pytest.mark.proves("toolset.unknown-words")
 @pytest.mark.parametrize(
     "act",
     [
@@ -153,7 +149,6 @@ def test_what_cannot_be_meant_is_a_config_error(act: Callable[[Any], Any]) -> No
 # ---- names
 
 
-@pytest.mark.proves("toolset.rename-links")
 def test_what_mentions_a_renamed_tool_follows() -> None:
     tools = toolset.rename(
         pack(), {"read_output_tail": "release_log_tail", "run_command": "release_run"}
@@ -171,7 +166,6 @@ def test_what_mentions_a_renamed_tool_follows() -> None:
     assert reader.arguments.check({"command_id": "c1"}).values == {"command_id": "c1"}
 
 
-@pytest.mark.proves("toolset.rename-links")
 def test_two_tools_may_swap_their_names() -> None:
     tools = toolset.rename(
         pack(), {"read_output": "read_output_tail", "read_output_tail": "read_output"}
@@ -183,7 +177,6 @@ def test_two_tools_may_swap_their_names() -> None:
     assert "with `read_output_tail` or read_output;" in by_key(tools, "run_command").description
 
 
-@pytest.mark.proves("toolset.rename-links")
 def test_an_ordinary_word_is_not_taken_for_a_name() -> None:
     assert (
         replace_names("search in the research, or `search`", {"search": "grep"})
@@ -194,7 +187,6 @@ def test_an_ordinary_word_is_not_taken_for_a_name() -> None:
     )
 
 
-@pytest.mark.proves("toolset.rename-links")
 def test_a_name_that_another_one_begins_with_is_not_taken_for_it() -> None:
     names = {"read_log": "look", "read_log.tail": "end", "read": "get"}
     assert replace_names("`read_log.tail`, `read`, read_log.tail. Or read_log.", names) == (
@@ -202,7 +194,6 @@ def test_a_name_that_another_one_begins_with_is_not_taken_for_it() -> None:
     )
 
 
-@pytest.mark.proves("toolset.namespace")
 def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
     tools = toolset.add_namespace(pack(), "release")
     runner = by_key(tools, "run_command")
@@ -219,7 +210,6 @@ def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
 plain_names = st.from_regex(r"[a-z]{1,5}_[a-z]{1,5}", fullmatch=True)
 
 
-@pytest.mark.proves("toolset.rename-links")
 @given(st.lists(plain_names, min_size=4, max_size=4, unique=True))
 def test_renaming_there_and_back_gives_the_same_names_and_links(new: list[str]) -> None:
     keys = [toolset.logical_key(one) for one in pack()]
@@ -236,7 +226,6 @@ def test_renaming_there_and_back_gives_the_same_names_and_links(new: list[str]) 
         )
 
 
-@pytest.mark.proves("toolset.pure")
 def test_a_link_to_a_tool_that_is_left_out_is_dropped() -> None:
     links = {"see_also": ["search", "read_output"], "result_readers": "search"}
     linked = toolset.select(toolset.annotate(pack(), {"run_command": links}), without=["search"])
@@ -245,7 +234,6 @@ def test_a_link_to_a_tool_that_is_left_out_is_dropped() -> None:
     assert command.annotations["result_readers"] == []
 
 
-@pytest.mark.proves("toolset.pure")
 def test_the_tools_that_were_given_are_not_changed() -> None:
     before = pack()
     snapshot = [(one.name, one.description, dict(one.annotations), one.risk) for one in before]
@@ -269,7 +257,6 @@ def test_the_tools_that_were_given_are_not_changed() -> None:
 # ---- what is known of them
 
 
-@pytest.mark.proves("toolset.annotate")
 def test_annotations_are_merged_the_shared_ones_under_a_tools_own() -> None:
     tools = toolset.annotate(
         pack(),
@@ -282,7 +269,6 @@ def test_annotations_are_merged_the_shared_ones_under_a_tools_own() -> None:
     assert finder.annotations["phase"] == "audit"
 
 
-@pytest.mark.proves("toolset.configure")
 def test_raw_overrides_hold_for_all_or_for_one() -> None:
     tools = toolset.configure(
         pack(),
@@ -306,7 +292,6 @@ def test_raw_overrides_hold_for_all_or_for_one() -> None:
     assert reader.annotations["groups"] == ("command",)
 
 
-@pytest.mark.proves("toolset.deferred")
 def test_deferring_marks_all_tools_or_a_group() -> None:
     marks = [
         one.annotations.get("defer_loading", False)
@@ -330,7 +315,6 @@ def point() -> Point:
     return Point(1, 2)
 
 
-@pytest.mark.proves("toolset.format")
 async def test_formats_hold_for_sync_and_async_tools() -> None:
     runner, reader, tail, finder = format_results(pack(), "json")
     assert json.loads(runner(argv=["a", "é"])) == {"status": "completed", "argv": ["a", "é"]}
@@ -346,7 +330,6 @@ async def test_formats_hold_for_sync_and_async_tools() -> None:
     assert json.loads(format_results([point], "json")[0]()) == {"x": 1, "y": 2}
 
 
-@pytest.mark.proves("toolset.format")
 async def test_a_tools_own_formatter_wins_over_the_shared_one_and_both_over_the_format() -> None:
     runner, reader, tail, finder = format_results(
         pack(),
@@ -363,7 +346,6 @@ async def test_a_tools_own_formatter_wins_over_the_shared_one_and_both_over_the_
 # ---- all together
 
 
-@pytest.mark.proves("toolset.shape")
 def test_all_options_together_mean_what_each_means_alone() -> None:
     tools = apply_options(
         pack(),
@@ -387,7 +369,6 @@ def test_all_options_together_mean_what_each_means_alone() -> None:
     assert json.loads(runner(argv=["x"]))["argv"] == ["x"]
 
 
-@pytest.mark.proves("toolset.shape")
 def test_settings_of_a_tool_that_is_disabled_are_accepted_and_have_no_effect() -> None:
     options: PackOptions = {
         "enabled_tools": ["read"],

@@ -51,10 +51,7 @@ def main() -> None:
     try:
         from .exit_codes import run
     except ModuleNotFoundError as error:
-        left_out = find_left_out(error.name or "")
-        if not left_out:
-            raise
-        _refuse(left_out)
+        _refuse(find_left_out(error.name or "") or _explain_missing(error))
 
     try:
         code = run(sys.argv[1:])
@@ -82,6 +79,16 @@ def _open_closed_streams() -> None:
 def _refuse(why: str) -> NoReturn:
     sys.stderr.write(f"ferrule: {why}\n")
     sys.exit(2)
+
+
+def _explain_missing(error: ModuleNotFoundError) -> str:
+    """Return which line installs a missing library. Raises the error if no extra has it."""
+    from ferrule.core.extras import describe_missing
+
+    missing = describe_missing(error)
+    if missing is None:
+        raise error
+    return f"{missing.detail}\nhint: {missing.hint}"
 
 
 def _drop_unwritten_output() -> None:

@@ -157,6 +157,10 @@ def _list_own_folders() -> tuple[str, ...]:
     around = os.path.dirname(package)
     if os.path.basename(around) in ("site-packages", "dist-packages"):
         own.append(around)
+    # Our other distributions, in a tree of our sources.
+    beside = f"{os.path.dirname(around)}/packages/ferrule-local/src"
+    if os.path.isdir(beside):
+        own.append(beside)
     return tuple(map(os.path.realpath, own))
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ferrule.cli.rows import print_row
-from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.storage.settings.settings import load_settings
 
@@ -19,7 +17,7 @@ from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
-    from ferrule.models.local.installed_models import ModelRecord
+    from ferrule.models.registry import FetchModel
     from ferrule.storage.settings.settings import Settings
 
 
@@ -108,7 +106,7 @@ async def _probe_model(model: str) -> tuple[Capabilities, str]:
 
 
 @models.command()
-@click.argument("source", default="smollm2", metavar="[NAME|URL|PATH]")
+@click.argument("source", default="", metavar="[NAME|URL|PATH]")
 @click.option("--name", default="", help="Name in `local:NAME`; default: that of the file.")
 @click.option(
     "--hash", "sha256", default="", metavar="HEX", help="SHA-256 that the file must have."
@@ -120,52 +118,18 @@ def pull(source: str, name: str, sha256: str) -> None:
     is downloaded, the one at a PATH stays where it is; both are recorded with their hash, and
     refused later if their bytes were changed.
     """
-    from ferrule.models.local.downloads import is_url, record_file
-    from ferrule.models.local.known_models import MODELS
+    from ferrule.models.registry import build_provider_error, import_object
+    from ferrule.runtime.chosen_providers import choose_providers
 
-    if source in MODELS:
-        _pull_known(source, name, sha256)
-        return
-    if is_url(source):
-        record = _pull_url(source, name, sha256)
-    elif source.endswith(".gguf") or Path(source).is_file():
-        record = record_file(Path(source), name, sha256)
-    else:
-        from ferrule.models.local.known_models import find_model
-
-        find_model(source)  # Raises, with the names there are.
-        return
-    click.echo(f"`local:{record.name}` is installed: SHA-256 {record.sha256}", err=True)
-
-
-def _pull_known(name: str, other_name: str, sha256: str) -> None:
-    from ferrule.models.local.installed_models import installed_path
-    from ferrule.models.local.known_models import MODELS
-    from ferrule.models.local.pull import pull
-
-    if other_name or sha256:
-        raise ConfigError(
-            f"`{name}` has its name and its hash already",
-            hint="`--name` and `--hash` are for a URL or a path",
-        )
-    model = MODELS[name]
-    try:
-        click.echo(f"{name} is installed: {installed_path(model)}", err=True)
-        return
-    except ProviderError as missing:
-        if missing.code != "model_missing":
-            click.echo(f"{missing.detail}; downloading it again", err=True)
-    if model.remark:
-        click.echo(f"{name}: {model.remark}", err=True)
-    with show_progress(name) as progress:
-        file = pull(model, progress)
-    click.echo(f"{name} is installed: {file}", err=True)
-
-
-def _pull_url(url: str, name: str, sha256: str) -> ModelRecord:
-    import asyncio
-
-    from ferrule.models.local.downloads import choose_name, pull_url
-
-    with show_progress(choose_name(url, name)) as progress:
-        return asyncio.run(pull_url(url, name, sha256, progress))
+    rows = choose_providers(load_settings())
+    row = next((one for one in rows.values() if one.fetch_model), None)
+    if row is None:
+        raise build_provider_error("local")
+    fetch: FetchModel = import_object(row.fetch_model)
+    fetch(
+        source or row.example.partition(":")[2],
+        name=name,
+        sha256=sha256,
+        tell=lambda text: click.echo(text, err=True),
+        show_progress=show_progress,
+    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.core.errors import ConfigError
-from ferrule.storage.settings.settings import load_settings
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import USER_FILE_NAME, load_settings
 from ferrule.storage.trust import TrustStore
 
 from .terminal import encode_json as encode_json
@@ -39,6 +40,7 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     checked = asyncio.run(check_workspace(folder, shipped=list_known_names()))
     checked.problems += _check_http_manifests(folder)
     checked.problems += _check_mcp_servers(folder)
+    checked.problems += _check_own_servers(folder)
     checked.problems.sort(key=lambda one: (one.file, one.line, one.column))
     return print_report(checked.files, checked.problems, as_json=as_json, strict=strict)
 
@@ -56,6 +58,33 @@ def _check_mcp_servers(folder: str) -> list[Problem]:
         )
         for problem in loaded.problems
     ]
+
+
+def _check_own_servers(folder: str) -> list[Problem]:
+    """Check the servers and agents in the person's own settings and `mcp.json`.
+
+    What would end a run is an error; an entry that would be left out, a warning.
+    """
+    from ferrule.connectors.a2a.configuration import load_peers
+    from ferrule.connectors.mcp.configuration import load_servers
+    from ferrule.extensions.checks.tool_file import make_problem
+
+    try:
+        settings = load_settings(workspace=folder)
+    except ConfigError:
+        return []  # check_workspace reports settings that cannot be read.
+    servers = load_servers(None, paths.config(), settings.values.get("mcp_servers"))
+    peers = load_peers(settings.values.get("a2a_peers"))
+    own_file = str(paths.config() / USER_FILE_NAME)
+    problems: list[Problem] = []
+    for problem in (*servers.problems, *peers.problems):
+        file, _, message = problem.partition(": ")
+        ends_run = problem in (*servers.policy_errors, *peers.policy_errors)
+        if file in ("mcp_servers", "a2a_peers"):
+            file, message = own_file, problem
+        level = "error" if ends_run else "warning"
+        problems.append(make_problem(file, message.replace("; hint: ", "; "), level=level))
+    return problems
 
 
 def _check_http_manifests(folder: str) -> list[Problem]:

@@ -18,6 +18,7 @@ Modules:
     output                 what a run must end with, and answers that did not fit
     limits                 bounds of a run
     identity               who a run is for
+    callbacks              functions given as options, checked where they are given
     refusals               who can refuse a call, for records and people
     errors, extras         the exceptions; which extra brings a library that is missing
     value_class            the decorator for value classes

@@ -68,8 +68,9 @@ class ToolResult:
             follow the value in the text that the model reads.
         media: Media that the tool returned. The journal's event has them only if there are any.
         refused_by: Who refused the call; empty if nobody did.
-        cause: The chain of errors that the tool's error was raised from (`raise ... from`);
-            empty if from nothing. For programs and people: the model does not read it.
+        cause: The chain of errors that the tool's error was raised from (`raise ... from`), or
+            that it was raised while handling; empty if there is none. For programs and people:
+            the model does not read it.
     """
 
     call_id: str

@@ -10,7 +10,9 @@ EXTRAS: Final = {
     "a2a": "a2a",
     "any_llm": "any",
     "botocore": "bedrock",
+    "click": "cli",
     "cryptography": "sign",
+    "ferrule_local": "local",
     "genai_prices": "prices",
     "google.auth": "vertex",
     "h11": "serve",
@@ -34,8 +36,12 @@ EXTRAS: Final = {
     "tree_sitter_bash": "capture",
     "uvicorn": "serve",
     "xllamacpp": "local",
+    "yaml": "files",
 }
 """The extra of each optional library, by the name it is imported by."""
+
+EXTRA_PROVIDERS: Final = {"local": "ferrule_local"}
+"""Providers of models that another distribution of ours brings, and its package."""
 
 
 class ExtraMissing(ConfigError):

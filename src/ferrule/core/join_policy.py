@@ -2,7 +2,7 @@
 
 The policy is `all` (every call runs to its end), `first_success`, or a number of successes. A
 failure never ends the calls beside it, and results keep the order of the calls. Whoever starts a
-run chooses (`Agent(join=...)`), a model cannot; scripts choose for the calls that they launch
+run chooses (`run(text, join=...)`), a model cannot; scripts choose for the calls that they launch
 (`parallel.join`). Source: systems.md §5.1, Planner and execution.
 
 Once enough calls have succeeded, the running ones are stopped and the others do not start. Each of

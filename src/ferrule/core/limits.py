@@ -15,16 +15,8 @@ OUTPUT_CAP = 65_536
 DEFAULT_TURNS = 200
 """Turns per message where nothing is set: real tasks of strong models take 20 to 200."""
 
-EMBEDDED_TURNS = 10
-"""The same for an embedded model, which repeats itself long before."""
-
 GO_ON = "Go on where you stopped: the limit was raised."
 """The message that continues a run after a limit."""
-
-
-def default_turns(model: str) -> int:
-    """Return the turns of a message where nothing is set, by the full name of the model."""
-    return EMBEDDED_TURNS if model.startswith("local:") else DEFAULT_TURNS
 
 
 OnLimit = Literal["error", "answer"]
@@ -36,7 +28,8 @@ class Limits:
     """The limits of one run. Raises ConfigError for values that make no sense.
 
     Attributes:
-        max_turns: Turns (model answers) per message; None for 200, and 10 with an embedded model.
+        max_turns: Turns (model answers) per message; None for 200, and less with a provider of
+            very small models.
         max_calls_per_turn: Calls in one turn.
         max_output_bytes: Bytes of tool text per result, at most `OUTPUT_CAP`.
         max_seconds: Wall time; None for no limit.
@@ -62,11 +55,9 @@ class Limits:
         """The turns that a message may take."""
         return DEFAULT_TURNS if self.max_turns is None else self.max_turns
 
-    def for_model(self, model: str) -> Limits:
-        """Return the limits of a run of a model, by its full name: `max_turns` is filled in."""
-        if self.max_turns is not None:
-            return self
-        return replace(self, max_turns=default_turns(model))
+    def fill_turns(self, turns: int) -> Limits:
+        """Return the limits of a run: `max_turns` is filled in, unless it is set."""
+        return self if self.max_turns is not None else replace(self, max_turns=turns)
 
     def __post_init__(self) -> None:
         if self.turns < 1 or self.max_calls_per_turn < 1:

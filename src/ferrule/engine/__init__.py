@@ -30,6 +30,7 @@ Modules:
     keyed_runs, batches                 runs that are worked once for a key; many of them
     live_events                         what observers see
     usable_tools                        which tools a run may use
+    unknown_options                     what was meant by options that there are not
     type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time

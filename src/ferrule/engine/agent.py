@@ -42,7 +42,6 @@ from .agent_parts import (
     build_system_text,
     create_agent_output,
     create_gate,
-    explain_unknown_arguments,
     find_user_name,
     parse_gate,
 )
@@ -79,6 +78,7 @@ from .session import (
 from .session_builder import build_session
 from .stopping import require_asyncio
 from .type_variables import DepsT, OutputT
+from .unknown_options import explain_agent_options
 from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
@@ -197,7 +197,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         **unknown: Never,
     ) -> None:
         if unknown:
-            raise TypeError(explain_unknown_arguments(unknown, type(self).__init__))
+            raise TypeError(explain_agent_options(unknown, type(self).__init__))
         permissions = permissions or Permissions()
         storage = storage or Storage()
         host = host or Host()

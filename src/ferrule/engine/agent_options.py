@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
@@ -133,6 +134,8 @@ class Host:
     make_deps: Callable[[Identity], Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.make_deps is not None:
+            check_callback("make_deps", self.make_deps, ("identity",))
         if not 0 <= self.stop_seconds < math.inf:
             raise ConfigError(
                 f"stop_seconds = {self.stop_seconds!r}", hint="give a number of seconds, 0 or more"

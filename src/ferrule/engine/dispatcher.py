@@ -766,13 +766,28 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _describe_causes(error: BaseException) -> str:
-    """Describe what an error was raised from, one error after the other; "" for nothing."""
+    """Describe what an error was raised from, one error after the other; "" for nothing.
+
+    As in a traceback: the cause (`raise ... from`), or else what was being handled when it was
+    raised, unless the tool hid that (`from None`). Of a group, its members.
+    """
     causes: list[str] = []
-    cause = error.__cause__
-    while cause is not None and len(causes) < MAX_CAUSES:
-        causes.append(_describe_error(cause)[:MAX_CAUSE_CHARACTERS])
-        cause = cause.__cause__
-    return "; from ".join(causes)
+    latest: BaseException | None = error
+    while latest is not None and len(causes) < MAX_CAUSES:
+        if isinstance(latest, BaseExceptionGroup):
+            members = cast("BaseExceptionGroup[BaseException]", latest).exceptions
+            causes += [f"with {_describe_cause(one)}" for one in members]
+        handled = None if latest.__suppress_context__ else latest.__context__
+        if latest.__cause__ is not None:
+            causes.append(f"from {_describe_cause(latest.__cause__)}")
+        elif handled is not None:
+            causes.append(f"while handling {_describe_cause(handled)}")
+        latest = latest.__cause__ or handled
+    return "; ".join(causes[:MAX_CAUSES]).removeprefix("from ")
+
+
+def _describe_cause(cause: BaseException) -> str:
+    return _describe_error(cause)[:MAX_CAUSE_CHARACTERS]
 
 
 def _join_problems(items: Sequence[str], most: int = 8) -> str:

@@ -25,6 +25,7 @@ from ferrule.core.events import (
     ContextCompacted,
     RunFinished,
     RunStarted,
+    Spent,
     Usage,
 )
 from ferrule.core.identity import Identity
@@ -35,9 +36,10 @@ from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
-from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, RunStop
+from ferrule.models.registry import default_turns
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import select_mode
 from ferrule.permissions.rules import PermissionRule
@@ -48,7 +50,7 @@ from ferrule.tools.definition import Tool
 from . import hooks
 from . import output as typed_output
 from . import rewind as rewinding
-from .budgets import cost_in_dollars
+from .budgets import count_cost, in_dollars
 from .closed_by_with import ClosedByWith
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
@@ -58,6 +60,7 @@ from .message_history import MessageHistory
 from .run_inputs import UNSET, RunInstructions
 from .stopping import require_asyncio
 from .type_variables import OutputT
+from .unknown_options import explain_run_options
 
 if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
@@ -79,7 +82,7 @@ class RunResult(Generic[OutputT]):
         turns: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
-        cost: In US dollars, sub-agents included; None if a price is not known.
+        spent: The tokens of each of its answers, and the models that gave them.
         messages: All messages of the session so far; `history=` of another session takes them.
     """
 
@@ -91,8 +94,19 @@ class RunResult(Generic[OutputT]):
     turns: int
     session: str
     missing: tuple[tuple[str, ...], ...] = ()
-    cost: float | None = None
+    spent: tuple[Spent, ...] = ()
     messages: MessageHistory = MessageHistory()
+
+    @property
+    def cost(self) -> float | None:
+        """Cost in US dollars, sub-agents included; None if a price is not known.
+
+        It is counted when it is asked for, but for a run whose `max_cost` is set.
+
+        Raises:
+            ConfigError: The price file is broken.
+        """
+        return in_dollars(count_cost(self.spent))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook displays of the run."""
@@ -161,23 +175,13 @@ def parse_run_options(
     known = list(RunOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(explain_unknown_options(unknown, ["deps", "history", "key", *known]))
+        raise TypeError(explain_run_options(unknown, ["deps", "history", "key", *known]))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
     if "join" in options:
         join = parse_join(options["join"])
     return join, require
-
-
-def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
-    """Return what is wrong with options that do not exist, and the nearest that do."""
-    near = dict.fromkeys(
-        match for name in unknown for match in find_similar_names(name, options, count=2)
-    )
-    named = ", ".join(f"`{name}`" for name in unknown)
-    meant = f"{ask_about(near)} " if near else ""
-    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 class Session(ClosedByWith, Generic[OutputT]):
@@ -255,7 +259,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         started = RunStarted(
             text,
             defaults.model,
-            defaults.limits.for_model(defaults.model),
+            defaults.limits.fill_turns(default_turns(defaults.model)),
             defaults.join,
             defaults.require,
             None if output is None else output.request,
@@ -530,11 +534,8 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     @property
     def cost(self) -> float | None:
-        """Cost of the current or last run in US dollars.
-
-        None if a price is not known (`models.prices`).
-        """
-        return cost_in_dollars(self.usage)
+        """Cost of the current or last run in US dollars, as `RunResult.cost`."""
+        return in_dollars(count_cost(self.driver.machine.spent))
 
     @property
     def turns(self) -> int:
@@ -809,7 +810,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             machine.turn,
             self.id,
             finish.missing,
-            cost_in_dollars(finish.usage),
+            tuple(machine.spent),
             MessageHistory(
                 tuple(machine.history),
                 read_media=self._media.read if machine.has_media else None,

@@ -3,7 +3,8 @@
 An approval is for what was shown. The digest is taken before the question and again before the
 call runs; if both differ, the question is asked again. It covers, for a call that may change
 something: the text of its preview, the content (or absence) of each path that it touches, and the
-scripts that its commands name (`bash build.sh`, `./run`). Between the second look and the call
+scripts that its commands name (`bash build.sh`, `./run`, `sh < x`), with the file in which a build
+tool looks up what to run. Between the second look and the call
 itself remains a moment in which a change is not seen.
 
 Content is read only of what tools may read in the workspace. Of anything else (a secret, a file
@@ -26,7 +27,7 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import ApprovalRequest
 from ferrule.permissions.call_analysis import analyse_call
-from ferrule.permissions.command_analysis.named_scripts import find_scripts
+from ferrule.permissions.command_analysis.named_scripts import find_build_files, find_scripts
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.definition import SideEffect, Tool
 
@@ -84,9 +85,10 @@ def _paths_of(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> It
         return
     for analysis in case.analyses:
         for part in analysis.parts:
+            names = (*find_scripts(part, analysis.parts), *find_build_files(part))
             for folder in part.folders or ("",):
                 start = posixpath.join(context.starting_folder, folder)
-                yield from (posixpath.join(start, name) for name in find_scripts(part))
+                yield from (posixpath.join(start, name) for name in names)
 
 
 def _describe(path: str, workspace: filesystem.Workspace | None) -> bytes:

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .builtins.scope import ScriptEnvironment
     from .extensions import Extensions
     from .instructions import read_instructions
     from .skills.loading import load_skills
     from .skills.skill_file import parse_skill
 
-__all__ = ["Extensions", "load_skills", "parse_skill", "read_instructions"]
+__all__ = [
+    "Extensions",
+    "ScriptEnvironment",
+    "load_skills",
+    "parse_skill",
+    "read_instructions",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".builtins.scope": ("ScriptEnvironment",),
         ".extensions": ("Extensions",),
         ".instructions": ("read_instructions",),
         ".skills.loading": ("load_skills",),

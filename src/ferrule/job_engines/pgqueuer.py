@@ -1,13 +1,15 @@
 """PgQueuer: jobs in tables of the database that the journal is in; many are taken at once.
 
-It is the fastest of the engines. It does not keep the order within a session: Ferrule sends away
-what comes too early.
+It is the fastest of the engines. It does not keep the order within a session: Ferrule sets aside
+what comes too early. Jobs are announced, and it knows when the next is due; the jobs of a worker
+that was lost are found when jobs come, or after three times `lost_after` at the most.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,20 +20,25 @@ from pgqueuer.models import Job
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
-from ferrule.engine.distributed.engines import Do, EngineOptions, EngineUnreachable, Ticket
+from ferrule.engine.distributed.engines import (
+    RETRY_SECONDS,
+    Do,
+    EngineOptions,
+    EngineUnreachable,
+    Ticket,
+    reach,
+)
 
-from .blocking import run_blocking
+from .coroutines import call_when, run_beside
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"
-POLL_SECONDS, RETRY_SECONDS = 30.0, 5.0
+WHOSE = "the jobs of PgQueuer"
 _LOCK = "SELECT pg_advisory_lock(1178948178)"
 
 
 class PgQueuerEngine:
     """The engine of one database."""
-
-    keeps_order = False
 
     def __init__(self, options: EngineOptions) -> None:
         self._database = options.database
@@ -42,43 +49,37 @@ class PgQueuerEngine:
                 hint="give it a direct address of the database, or use `--engine procrastinate`",
             )
 
-    def prepare(self) -> None:
-        run_blocking(self._ask([], 0))
+    async def prepare(self) -> None:
+        async with self._connect() as db:
+            await db.execute(_LOCK)
+            queries = Queries(AsyncpgDriver(db))
+            if not await queries.schema_is_installed():
+                await queries.install()
 
-    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
-        run_blocking(self._ask(tickets, delay))
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
+        async with self._connect() as db:
+            await Queries(AsyncpgDriver(db)).enqueue(
+                [ENTRYPOINT] * len(tickets),
+                [ticket.run.encode() for ticket in tickets],
+                [-ticket.priority for ticket in tickets],
+                [timedelta(seconds=ticket.delay) for ticket in tickets],
+            )
 
-    async def _ask(self, tickets: Sequence[Ticket], delay: float) -> None:
-        """Submit jobs; without any, make the tables."""
-        try:
-            due: list[timedelta | None] = [timedelta(seconds=delay)] * len(tickets)
+    @asynccontextmanager
+    async def _connect(self) -> AsyncGenerator[Any]:
+        with reach(WHOSE, asyncpg.PostgresError, asyncpg.InterfaceError, PgqException, OSError):
             db = await asyncpg.connect(self._database, timeout=10)
             try:
-                queries = Queries(AsyncpgDriver(db))
-                if tickets:
-                    await queries.enqueue(
-                        [ENTRYPOINT] * len(tickets),
-                        list[bytes | None](ticket.run.encode() for ticket in tickets),
-                        [-ticket.priority for ticket in tickets],
-                        due,
-                    )
-                else:
-                    await db.execute(_LOCK)
-                    if not await queries.schema_is_installed():
-                        await queries.install()
+                yield db
             finally:
                 await db.close()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, PgqException, OSError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise EngineUnreachable(
-                f"the jobs of PgQueuer cannot be reached: {reason}",
-                hint="is the database up, and may this user create and change its tables?",
-                retryable=True,
-            ) from error
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         places = asyncio.Semaphore(concurrency)
-        async with asyncpg.create_pool(self._database, min_size=2, max_size=3) as pool:
+        connecting = asyncpg.create_pool(
+            self._database, min_size=2, max_size=3, reset=_leave_as_it_is
+        )
+        async with connecting as pool:
             manager = QueueManager(Queries(AsyncpgPoolDriver(pool)))
 
             @manager.entrypoint(ENTRYPOINT)
@@ -87,25 +88,20 @@ class PgQueuerEngine:
                     async with places:
                         await do((job.payload or b"").decode())
                 except Exception as error:
-                    seconds = getattr(error, "seconds", RETRY_SECONDS)
-                    raise RetryRequested(timedelta(seconds=seconds)) from error
+                    raise RetryRequested(timedelta(seconds=RETRY_SECONDS)) from error
 
-            stopping = asyncio.create_task(_stop_on(stop, manager))
-            try:
+            async with run_beside(call_when(stop, manager.shutdown.set)):
                 await manager.run(
-                    dequeue_timeout=timedelta(seconds=POLL_SECONDS),
+                    dequeue_timeout=2 * self._lost_after,
                     batch_size=max(1, min(32, concurrency // 2)),
                     max_concurrent_tasks=max(2, concurrency),
                     heartbeat_timeout=self._lost_after,
                     shutdown_on_listener_failure=True,
                 )
-            finally:
-                stopping.cancel()
 
     def close(self) -> None:
         """Nothing stays open."""
 
 
-async def _stop_on(stop: asyncio.Event, manager: QueueManager) -> None:
-    await stop.wait()
-    manager.shutdown.set()
+async def _leave_as_it_is(connection: Any) -> None:
+    """Spare a statement after each: PgQueuer sets nothing on its connections."""

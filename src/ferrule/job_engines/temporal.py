@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,17 +17,16 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from ferrule.engine.distributed.engines import Do, EngineOptions, EngineUnreachable, Ticket
+from ferrule.engine.distributed.engines import Do, EngineOptions, Ticket, reach
 
-from .blocking import run_blocking
+from .coroutines import run_beside
 
 TASK_QUEUE, ACTIVITY, WORKFLOW = "ferrule", "ferrule-run", "ferrule-job"
-RETRY_SECONDS = 5.0
 MOST_DAYS = 365
+HINT = "is the server up? Name it: `--engine temporal:HOST:7233`"
 # Polls of a frozen worker are still answered, so a job may go to it several times.
 _RETRIES = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1)
 
@@ -49,56 +49,52 @@ class JobWorkflow:
 class TemporalEngine:
     """The engine of one Temporal namespace."""
 
-    keeps_order = False
-
     def __init__(self, options: EngineOptions) -> None:
         self._lost_after = options.lost_after
         self._connecting: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
         if options.address or "target_host" not in self._connecting:
             self._connecting["target_host"] = options.address or "localhost:7233"
 
+    def _reach(self) -> AbstractContextManager[None]:
+        whose = f"Temporal at {self._connecting['target_host']}"
+        return reach(whose, RuntimeError, RPCError, hint=HINT)
+
     async def _connect(self) -> Client:
-        try:
+        with self._reach():
             return await Client.connect(**self._connecting)
-        except (RuntimeError, RPCError) as error:
-            raise self._unreachable(error) from error
 
-    def prepare(self) -> None:
-        run_blocking(self._connect())
+    async def prepare(self) -> None:
+        await self._connect()
 
-    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
-        run_blocking(self._submit(tickets, delay))
-
-    async def _submit(self, tickets: Sequence[Ticket], delay: float) -> None:
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
         client = await self._connect()
-        try:
+        with self._reach():
             for ticket in tickets:
                 await client.start_workflow(
                     WORKFLOW,
                     args=[ticket.run, self._lost_after],
                     id=ticket.run,
                     task_queue=TASK_QUEUE,
-                    start_delay=timedelta(seconds=delay) if delay else None,
-                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    start_delay=timedelta(seconds=ticket.delay) if ticket.delay else None,
+                    # A worker hands in again what it leaves, before it has returned.
+                    id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
                     priority=Priority(
                         priority_key=min(5, ticket.priority + 1), fairness_key=ticket.tenant[:60]
                     ),
                 )
-        except RPCError as error:
-            raise self._unreachable(error) from error
+
+    async def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        client = await self._connect()
+        for ticket in tickets:
+            # It may have ended by now.
+            with suppress(RPCError):
+                await client.get_workflow_handle(ticket.run).terminate("the job was cancelled")
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         @activity.defn(name=ACTIVITY)
         async def work(run: str) -> None:
-            beating = asyncio.create_task(_beat(self._lost_after / 3))
-            try:
+            async with run_beside(_beat(self._lost_after / 3)):
                 await do(run)
-            except Exception as error:
-                seconds = getattr(error, "seconds", RETRY_SECONDS)
-                delay = timedelta(seconds=max(0.05, seconds))
-                raise ApplicationError(str(error), next_retry_delay=delay) from error
-            finally:
-                beating.cancel()
 
         async with Worker(
             await self._connect(),
@@ -114,14 +110,6 @@ class TemporalEngine:
 
     def close(self) -> None:
         """Nothing stays open."""
-
-    def _unreachable(self, error: Exception) -> EngineUnreachable:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return EngineUnreachable(
-            f"Temporal at {self._connecting['target_host']} cannot be reached: {reason}",
-            hint="is the server up? Name it: `--engine temporal:HOST:7233`",
-            retryable=True,
-        )
 
 
 async def _beat(every: float) -> None:

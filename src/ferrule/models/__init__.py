@@ -17,38 +17,49 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .anthropic.client import Anthropic
+    from .bedrock.client import Bedrock
     from .client import Capabilities, ModelClient
-    from .google.client import Google
+    from .google.client import Google, GoogleExchange
     from .ollama.client import Ollama
     from .openai.chat import OpenAIChat
-    from .openai.responses import OpenAIResponses
+    from .openai.responses import OpenAIResponses, ResponsesExchange
     from .prices import Price
     from .scripted import Scripted
 
 __all__ = [
     "Anthropic",
+    "Bedrock",
     "Capabilities",
     "Google",
+    "GoogleExchange",
     "ModelClient",
     "Ollama",
     "OpenAIChat",
     "OpenAIResponses",
     "Price",
+    "ResponsesExchange",
     "Scripted",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".bedrock.client": ("Bedrock",),
         ".anthropic.client": ("Anthropic",),
         ".client": (
             "Capabilities",
             "ModelClient",
         ),
-        ".google.client": ("Google",),
+        ".google.client": (
+            "GoogleExchange",
+            "Google",
+        ),
         ".ollama.client": ("Ollama",),
         ".openai.chat": ("OpenAIChat",),
-        ".openai.responses": ("OpenAIResponses",),
+        ".openai.responses": (
+            "ResponsesExchange",
+            "OpenAIResponses",
+        ),
         ".prices": ("Price",),
         ".scripted": ("Scripted",),
     },

@@ -20,7 +20,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import ProviderToolCall
 from ferrule.core.vocabulary import ProviderToolKind
 
-from .registry import PROVIDERS
+from .registry import list_providers
 from .request_encoding import encode_json_bytes
 
 APPROVAL_TOOL = "mcp_approval"
@@ -187,7 +187,7 @@ def refuse_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
         ConfigError: There are any.
     """
     if tools:
-        able = [f"`{name}:`" for name, row in PROVIDERS.items() if row.has_hosted_tools]
+        able = [f"`{name}:`" for name, row in list_providers().items() if row.has_hosted_tools]
         raise ConfigError(
             f"`{model}` cannot be given provider tools: its API has none",
             code="provider_tools",

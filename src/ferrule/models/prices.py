@@ -31,7 +31,7 @@ from ferrule.core.events import Usage
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
-from .registry import PROVIDERS, find_provider
+from .registry import find_provider
 
 if TYPE_CHECKING:
     from ferrule.storage.settings.yaml_tree import Node
@@ -152,7 +152,7 @@ def _load_published_price(model: str) -> Price | None:
     provider, _, name = model.partition(":")
     if provider == "any":
         provider, _, name = name.partition("/")
-    row = PROVIDERS.get(provider)
+    row = find_provider(f"{provider}:")
     price_name = row.price_name if row is not None else ""
     listed_as = price_name or _NAMES_OF_ANY_LLM.get(provider, provider)
 

@@ -1,14 +1,20 @@
-"""The list of providers, and the lookup from a model's name (`provider:model`) to its client."""
+"""The list of providers, and the lookup from a model's name (`provider:model`) to its client.
+
+`PROVIDERS` are those that ship; installed plugins bring more (`find_provider`, `list_providers`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field, fields
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import EXTRA_PROVIDERS, build_missing_error
+from ferrule.core.limits import DEFAULT_TURNS
 from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
 
@@ -21,6 +27,9 @@ from .client import (
     ToolModeOpener,
     ToolSpec,
 )
+
+if TYPE_CHECKING:
+    from ferrule.storage.plugins.added_providers import AddedProvider
 
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
 CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
@@ -52,13 +61,19 @@ class Provider:
         describe_models: A function that returns the name of each model that its provider knows,
             whether it can be used, and what it is. It takes the place of the list of
             `find_models` where models are shown to people.
+        fetch_model: A function that gets a model to this machine (`FetchModel`).
         has_hosted_tools: Whether the provider runs tools itself (`models.hosted_tools`).
         runs_here: Whether its models compute on this machine, as far as the name tells.
         is_free: Whether its models cost nothing.
+        is_small: Whether its models are so small that a long system text confuses them, and that
+            they are led from tool to tool instead of reading the descriptions of all.
+        turns: Turns of a message where nothing is set.
+        last_resort: Why `example` may be used where nothing else is there, as what people should
+            know of it; "" if it is not.
         telemetry_name: What the conventions of OpenTelemetry call it, if not as we do.
         price_name: What the data of genai-prices calls it, if not as we do.
         tool_modes: What opens conversations in a tool mode, in place of `models.tool_modes`, by the
-            name of the mode. A plug-in for the provider's models is named here, and nowhere else.
+            name of the mode.
         protocol: What its API is called.
         base_url: The URL of its API, if the client does not know it.
         api_path: What belongs behind the host, if `address_variable` or the settings name only
@@ -74,6 +89,7 @@ class Provider:
         tool_bounds: What it takes of tools in one request, at its own address.
         remark: What people should know of it.
         also_called: Other names that people try.
+        plugin: The plugin that brings it; "" if it ships.
     """
 
     client: str
@@ -85,9 +101,13 @@ class Provider:
     find_models: str = ""
     find_tool_models: str = ""
     describe_models: str = ""
+    fetch_model: str = ""
     has_hosted_tools: bool = False
     runs_here: bool = False
     is_free: bool = False
+    is_small: bool = False
+    turns: int = DEFAULT_TURNS
+    last_resort: str = ""
     telemetry_name: str = ""
     price_name: str = ""
     tool_modes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -103,11 +123,46 @@ class Provider:
     tool_bounds: ToolBounds = ToolBounds()
     remark: str = ""
     also_called: tuple[str, ...] = ()
+    plugin: str = ""
 
     @property
     def is_preset(self) -> bool:
         """Whether it is another server behind a client that has a row of its own."""
         return bool(self.base_url or self.api_path)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether its models compute in this process, so that there is no server to reach."""
+        return self.runs_here and not (self.base_url or self.address_variable)
+
+
+class FetchModel(Protocol):
+    """The type of what `Provider.fetch_model` names."""
+
+    def __call__(
+        self,
+        source: str,
+        *,
+        name: str,
+        sha256: str,
+        tell: Callable[[str], None],
+        show_progress: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> None:
+        """Get a model to this machine unless it is here.
+
+        Args:
+            source: The name of a model, a URL or a path.
+            name: The name that it shall have; "" for its own.
+            sha256: The hash that its file must have; "" for any.
+            tell: Tells the person one sentence.
+            show_progress: Called with what is downloaded; what it yields is called with the bytes
+                that arrived and with all that there are, 0 if nobody knows.
+
+        Raises:
+            ConfigError: There is no such model, or it cannot be kept.
+            ProviderError: It cannot be fetched.
+        """
+        ...
 
 
 _WITHOUT_SEED = (CHAT_OPTIONS - {"seed"}) | {"thinking"}
@@ -261,18 +316,6 @@ PROVIDERS: dict[str, Provider] = {
         find_tool_models="ferrule.models.ollama.client:find_tool_models",
         runs_here=True,
         protocol="/api/chat",
-    ),
-    "local": Provider(
-        "ferrule.models.local.client:Local",
-        "local:smollm2",
-        LLAMA_OPTIONS,
-        find_models="ferrule.models.local.installed_models:find_models",
-        describe_models="ferrule.models.local.installed_models:describe_models",
-        runs_here=True,
-        is_free=True,
-        tool_modes={"constrained": "ferrule.small_models.exchange:open_small_model_exchange"},
-        protocol="llama.cpp in this process",
-        also_called=("gguf", "smollm2", "embedded"),
     ),
     "openrouter": _host(
         "https://openrouter.ai/api/v1",
@@ -499,12 +542,63 @@ PROVIDERS: dict[str, Provider] = {
         protocol="a script",
     ),
 }
-"""The providers by the name that stands in front of their models' names."""
+"""The providers that ship, by the name that stands in front of their models' names."""
+
+
+def list_providers() -> Mapping[str, Provider]:
+    """Return all providers by name: those that ship, then those of installed plugins.
+
+    Raises:
+        ConfigError: A plugin brings a provider that is there already, or that cannot be used.
+    """
+    from ferrule.storage.plugins.added_providers import find_added_providers
+
+    added = find_added_providers()
+    return {**PROVIDERS, **{name: _make_row(name, one) for name, one in added.items()}}
+
+
+def _make_row(name: str, added: AddedProvider) -> Provider:
+    """Return the row of a plugin's provider.
+
+    Raises:
+        ConfigError: Its name is taken, or it has a field that is unknown or missing.
+    """
+    plugin = added.manifest.name
+    if name in PROVIDERS:
+        raise ConfigError(
+            f"the plugin `{plugin}` brings the provider `{name}`, which Ferrule has",
+            code="plugin_conflict",
+            hint=f"uninstall it: `pip uninstall {added.manifest.distribution}`",
+        )
+    values: dict[str, Any] = {**added.fields, "plugin": plugin}
+    try:
+        values["options"] = frozenset(values.get("options", BASIC_OPTIONS))
+        values["also_called"] = tuple(values.get("also_called", ()))
+        values["tool_bounds"] = ToolBounds(**values.get("tool_bounds", {}))
+        return Provider(**values)
+    except TypeError as error:
+        raise ConfigError(
+            f"the provider `{name}` of the plugin `{plugin}` cannot be used: {error}",
+            code="plugin_invalid",
+            hint="its fields are those of `ferrule.models.registry.Provider`",
+        ) from error
 
 
 def find_provider(model: str) -> Provider | None:
-    """Return the row of the provider in a model's full name, or None if it has none."""
-    return PROVIDERS.get(model.partition(":")[0])
+    """Return the row of the provider in a model's full name, or None if it has none.
+
+    The metadata of installed packages is read only for a provider that does not ship.
+    """
+    provider, colon, _ = model.partition(":")
+    if not colon:
+        return None
+    return PROVIDERS.get(provider) or list_providers().get(provider)
+
+
+def default_turns(model: str) -> int:
+    """Return the turns of a message where nothing is set, by the full name of the model."""
+    row = find_provider(model)
+    return DEFAULT_TURNS if row is None else row.turns
 
 
 def find_tool_bounds(model: str | ModelClient) -> ToolBounds:
@@ -520,7 +614,7 @@ def find_tool_bounds(model: str | ModelClient) -> ToolBounds:
 
 def list_local_providers() -> frozenset[str]:
     """Return the providers whose models compute on this machine."""
-    return frozenset(name for name, provider in PROVIDERS.items() if provider.runs_here)
+    return frozenset(name for name, row in list_providers().items() if row.runs_here)
 
 
 def create_model_client(name: str, **options: Any) -> ModelClient:
@@ -539,13 +633,9 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
         detail = f"the model `{name}` names no provider" if name else "no model was named"
         hint = f"write `provider:model`, for example {_suggest_full_name(name) or list_examples()}"
         raise ConfigError(detail, code="model", hint=hint)
-    if provider not in PROVIDERS:
-        raise ConfigError(
-            f"`{provider}` is not a provider",
-            code="provider_unknown",
-            hint=suggest_provider(provider),
-        )
-    row = PROVIDERS[provider]
+    row = find_provider(name)
+    if row is None:
+        raise build_provider_error(provider)
     if row.is_preset:
         options = _preset_options(provider, model, row, options)
     if row.tool_modes:
@@ -560,6 +650,17 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
         raise ConfigError(
             f"`{name}` cannot be set up: {problem}", code="model_options"
         ) from problem
+
+
+def build_provider_error(provider: str) -> ConfigError:
+    """Return the error for a provider that is not there: unknown, or of an extra."""
+    if provider in EXTRA_PROVIDERS:
+        return build_missing_error(EXTRA_PROVIDERS[provider])
+    return ConfigError(
+        f"`{provider}` is not a provider",
+        code="provider_unknown",
+        hint=suggest_provider(provider),
+    )
 
 
 def import_object(place: str) -> Any:
@@ -635,16 +736,18 @@ def _preset_options(
 
 def list_examples() -> str:
     """Return a few models' full names, of those that most people have, for hints."""
-    shown = [row.default_model or row.example for row in PROVIDERS.values() if not row.is_preset]
+    rows = list_providers().values()
+    shown = [row.default_model or row.example for row in rows if not row.is_preset]
     return ", ".join(f"`{example}`" for example in shown if "MODEL" not in example)
 
 
 def suggest_provider(provider: str) -> str:
     """Return the providers that a wrong name may mean, and the list of all."""
-    known = f"known providers: {', '.join(f'`{name}`' for name in PROVIDERS)}"
+    rows = list_providers()
+    known = f"known providers: {', '.join(f'`{name}`' for name in rows)}"
     wanted = provider.lower()
-    aliases = {other: name for name, row in PROVIDERS.items() for other in row.also_called}
-    near = find_similar_names(wanted, [*PROVIDERS, *aliases], count=2)
+    aliases = {other: name for name, row in rows.items() for other in row.also_called}
+    near = find_similar_names(wanted, [*rows, *aliases], count=2)
     if wanted in aliases:
         near = [wanted]
     matches = dict.fromkeys(aliases.get(name, name) for name in near)
@@ -660,7 +763,7 @@ def _suggest_full_name(model: str) -> str:
     Families of models are known by the first word of the providers' examples.
     """
     family = _family(model)
-    for name, row in PROVIDERS.items():
+    for name, row in list_providers().items():
         known = row.default_model or row.example
         if family and family == _family(known.partition(":")[2]):
             return f"`{name}:{model}`"

@@ -23,6 +23,7 @@ from typing import Any, Literal, cast, get_args
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.extras import require
 from ferrule.core.messages import Message
 from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
@@ -311,6 +312,7 @@ def _select_script(path: Path, scripts: dict[str, Any], name: str) -> object:
 
 
 def _parse_yaml(path: Path, text: str) -> object:
+    require("yaml")
     import yaml
 
     try:

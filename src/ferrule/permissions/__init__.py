@@ -40,6 +40,7 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .approvals import ApprovalAnswer, ApprovalRequest, Approver
+    from .grants import Grants
     from .protected_names import DEFAULT_NAMES
     from .rule_evaluation import PermissionGate
     from .rules import RuleSet
@@ -49,6 +50,7 @@ __all__ = [
     "ApprovalAnswer",
     "ApprovalRequest",
     "Approver",
+    "Grants",
     "PermissionGate",
     "RuleSet",
 ]
@@ -56,6 +58,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".grants": ("Grants",),
         ".approvals": (
             "ApprovalAnswer",
             "ApprovalRequest",

@@ -8,7 +8,8 @@ A command, or a repository, can write the workspace and every folder that was op
 Whatever is decided by what lies there is decided by them. So three things take a `TrustedPath` and
 nothing else: what of the machine commands are shown, what is started outside the sandbox or with
 more rights than commands have, and what loosens a rule. A plain `str` or `Path` does not pass the
-type checker there; `trust_path` and `find_program` are the only makers.
+type checker there; `trust_path`, `trust_place` and `find_program` are the only makers. For settings
+there are types of their own (`storage.settings.values`).
 
 A path is writable by commands if any step on the way to it is: the name itself, each folder above
 it, and whatever a link among them leads to. `sealed` folders are the exception: they lie in a
@@ -29,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Never, Self
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
@@ -92,11 +93,15 @@ class ProgramNotFound(FerruleError):
 class TrustedPath(str):
     """An absolute real path that commands cannot write, with where it comes from.
 
-    Made by `trust_path` and `find_program` alone.
+    Made by `trust_path`, `trust_place` and `find_program` alone.
     """
 
     origin: TrustedOrigin
     reason: str
+
+    def __new__(cls, _: Never) -> Self:
+        """Refuse, for the type checker and at run time: nothing is trusted by being called so."""
+        raise TypeError("a trusted path is made by `trust_path`, `trust_place` or `find_program`")
 
     @classmethod
     def _make(cls, path: str, origin: TrustedOrigin, reason: str) -> Self:
@@ -389,12 +394,18 @@ def _list_own_code() -> Iterator[str]:
 
 
 def _list_packages() -> Iterator[str]:
-    """Yield the folders of packages and programs, and the package `ferrule`."""
+    """Yield the folders of packages and programs, the package `ferrule`, and those beside it.
+
+    In a tree of our sources, `packages` has our other distributions.
+    """
     yield from _list_installed()
     package = Path(__file__).parent.parent
     yield str(package)
     if package.parent.name in ("site-packages", "dist-packages"):
         yield str(package.parent)
+    beside = package.parents[1] / "packages" / "ferrule-local" / "src"
+    if beside.is_dir():
+        yield str(beside)
 
 
 @cache

@@ -26,6 +26,7 @@ from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
 from ferrule.engine.telemetry.names import find_model_address
 from ferrule.models.client import ToolModeOption
+from ferrule.models.registry import find_provider
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.grants import Grants
@@ -265,10 +266,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         repository=settings.repository,
         names=names,
     )
+    provider = find_provider(settings.model)
+    is_small = provider is not None and provider.is_small
     core_tools = [*ARTIFACT_TOOLS, *list_approval_tools(settings)]
     resources = [
         command_policy,
-        ShortRereading(_gives_short_rereadings(settings)),
+        ShortRereading(_gives_short_rereadings(settings, is_small=is_small)),
         *_media_options(settings),
     ]
     plugins = set_up_chosen(settings, chosen, setup, core_tools, resources)
@@ -279,11 +282,10 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     for problem in (*gate.grants.problems, *unknown):
         notice(str(problem))
     around = _describe_surroundings(settings, gate, approver)
-    leads = settings.model.startswith("local:")
 
     def make_instructions() -> str:
         offered = [tool.full_name for tool in catalog if tool.loading is not Loading.INTERNAL]
-        return INTRODUCTION if leads else make_system_text(around, offered)
+        return INTRODUCTION if is_small else make_system_text(around, offered)
 
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
@@ -329,9 +331,9 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     )
 
 
-def _gives_short_rereadings(settings: Settings) -> bool:
+def _gives_short_rereadings(settings: Settings, *, is_small: bool) -> bool:
     chosen = settings["tools.rereading"]
-    return chosen == "short" or (chosen == "auto" and not settings.model.startswith("local:"))
+    return chosen == "short" or (chosen == "auto" and not is_small)
 
 
 def _find_address(settings: Settings, name: str) -> str:
@@ -354,12 +356,10 @@ def _describe_surroundings(
 
 def _name_model(settings: Settings, notice: Notice, *, is_needed: bool) -> Settings:
     """Return settings that name a model. The person is told which one was chosen, and why."""
-    if settings.model:
+    if settings.model or not is_needed:
         return settings
-    from .model_choice import EMBEDDED, ModelCandidate, choose_model_now, describe_choice, use_model
+    from .model_choice import choose_model_now, describe_choice, use_model
 
-    if not is_needed:
-        return use_model(settings, ModelCandidate(EMBEDDED, "no model is needed"))
     chosen = choose_model_now(settings)
     notice(describe_choice(chosen))
     return use_model(settings, chosen)

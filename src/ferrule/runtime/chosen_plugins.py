@@ -55,7 +55,8 @@ def choose_plugins(
     chosen: list[ChosenPlugin] = []
     for manifest in list_manifests(settings):
         given = fields.get(manifest.name, {})
-        if not is_on(manifest, settings, is_wanted=manifest.name in fields):
+        is_wanted = manifest.name in fields
+        if not manifest.is_set_up or not is_on(manifest, settings, is_wanted=is_wanted):
             continue
         if manifest.distribution:
             _announce(manifest, notice)
@@ -149,9 +150,14 @@ def require_command(name: str, settings: Settings) -> None:
     """Raise ConfigError for a terminal command of a plugin that is not used here."""
     if any(name in one.commands for one in list_used(settings)):
         return
+    raise build_off_error(f"the command `{name}`", settings)
+
+
+def build_off_error(brought: str, settings: Settings) -> ConfigError:
+    """Return the error for something that a plugin brings which is not used here."""
     withheld = " ".join(list_withheld(settings))
-    raise ConfigError(
-        f"the plugin that brings the command `{name}` is not used here",
+    return ConfigError(
+        f"the plugin that brings {brought} is not used here",
         code="plugin_off",
         hint=withheld or "`ferrule plugins` shows which are on, and `plugins` in the settings why",
     )

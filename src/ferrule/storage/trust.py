@@ -383,7 +383,7 @@ def find_named_programs(command: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for part in analysis.parts:
         # The others are what an interpreter hands to its script.
-        likely = (name for name in find_scripts(part) if "/" in name or "." in name)
+        likely = (name for name in find_scripts(part, analysis.parts) if "/" in name or "." in name)
         name = posixpath.normpath(next(likely, ""))
         if _is_plain_name(name):
             found[name] = None

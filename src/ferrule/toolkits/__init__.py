@@ -16,37 +16,51 @@ if TYPE_CHECKING:
     from .clock import TOOLS as CLOCK_TOOLS
     from .code_index.tools import TOOLS as INDEX_TOOLS
     from .code_mode import code_tool
+    from .code_mode.limits import CodeLimits
     from .commands import TOOLS as COMMAND_TOOLS
     from .commands import CommandPolicy
     from .files.browse import TOOLS as BROWSE_TOOLS
     from .files.tools import TOOLS as FILE_TOOLS
+    from .git.git_command import TOOLS as GIT_COMMAND_TOOLS
     from .git.tools import git_toolbox_tools, git_tools
     from .packs import agent_command_tools, agent_host_tools, agent_read_tools
     from .pictures import TOOLS as PICTURE_TOOLS
     from .search.search_files import TOOLS as SEARCH_TOOLS
+    from .search.search_files import grep_search
     from .stdlib import stdlib_tools
+    from .stdlib.recognizer import Recognizer
+    from .tasks import TOOLS as TASK_TOOLS
 
 __all__ = [
     "BROWSE_TOOLS",
     "CLOCK_TOOLS",
     "COMMAND_TOOLS",
     "FILE_TOOLS",
+    "GIT_COMMAND_TOOLS",
     "INDEX_TOOLS",
     "PICTURE_TOOLS",
     "SEARCH_TOOLS",
+    "TASK_TOOLS",
+    "CodeLimits",
     "CommandPolicy",
+    "Recognizer",
     "agent_command_tools",
     "agent_host_tools",
     "agent_read_tools",
     "code_tool",
     "git_toolbox_tools",
     "git_tools",
+    "grep_search",
     "stdlib_tools",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".git.git_command": ("TOOLS as GIT_COMMAND_TOOLS",),
+        ".tasks": ("TOOLS as TASK_TOOLS",),
+        ".stdlib.recognizer": ("Recognizer",),
+        ".code_mode.limits": ("CodeLimits",),
         ".clock": ("TOOLS as CLOCK_TOOLS",),
         ".code_index.tools": ("TOOLS as INDEX_TOOLS",),
         ".code_mode": ("code_tool",),
@@ -66,7 +80,10 @@ __getattr__, __dir__ = lazy_names(
             "agent_read_tools",
         ),
         ".pictures": ("TOOLS as PICTURE_TOOLS",),
-        ".search.search_files": ("TOOLS as SEARCH_TOOLS",),
+        ".search.search_files": (
+            "TOOLS as SEARCH_TOOLS",
+            "grep_search",
+        ),
         ".stdlib": ("stdlib_tools",),
     },
 )

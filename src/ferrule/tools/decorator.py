@@ -84,7 +84,8 @@ def tool(
     `none` or `read` run together and may be retried. `parallel=False` keeps a tool's calls from
     running beside any other.
 
-    With `defer_loading` a model learns about the tool from a search (`Agent(tool_search=...)`).
+    With `defer_loading` a model learns about the tool from a search
+    (`Agent(tool_calling=ToolCalling(search=...))`).
     `impossible` takes the checked values and returns why they can never work; such a call is
     refused before a person is asked. `command_form` takes them too and returns the command that
     the call amounts to: deny and ask rules about commands bind the tool.

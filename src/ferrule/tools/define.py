@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -15,7 +14,7 @@ from ferrule.core.similar_names import suggest_names
 from .decorator import tool_from_function
 from .definition import COMMAND, READS, URL, VARIABLES, WRITES, CheckedArguments, Tool
 from .names import check_name, split_full_name
-from .parameters import unknown_arguments
+from .parameters import is_async, read_handler, unknown_arguments
 
 _CONFIG = (
     "side_effect",
@@ -70,12 +69,15 @@ def define_tool(
             required unless it says `required: false`, and a bare text means a required string. A
             parameter that is left out gets the `default` of its schema.
         returns: JSON Schema of the value that the handler returns.
-        handler: A sync or async function that takes the arguments by keyword.
+        handler: A sync or async function that takes the arguments by keyword, as parameters of
+            these names or as `**arguments`. A parameter annotated with `Context` is filled in by
+            Ferrule. If it takes no others, arguments that nobody declared are refused by name.
         touches: Maps parameter names to `read`, `write`, `command`, `variables` or `url`.
         **config: Any other keyword of `@tool` (`side_effect`, `risk`, `timeout`, ...).
 
     Raises:
-        ToolDefinitionError: A value or key is wrong, such as `params` for `parameters`.
+        ToolDefinitionError: A value or key is wrong, such as `params` for `parameters`, or the
+            handler cannot take the arguments.
     """
     namespace, name = split_full_name(name, config.get("namespace", ""))
     config = {**config, "namespace": namespace} if namespace else config
@@ -90,13 +92,27 @@ def define_tool(
             f"tool `{name}` has no handler", hint="pass `handler=`, a function"
         )
     schema = _schema(name, parameters or {})
+    signature = read_handler(handler, schema)
+    if signature.problems:
+        names = ", ".join(schema.get("properties", {}))
+        raise ToolDefinitionError(
+            f"tool `{name}`: its handler does not fit: {'; '.join(signature.problems)}",
+            hint=(
+                f"arguments arrive by name: write `def handler({names})`, or "
+                "`def handler(**arguments)` to take them as one mapping"
+            ),
+        )
+    if not signature.accepts_others:
+        schema = {"additionalProperties": False, **schema}
     arguments = DefaultedArguments(name, schema)
     tool = tool_from_function(_placeholder, name=name, description=description, **config)
     marks = {key: _touch(name, key, kind) for key, kind in (touches or {}).items()}
     fields: dict[str, Any] = {
         "arguments": arguments,
         "handler": handler,
-        "is_async": inspect.iscoroutinefunction(handler),
+        "is_async": is_async(handler),
+        "context_parameter": signature.context,
+        "deps_type": signature.deps_type,
         "output": None if returns is None else SchemaOutput(name, dict(returns)),
         "touches": marks,
     }

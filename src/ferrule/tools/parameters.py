@@ -111,6 +111,76 @@ def read_signature(
     )
 
 
+@frozen
+class HandlerSignature:
+    """How a handler takes the arguments that a schema describes.
+
+    Attributes:
+        context: The name of its `Context` parameter; None if there is none.
+        deps_type: The dependencies that `Context[...]` asks for; Any if it asks for none.
+        accepts_others: Whether it takes arguments that the schema does not declare.
+        problems: Why a call that the schema allows could not be passed on.
+    """
+
+    context: str | None = None
+    deps_type: Any = Any
+    accepts_others: bool = True
+    problems: tuple[str, ...] = ()
+
+
+def read_handler(handler: Callable[..., Any], schema: Mapping[str, Any]) -> HandlerSignature:
+    """Read how a handler takes arguments, by name, and compare it with their schema.
+
+    A callable that does not tell its parameters, such as some that are written in C, is taken to
+    fit.
+    """
+    try:
+        listed = _list_parameters(handler)
+    except (TypeError, ValueError):
+        return HandlerSignature()
+    try:
+        hints = annotation_types(handler)
+    except (NameError, TypeError):
+        hints: Mapping[str, Any] = {}
+    context = find_context_parameter(hints)
+    by_name = {
+        one.name: one
+        for one in listed
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name != context
+    }
+    kinds = {one.kind for one in listed}
+    accepts_others = inspect.Parameter.VAR_KEYWORD in kinds
+    declared: Mapping[str, Any] = schema.get("properties", {})
+    problems: list[str] = []
+    if not accepts_others:
+        problems += [f"`{name}` is no parameter of it" for name in declared if name not in by_name]
+    if not _COMBINED.intersection(schema):
+        given = _always_given(schema)
+        problems += [
+            f"its `{name}` has no default, and is not required"
+            for name, one in by_name.items()
+            if one.default is one.empty and name not in given
+        ]
+    if inspect.Parameter.POSITIONAL_ONLY in kinds:
+        problems.append("it has parameters that cannot be passed by name")
+    deps_type = Any if context is None else find_deps_type(hints[context])
+    return HandlerSignature(context, deps_type, accepts_others, tuple(problems))
+
+
+_COMBINED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentRequired"})
+"""Where a schema may require what its own `properties` do not show."""
+
+
+def _always_given(schema: Mapping[str, Any]) -> set[str]:
+    """Return the arguments that every valid call has: required ones, and those with a default."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    given = {*schema.get("required", ())}
+    for name, one in properties.items():
+        if isinstance(one, Mapping) and "default" in one:
+            given.add(name)
+    return given
+
+
 def find_context_parameter(annotations: Mapping[str, Any]) -> str | None:
     """Return the name of the parameter that is annotated as `Context`, if there is one."""
     names = (name for name, kind in annotations.items() if is_context(kind) and name != "return")

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
+from ferrule.core.callbacks import check_callback
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.tools.json_conversion import to_json_value
@@ -48,13 +49,16 @@ def format_results(
         formatters: Formatters of single tools, by logical key or name.
 
     Raises:
-        ConfigError: Unknown format, logical key or name.
+        ConfigError: Unknown format, logical key or name, or a function of another form.
     """
     if output_format not in OUTPUT_FORMATS:
         raise ConfigError(
             f"output_format: found {output_format!r}",
             hint=f"use one of {', '.join(OUTPUT_FORMATS)}",
         )
+    for given in (result_formatter, *(formatters or {}).values()):
+        if given is not None:
+            check_callback("result_formatter", given, ("tool", "value"))
     items = tuple(tools)
     own = settings_by_position(items, formatters or {}, "formatters")
     shared = result_formatter or _FORMATTERS.get(output_format)

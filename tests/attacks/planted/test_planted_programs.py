@@ -22,7 +22,6 @@ from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Occasion, SessionStart
 from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.models.local import pull
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.installed_code import find_entry_points
 from ferrule.permissions.loaded_code import trust_command_line, trust_shell_text
@@ -42,6 +41,7 @@ from ferrule.toolkits.confined_program import find_confined
 from ferrule.toolkits.git.run import find_git
 from ferrule.toolkits.search.ripgrep import find_ripgrep
 from ferrule.tools.context import Context
+from ferrule_local import pull
 
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text())
 OWN_NAMES = [
@@ -109,7 +109,6 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planted
 PLACES = [pytest.param(place, id=name) for name, place in TABLE["places"].items()]
 
 
-@pytest.mark.proves("programs.planted")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_planted_program_is_passed_over_and_the_real_one_is_found(
@@ -122,7 +121,6 @@ def test_a_planted_program_is_passed_over_and_the_real_one_is_found(
     assert trust_search_path(search_path, planted.writable).split(":")[-1] == str(real.parent)
 
 
-@pytest.mark.proves("programs.planted")
 @pytest.mark.parametrize("place", PLACES)
 def test_if_it_is_the_only_one_the_error_names_it_and_the_next_step(
     place: dict[str, str], planted: Planted
@@ -149,7 +147,6 @@ DOORS = {
 """What looks for each of the names that Ferrule starts with rights of its own."""
 
 
-@pytest.mark.proves("programs.planted")
 @pytest.mark.parametrize("name", DOORS)
 @pytest.mark.parametrize("where", ["work/.venv/bin", "work/node_modules/.bin", "opened/bin"])
 def test_what_ferrule_looks_for_itself_is_never_the_planted_one(
@@ -193,7 +190,6 @@ SERVERS = {
 }
 
 
-@pytest.mark.proves("programs.deputies")
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_server_with_more_than_commands_have_loads_nothing_that_they_can_write(
     kind: str, planted: Planted, monkeypatch: pytest.MonkeyPatch
@@ -212,7 +208,6 @@ async def test_a_server_with_more_than_commands_have_loads_nothing_that_they_can
     assert not planted.marker.exists()
 
 
-@pytest.mark.proves("programs.deputies")
 async def test_a_server_with_the_rights_of_commands_may_lie_in_the_workspace(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
 ):
@@ -228,7 +223,6 @@ async def test_a_server_with_the_rights_of_commands_may_lie_in_the_workspace(
     assert seen.startswith("[]") and "private" not in seen
 
 
-@pytest.mark.proves("programs.planted")
 @pytest.mark.parametrize("variable", ["VISUAL", "EDITOR"])
 def test_the_editor_of_a_chat_is_never_the_planted_one(
     variable: str, planted: Planted, monkeypatch: pytest.MonkeyPatch
@@ -274,7 +268,6 @@ def write_script(path: Path, person: Path) -> Path:
     return path
 
 
-@pytest.mark.proves("programs.deputies")
 @pytest.mark.parametrize(
     "command",
     [
@@ -309,7 +302,6 @@ async def test_a_hook_that_starts_a_file_of_the_workspace_has_the_rights_of_comm
     assert "canary" not in said
 
 
-@pytest.mark.proves("programs.deputies")
 @pytest.mark.parametrize("command", ["sh PERSON/hooks/check.sh", "PERSON/hooks/check.sh"])
 async def test_a_hook_of_the_person_has_what_it_needs_and_sees_no_more_of_their_folder(
     command: str, planted: Planted, monkeypatch: pytest.MonkeyPatch
@@ -323,7 +315,6 @@ async def test_a_hook_of_the_person_has_what_it_needs_and_sees_no_more_of_their_
     assert "canary" not in said
 
 
-@pytest.mark.proves("programs.deputies")
 async def test_a_checker_has_the_rights_of_commands_wherever_its_program_lies(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
 ):
@@ -422,7 +413,6 @@ def test_a_text_of_a_shell_that_loads_nothing_is_trusted(text: str, planted: Pla
     trust_shell_text(text, "/usr/bin:/bin", str(planted.work), planted.writable)
 
 
-@pytest.mark.proves("programs.metadata")
 @pytest.mark.parametrize(
     "name",
     [
@@ -446,7 +436,6 @@ def test_file_tools_write_nothing_that_says_which_code_an_environment_loads(name
     assert DEFAULT_NAMES.check(name, write=False) is None
 
 
-@pytest.mark.proves("programs.metadata")
 @pytest.mark.parametrize("kind", ["inside", "editable", "outside"])
 def test_entry_points_of_what_commands_can_write_are_not_loaded(
     kind: str, planted: Planted, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,6 @@ async def approved(world: World, **more: Any) -> A2aPeer:
     return one
 
 
-@pytest.mark.proves("a2a.approval")
 async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world: World) -> None:
     peers = await world.peers(mine(world))
     assert peers.tools == () and world.requests == []
@@ -41,7 +40,6 @@ async def test_an_agent_of_the_settings_does_nothing_until_it_was_approved(world
     assert [tool.name for tool in peers.tools] == ["friend__echo"] and world.requests == []
 
 
-@pytest.mark.proves("a2a.approval")
 @pytest.mark.parametrize(
     ("more", "shown"),
     [
@@ -61,14 +59,12 @@ async def test_another_way_to_reach_it_asks_again_and_is_shown(
     assert card is not None and f"{shown}\n" in world.approvals.diff(other, card)
 
 
-@pytest.mark.proves("a2a.approval")
 async def test_what_a_person_chooses_or_bounds_asks_nothing(world: World) -> None:
     await approved(world)
     peers = await world.peers(mine(world, timeout=5, trust="low", without=("other",)))
     assert len(peers.tools) == 1 and peers.notices == ()
 
 
-@pytest.mark.proves("a2a.changes")
 async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_shown(
     world: World,
 ) -> None:
@@ -92,7 +88,6 @@ async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_
     assert again.tools == () and "held back: `echo`" in again.notices[0]
 
 
-@pytest.mark.proves("a2a.changes")
 async def test_what_did_not_change_stays_and_what_is_new_waits(world: World) -> None:
     world.card = card_of(f"{world.url}/rpc", skill("a"), skill("b"), skill("c"))
     one = await approved(world)
@@ -111,7 +106,6 @@ async def test_what_did_not_change_stays_and_what_is_new_waits(world: World) -> 
     assert world.approvals.get(one).state == "approved"
 
 
-@pytest.mark.proves("a2a.changes")
 @pytest.mark.parametrize("key", ["name", "version", "securityRequirements", "supportedInterfaces"])
 async def test_another_head_holds_back_everything(world: World, key: str) -> None:
     one = await approved(world)
@@ -131,7 +125,6 @@ async def test_another_head_holds_back_everything(world: World, key: str) -> Non
     assert (await world.peers(one)).tools == ()
 
 
-@pytest.mark.proves("a2a.changes")
 async def test_a_program_pins_what_it_saw_first(world: World) -> None:
     await world.peers()
     world.card["skills"][0]["name"] = "Other"
@@ -143,7 +136,6 @@ async def test_a_program_pins_what_it_saw_first(world: World) -> None:
     ).error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("a2a.lazy")
 async def test_a_card_is_read_when_it_is_needed_and_again_after_ten_minutes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +151,6 @@ async def test_a_card_is_read_when_it_is_needed_and_again_after_ten_minutes(
     assert [verb for verb, *_ in world.requests][3:] == ["GET", "POST"]
 
 
-@pytest.mark.proves("a2a.approval")
 async def test_an_approval_that_others_can_write_or_that_is_damaged_is_none(world: World) -> None:
     one = await approved(world)
     file = world.state / "a2a/friend.json"
@@ -214,7 +205,6 @@ class Signer:
         return MessageToDict(sign(parse_agent_card(json.loads(json.dumps(card)))))
 
 
-@pytest.mark.proves("a2a.signed")
 async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(
     world: World, tmp_path: Path
 ) -> None:
@@ -231,7 +221,6 @@ async def test_with_keys_only_a_card_that_one_of_them_signed_is_taken(
     assert (await world.call(keyed)).success
 
 
-@pytest.mark.proves("a2a.signed")
 async def test_a_secret_that_both_sides_could_know_signs_nothing(
     world: World, tmp_path: Path
 ) -> None:
@@ -250,7 +239,6 @@ async def test_a_secret_that_both_sides_could_know_signs_nothing(
     assert peers.tools == () and "No valid signature" in peers.notices[0]
 
 
-@pytest.mark.proves("a2a.signed")
 async def test_a_card_that_is_signed_again_is_the_same_card(world: World, tmp_path: Path) -> None:
     owner, plain = Signer(tmp_path), world.card
     keyed = world.peer(keys=str(owner.file))
@@ -260,7 +248,6 @@ async def test_a_card_that_is_signed_again_is_the_same_card(world: World, tmp_pa
     assert (await session.call("friend__echo", message="go")).success
 
 
-@pytest.mark.proves("a2a.signed")
 @pytest.mark.parametrize(
     "content", [None, "", "{}", '{"keys": []}', '{"keys": [{"kty": "none"}]}', "[" * 9999]
 )
@@ -274,7 +261,6 @@ async def test_keys_that_cannot_be_read_are_no_keys(
     assert peers.tools == () and str(file) in peers.notices[0]
 
 
-@pytest.mark.proves("a2a.old-cards")
 async def test_a_card_of_the_older_protocol_is_read_and_its_agent_asked(world: World) -> None:
     older = {
         "name": "Older",

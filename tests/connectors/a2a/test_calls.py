@@ -28,7 +28,6 @@ from ferrule.engine.live_events import Progress
 from ferrule.testing.media_samples import make_png
 
 
-@pytest.mark.proves("a2a.skills-are-tools")
 async def test_a_skill_is_a_tool_and_its_answer_the_result(world: World) -> None:
     peers = await world.peers()
     (tool,) = peers.tools
@@ -38,7 +37,6 @@ async def test_a_skill_is_a_tool_and_its_answer_the_result(world: World) -> None
     assert result.data == {"agent": "friend", "answer": "you said: hello"}
 
 
-@pytest.mark.proves("a2a.skills-are-tools")
 async def test_an_agent_is_an_effect_outside_and_as_risky_as_the_person_says(world: World) -> None:
     found = {}
     for trust in ("low", "medium", "high"):
@@ -51,14 +49,12 @@ async def test_an_agent_is_an_effect_outside_and_as_risky_as_the_person_says(wor
     }
 
 
-@pytest.mark.proves("a2a.choice")
 async def test_only_wanted_skills_are_tools_and_they_can_wait_to_be_found(world: World) -> None:
     world.card = card_of(f"{world.url}/rpc", skill("a"), skill("b"), skill("c"))
     peers = await world.peers(world.peer(only=("a", "b"), without=("b",), deferred=True))
     assert [(tool.name, str(tool.loading)) for tool in peers.tools] == [("friend__a", "deferred")]
 
 
-@pytest.mark.proves("a2a.message")
 async def test_words_and_values_travel_as_parts_and_the_skill_is_named(world: World) -> None:
     result = await world.call(message="go", data={"city": "Paris", "days": 3})
     assert result.success
@@ -67,7 +63,6 @@ async def test_words_and_values_travel_as_parts_and_the_skill_is_named(world: Wo
     assert sent["message"]["metadata"] == {"skill": "echo"}
 
 
-@pytest.mark.proves("a2a.message")
 async def test_a_message_has_an_id_of_its_own_and_a_session_one_conversation(world: World) -> None:
     peers = await world.peers()
     one, other = world.session(peers), world.session(peers)
@@ -79,7 +74,6 @@ async def test_a_message_has_an_id_of_its_own_and_a_session_one_conversation(wor
     assert sent[1]["contextId"] == world.jobs[0].context.context_id
 
 
-@pytest.mark.proves("a2a.identity")
 async def test_who_a_call_is_for_is_sent_only_where_the_person_said_so(world: World) -> None:
     await world.call()
     await world.call(world.peer("other", identity=True))
@@ -90,7 +84,6 @@ async def test_who_a_call_is_for_is_sent_only_where_the_person_said_so(world: Wo
     assert set(given["ferrule/identity"]) == {"tenant", "user", "session", "run"}
 
 
-@pytest.mark.proves("a2a.message")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -112,7 +105,6 @@ async def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
     assert world.sent("SendStreamingMessage") == []
 
 
-@pytest.mark.proves("a2a.files")
 async def test_files_go_along_by_their_bytes_with_their_types_by_content(world: World) -> None:
     (world.state / "cat.txt").write_bytes(make_png())
     (world.state / "a.bin").write_bytes(b"\0\1")
@@ -125,7 +117,6 @@ async def test_files_go_along_by_their_bytes_with_their_types_by_content(world: 
     ]
 
 
-@pytest.mark.proves("a2a.files")
 @pytest.mark.parametrize("name", [".env", "../other.txt", "link.txt", "/etc/passwd", "key.pem"])
 async def test_what_no_tool_may_read_is_not_sent_either(world: World, name: str) -> None:
     for one in (".env", "key.pem", "../other.txt"):
@@ -136,7 +127,6 @@ async def test_what_no_tool_may_read_is_not_sent_either(world: World, name: str)
     assert world.requests == [] or world.sent("SendStreamingMessage") == []
 
 
-@pytest.mark.proves("a2a.message")
 async def test_values_that_nest_too_deeply_are_refused(world: World) -> None:
     nested: dict[str, Any] = {}
     for _ in range(80):
@@ -183,7 +173,6 @@ async def silent(job: Job) -> None:
     await job.updater.complete(job.says("nothing to show, but done"))
 
 
-@pytest.mark.proves("a2a.answers")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 @pytest.mark.parametrize(
     ("behaviour", "answer"),
@@ -204,14 +193,12 @@ async def test_answers_are_text_or_values_however_they_come(
     assert bool(world.sent("SendMessage")) is not streaming
 
 
-@pytest.mark.proves("a2a.answers")
 async def test_a_text_that_is_streamed_in_pieces_is_one_text(world: World) -> None:
     world.behaviour = pieces
     result = await world.call()
     assert result.data == {"agent": "friend", "answer": "Once upon a time", "said": "told it"}
 
 
-@pytest.mark.proves("a2a.answers")
 async def test_several_artifacts_are_listed_and_files_described_not_fetched(world: World) -> None:
     world.behaviour = several
     result = await world.call()
@@ -232,7 +219,6 @@ async def test_several_artifacts_are_listed_and_files_described_not_fetched(worl
     ]
 
 
-@pytest.mark.proves("a2a.answers")
 async def test_one_file_alone_is_kept_as_an_artifact(world: World) -> None:
     raw = bytes(range(256)) * 400
 
@@ -252,7 +238,6 @@ async def test_one_file_alone_is_kept_as_an_artifact(world: World) -> None:
     )
 
 
-@pytest.mark.proves("a2a.bindings")
 async def test_the_http_form_of_the_protocol_is_spoken_too(world: World) -> None:
     for streaming in (True, False):
         world.card = card_of(f"{world.url}/rest", binding="HTTP+JSON", streaming=streaming)
@@ -260,7 +245,6 @@ async def test_the_http_form_of_the_protocol_is_spoken_too(world: World) -> None
         assert result.data == {"agent": f"rest-{streaming}", "answer": "you said: hello"}
 
 
-@pytest.mark.proves("a2a.bindings")
 async def test_a_way_of_speaking_that_is_not_known_is_said(world: World) -> None:
     world.card = card_of(f"{world.url}/rpc", binding="GRPC")
     result = await world.call()
@@ -278,7 +262,6 @@ def ends(how: str) -> Any:
     return behaviour
 
 
-@pytest.mark.proves("a2a.states")
 @pytest.mark.parametrize(
     ("how", "state", "kind"),
     [
@@ -305,7 +288,6 @@ async def asks(job: Job) -> None:
         await job.updater.requires_input(job.says("Which city?"))
 
 
-@pytest.mark.proves("a2a.waits")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 async def test_a_task_that_wants_input_says_for_what_and_is_gone_on_with(
     world: World, streaming: bool
@@ -329,7 +311,6 @@ async def test_a_task_that_wants_input_says_for_what_and_is_gone_on_with(
     assert again.error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("a2a.waits")
 async def test_another_session_cannot_go_on_with_a_task(world: World) -> None:
     world.behaviour = asks
     peers = await world.peers()
@@ -340,7 +321,6 @@ async def test_another_session_cannot_go_on_with_a_task(world: World) -> None:
     assert other.error_type is ErrorType.VALIDATION_FAILED and len(world.jobs) == 1
 
 
-@pytest.mark.proves("a2a.waits")
 async def test_a_task_that_wants_a_sign_in_leads_to_a_person_and_not_to_a_password(
     world: World,
 ) -> None:
@@ -359,7 +339,6 @@ async def test_a_task_that_wants_a_sign_in_leads_to_a_person_and_not_to_a_passwo
 # ---- progress, polling, time, cancellation
 
 
-@pytest.mark.proves("a2a.progress")
 async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cursor(
     world: World,
 ) -> None:
@@ -376,7 +355,6 @@ async def test_what_an_agent_says_on_the_way_is_progress_and_cannot_move_the_cur
     assert "half[2J way" in "".join(shown)
 
 
-@pytest.mark.proves("a2a.polling")
 async def test_an_agent_that_does_not_stream_is_asked_until_it_is_done(world: World) -> None:
     asked = asyncio.Event()
 
@@ -403,7 +381,6 @@ async def test_an_agent_that_does_not_stream_is_asked_until_it_is_done(world: Wo
     )
 
 
-@pytest.mark.proves("a2a.polling")
 async def test_a_stream_that_breaks_is_no_end_and_nothing_is_sent_twice(world: World) -> None:
     first = True
 
@@ -459,7 +436,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
-@pytest.mark.proves("a2a.time")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 async def test_time_runs_out_and_the_remote_task_is_told_so(
     world: World, late: Any, streaming: bool
@@ -478,7 +454,6 @@ async def test_time_runs_out_and_the_remote_task_is_told_so(
     assert world.cancelled == [world.jobs[0].context.task_id]
 
 
-@pytest.mark.proves("a2a.time")
 async def test_a_policy_says_more_of_time_than_the_peer(world: World) -> None:
     from ferrule.tools.reliability import read_policies
 
@@ -492,7 +467,6 @@ async def test_a_policy_says_more_of_time_than_the_peer(world: World) -> None:
     assert "within 0.2 s" in str(result.error_message)
 
 
-@pytest.mark.proves("a2a.cancel")
 async def test_cancelling_the_call_cancels_the_remote_task(world: World) -> None:
     began = asyncio.Event()
 
@@ -518,7 +492,6 @@ async def test_cancelling_the_call_cancels_the_remote_task(world: World) -> None
     assert world.cancelled == [world.jobs[0].context.task_id]
 
 
-@pytest.mark.proves("a2a.cancel")
 async def test_a_peer_that_does_not_let_itself_be_cancelled_holds_up_nobody(
     world: World, late: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,7 +518,6 @@ async def test_a_peer_that_does_not_let_itself_be_cancelled_holds_up_nobody(
         await peers.close()
 
 
-@pytest.mark.proves("a2a.loops")
 def test_a_peer_works_on_a_second_loop_as_on_the_first(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -579,7 +551,6 @@ def test_sizes_of_files_are_told_without_decoding_them() -> None:
     ]
 
 
-@pytest.mark.proves("a2a.media")
 def test_pictures_of_a_peer_follow_its_answer_as_media() -> None:
     encoded = b64encode(make_png()).decode()
     parts = [{"text": "here"}, {"raw": encoded, "filename": "a.png", "mediaType": "text/html"}]

@@ -19,7 +19,6 @@ def problem(entry: Any) -> str:
     return loaded.problems[0]
 
 
-@pytest.mark.proves("a2a.settings")
 def test_every_key_of_an_entry_means_something() -> None:
     entry = {
         "url": f"{URL}/agent",
@@ -56,7 +55,6 @@ def test_every_key_of_an_entry_means_something() -> None:
     )
 
 
-@pytest.mark.proves("a2a.settings")
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -94,7 +92,6 @@ def test_what_cannot_be_meant_is_said_with_its_key(entry: Any, said: str) -> Non
     assert said in found and "friend" in found and "hunter2" not in found
 
 
-@pytest.mark.proves("a2a.plain-http")
 @pytest.mark.parametrize(
     ("url", "plain_http", "fits"),
     [
@@ -114,7 +111,6 @@ def test_plain_http_goes_to_this_machine_alone_and_only_if_it_was_said(
         assert bool(load_peers({"friend": {**entry, "plain_http": plain_http}}).peers) is fits
 
 
-@pytest.mark.proves("a2a.origin")
 @pytest.mark.parametrize(
     ("url", "admitted"),
     [
@@ -141,7 +137,6 @@ def test_names_of_peers_are_names_of_files_and_beginnings_of_tools(name: str) ->
         A2aPeer(name, url=URL)
 
 
-@pytest.mark.proves("a2a.auth")
 @pytest.mark.parametrize("value", ["", "two\r\nX-Other: lines", "schlüssel"])
 def test_a_variable_that_holds_no_header_is_named_and_its_value_is_not(value: str) -> None:
     peer = A2aPeer("friend", url=URL, auth=Auth("FRIEND"))

@@ -72,7 +72,6 @@ def state(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("a2a.answers")
 @given(st.lists(texts, min_size=1, max_size=30))
 def test_pieces_of_a_text_are_that_text(pieces: list[str]) -> None:
     work = TaskState()
@@ -85,7 +84,6 @@ def test_pieces_of_a_text_are_that_text(pieces: list[str]) -> None:
     }
 
 
-@pytest.mark.proves("a2a.answers")
 @given(json_values)
 def test_a_value_that_an_agent_gives_is_the_value_that_comes_back(value: Any) -> None:
     work = TaskState()
@@ -93,7 +91,6 @@ def test_a_value_that_an_agent_gives_is_the_value_that_comes_back(value: Any) ->
     assert result_value("friend", "friend__x", work) == {"agent": "friend", "answer": value}
 
 
-@pytest.mark.proves("a2a.bounded")
 @given(st.lists(wild, max_size=5))
 def test_whatever_arrives_is_folded_or_refused_and_has_one_outcome(events: list[Any]) -> None:
     work = TaskState()
@@ -113,7 +110,6 @@ def test_whatever_arrives_is_folded_or_refused_and_has_one_outcome(events: list[
         assert not isinstance(value, dict) or value["agent"] == "friend"
 
 
-@pytest.mark.proves("a2a.answers")
 def test_a_piece_that_does_not_continue_begins_anew() -> None:
     work = TaskState()
     for event in (piece("old"), piece("new", append=False), piece("er"), state("COMPLETED")):
@@ -121,7 +117,6 @@ def test_a_piece_that_does_not_continue_begins_anew() -> None:
     assert result_value("friend", "t", work)["answer"] == "newer"
 
 
-@pytest.mark.proves("a2a.bounded")
 def test_artifacts_without_end_are_refused() -> None:
     work = TaskState()
     with pytest.raises(ValueError, match="more than"):
@@ -129,14 +124,12 @@ def test_artifacts_without_end_are_refused() -> None:
             work.apply_event(piece("x", key=str(number)))
 
 
-@pytest.mark.proves("a2a.states")
 def test_a_state_of_a_later_version_goes_on() -> None:
     work = TaskState()
     work.apply_event(state("PONDERING"))
     assert (work.state, work.is_settled, work.can_cancel) == ("working", False, True)
 
 
-@pytest.mark.proves("a2a.answers")
 def test_an_answer_that_stands_in_the_history_alone_is_found() -> None:
     spoken = [
         {"role": "ROLE_USER", "parts": [{"text": "q"}]},
@@ -164,7 +157,6 @@ cards = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("a2a.changes")
 @given(cards)
 def test_a_card_that_is_kept_is_the_card_that_was_read(said: dict[str, Any]) -> None:
     card = read_card(said)
@@ -176,7 +168,6 @@ def test_a_card_that_is_kept_is_the_card_that_was_read(said: dict[str, Any]) -> 
     )
 
 
-@pytest.mark.proves("a2a.changes")
 @given(cards, cards)
 def test_cards_have_one_digest_exactly_if_they_say_the_same(
     one: dict[str, Any], other: dict[str, Any]
@@ -189,7 +180,6 @@ def test_cards_have_one_digest_exactly_if_they_say_the_same(
     assert (first.digest() == second.digest()) is same
 
 
-@pytest.mark.proves("a2a.names")
 @given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
 def test_two_skills_never_get_one_name_unless_somebody_aims_at_it(one: str, other: str) -> None:
     from ferrule.connectors.a2a.cards import Skill

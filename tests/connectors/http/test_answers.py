@@ -20,7 +20,6 @@ from ferrule.tools.result_facts import take_facts
 SCHEMA = "output_schema: {type: object, required: [id], properties: {id: {type: integer}}}"
 
 
-@pytest.mark.proves("http-tools.answers")
 @pytest.mark.parametrize(
     ("reply", "value"),
     [
@@ -55,7 +54,6 @@ async def test_an_answer_is_a_value(service: Service, reply: Reply, value: Any) 
     assert result.success and result.data == value
 
 
-@pytest.mark.proves("http-tools.answers")
 async def test_an_answer_is_checked_where_the_tool_says_what_it_is(service: Service) -> None:
     tool = service.tool("/x", SCHEMA)
     service.replies = [Reply(json={"id": 1})]
@@ -73,7 +71,6 @@ async def test_an_answer_is_checked_where_the_tool_says_what_it_is(service: Serv
     assert (await service.call(tool)).data == {"status": 204}
 
 
-@pytest.mark.proves("http-tools.answers")
 async def test_a_program_finds_status_and_type_beside_the_value(service: Service) -> None:
     from ferrule.core.identity import Identity
     from ferrule.tools.context import Context
@@ -85,7 +82,6 @@ async def test_a_program_finds_status_and_type_beside_the_value(service: Service
     assert take_facts(context, "call-1") == {"status": 202, "content_type": "application/json"}
 
 
-@pytest.mark.proves("http-tools.large-answers")
 @pytest.mark.parametrize(
     ("media", "body"),
     [
@@ -177,7 +173,6 @@ async def test_a_refusal_names_the_auth_entry_that_was_used(service: Service) ->
     assert "has no auth_ref" in ((await service.call(service.tool())).error_message or "")
 
 
-@pytest.mark.proves("http-tools.not-repeated")
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize(
     ("reply", "unknown"),
@@ -203,7 +198,6 @@ async def test_what_has_an_effect_is_not_repeated_by_itself(
     assert ("check what it did" in said or "outcome unknown" in said) is unknown
 
 
-@pytest.mark.proves("http-tools.not-repeated")
 @pytest.mark.parametrize("reply", [Reply(500), Reply(503), Reply(504), Reply(drop_head=True)])
 async def test_not_even_where_more_attempts_are_allowed_unless_it_says_that_twice_does_no_harm(
     service: Service, reply: Reply
@@ -226,7 +220,6 @@ async def test_not_even_where_more_attempts_are_allowed_unless_it_says_that_twic
     assert len(service.requests) == 1
 
 
-@pytest.mark.proves("http-tools.retry-after")
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_service_that_says_when_to_come_back_is_asked_then(
     service: Service, status: int
@@ -238,7 +231,6 @@ async def test_a_service_that_says_when_to_come_back_is_asked_then(
     assert service.clock.monotonic() - before >= 7
 
 
-@pytest.mark.proves("http-tools.retry-after")
 @pytest.mark.parametrize(
     "value", ["3600", formatdate(9_999_999_999, usegmt=True), "-5", "soon", "9" * 5000]
 )

@@ -29,7 +29,6 @@ def verdict(tool: Tool, *rules: tuple[str, str], where: str = "api", mode: Any =
     return PermissionGate(made, mode=mode, root=Path("/w")).decide(tool, checked.values).verdict
 
 
-@pytest.mark.proves("http-tools.gate")
 def test_a_tool_that_goes_outside_asks_where_nothing_is_said() -> None:
     assert verdict(GET) == verdict(POST) == "ask"
     assert verdict(POST, mode="plan") == "deny" and verdict(GET, mode="plan") == "ask"
@@ -37,7 +36,6 @@ def test_a_tool_that_goes_outside_asks_where_nothing_is_said() -> None:
     assert verdict(GET, mode="dontAsk") == "deny"
 
 
-@pytest.mark.proves("http-tools.gate")
 def test_a_rule_for_a_host_holds_for_the_host_of_the_call() -> None:
     for tool in (GET, POST):
         assert (
@@ -56,7 +54,6 @@ def test_a_rule_for_a_host_holds_for_the_host_of_the_call() -> None:
     assert verdict(GET, ("allow", "WebFetch(domain:api.example.com)"), where="other") == "ask"
 
 
-@pytest.mark.proves("http-tools.gate")
 def test_a_rule_that_lets_one_look_lets_nobody_change() -> None:
     assert verdict(POST, ("allow", "WebFetch(domain:api.example.com)")) == "ask"
     assert verdict(POST, ("allow", "WebFetch")) == "ask"
@@ -65,7 +62,6 @@ def test_a_rule_that_lets_one_look_lets_nobody_change() -> None:
     assert verdict(POST, ("allow", "it(domain:api.example.com)"), where="other") == "ask"
 
 
-@pytest.mark.proves("http-tools.gate")
 def test_what_is_offered_to_remember_is_no_wider_than_the_tool() -> None:
     decision = PermissionGate(root=Path("/w")).decide(
         POST, POST.arguments.check({"where": "api"}).values
@@ -73,7 +69,6 @@ def test_what_is_offered_to_remember_is_no_wider_than_the_tool() -> None:
     assert {offer.rule for offer in decision.offers} == {"", "it"}
 
 
-@pytest.mark.proves("http-tools.gate")
 async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(
     service: Service,
 ) -> None:
@@ -89,7 +84,6 @@ async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(
     assert f"{service.url}/x/a%20b" in str(request)
 
 
-@pytest.mark.proves("http-tools.gate")
 async def test_an_address_among_the_arguments_is_worked_out_anew(service: Service) -> None:
     tool = service.tool("/x/{{id}}")
     checked = tool.arguments.check({"id": 1, URL_KEY: "https://evil.example.com/"})
@@ -102,7 +96,6 @@ async def test_an_address_among_the_arguments_is_worked_out_anew(service: Servic
     assert not service.requests
 
 
-@pytest.mark.proves("http-tools.gate")
 @pytest.mark.parametrize("which", ["deny", "ask"])
 async def test_a_redirect_is_judged_by_the_rules_for_its_host(service: Service, which: str) -> None:
     place = f"http://other.localhost:{service.server.port}/b"

@@ -71,7 +71,6 @@ tools:
 """
 
 
-@pytest.mark.proves("http-tools.manifest")
 def test_a_manifest_becomes_tools() -> None:
     find, order = tools_of(WHOLE)
     assert (find.full_name, find.source, find.side_effect, find.risk) == (
@@ -103,7 +102,6 @@ def test_a_manifest_becomes_tools() -> None:
     assert set(order.arguments.schema["properties"]) == {"article", "who"}
 
 
-@pytest.mark.proves("http-tools.manifest")
 @pytest.mark.parametrize(
     ("method", "effect", "risk", "repeatable"),
     [
@@ -219,7 +217,6 @@ def test_a_secret_in_the_wrong_place_is_an_error(line: str) -> None:
         one_tool("https://api.example.com/x?api_key=abc123")
 
 
-@pytest.mark.proves("http-tools.auth-stands")
 @pytest.mark.parametrize(
     ("auth", "line"),
     [
@@ -369,7 +366,6 @@ def workspace(tmp_path: Path, text: str) -> Path:
     return folder
 
 
-@pytest.mark.proves("http-tools.trust")
 def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
     tmp_path: Path,
 ) -> None:
@@ -383,7 +379,6 @@ def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
     assert load_tools(HttpToolSettings(), TrustStore().read(folder)).tools == ()
 
 
-@pytest.mark.proves("http-tools.trust")
 def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_path: Path) -> None:
     folder = workspace(tmp_path, f"{AUTH}\n{THEIRS}")
     TrustStore().trust(folder)
@@ -395,7 +390,6 @@ def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_pat
     ).tools
 
 
-@pytest.mark.proves("http-tools.trust")
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1:8080", "169.254.169.254", "[fd00::1]", "10.1.2.3"]
 )
@@ -407,7 +401,6 @@ def test_a_repository_cannot_open_this_machine_or_its_network(host: str) -> None
     assert read(text, origin="person").tools
 
 
-@pytest.mark.proves("http-tools.trust")
 def test_a_repository_cannot_lower_how_much_a_person_is_asked() -> None:
     with pytest.raises(ConfigError, match="cannot set the risk of a GET to `safe`"):
         read(THEIRS.replace("name: it", "risk: safe, name: it"), origin="repository")
@@ -421,7 +414,6 @@ def test_a_repository_cannot_lower_how_much_a_person_is_asked() -> None:
         )
 
 
-@pytest.mark.proves("http-tools.trust")
 def test_a_persons_setting_does_not_reach_into_the_workspace(tmp_path: Path) -> None:
     folder = workspace(tmp_path, THEIRS)
     (folder / "api.yaml").write_text(THEIRS)
@@ -468,7 +460,6 @@ def test_whatever_a_manifest_holds_it_is_tools_or_an_error(content: Any) -> None
             assert all(tool.arguments.check({"x": 1}) for tool in tools)
 
 
-@pytest.mark.proves("http-tools.manifest")
 def test_words_of_a_file_hold_nothing_that_a_person_would_not_see() -> None:
     hidden = "de\u202escr\u200bibed"
     tool = one_tool(
@@ -478,7 +469,6 @@ def test_words_of_a_file_hold_nothing_that_a_person_would_not_see() -> None:
     assert tool.arguments.schema["properties"]["x"]["description"] == "described"
 
 
-@pytest.mark.proves("http-tools.manifest")
 def test_a_program_can_write_a_manifest_as_a_mapping() -> None:
     made = {
         "tools": [

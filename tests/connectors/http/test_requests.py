@@ -43,7 +43,6 @@ scalars = st.one_of(
 )
 
 
-@pytest.mark.proves("http-tools.values-stay-values")
 @given(scalars, scalars, scalars)
 @example("../../admin", "x", "y")
 @example("..", "%2e%2e%2fadmin", "a&b=c#d")
@@ -68,7 +67,6 @@ def test_no_value_changes_host_segments_or_parameters(one: Any, two: Any, q: Any
         assert not isinstance(one, str) or unquote(segments[2]) == one
 
 
-@pytest.mark.proves("http-tools.values-stay-values")
 @pytest.mark.parametrize(
     "value",
     [
@@ -93,7 +91,6 @@ def test_a_value_that_some_server_reads_as_another_path_is_refused(value: str) -
     assert url_of(tool, name="v1..2") == "https://api.example.com/files/v1..2"
 
 
-@pytest.mark.proves("http-tools.hosts")
 @pytest.mark.parametrize(
     "value",
     [
@@ -126,7 +123,6 @@ def test_a_value_for_the_host_stays_within_the_allowed_hosts(value: str) -> None
         )
 
 
-@pytest.mark.proves("http-tools.no-header-injection")
 @given(st.text(max_size=40))
 @example("a\r\nX-Evil: 1")
 @example("a\nb")
@@ -137,7 +133,6 @@ def test_no_value_ends_a_header(note: str) -> None:
     assert bool(wrong) == any(not " " <= char <= "~" for char in note)
 
 
-@pytest.mark.proves("http-tools.no-header-injection")
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: x=1", "a; admin=1", "a, b", "a b"])
 async def test_headers_and_cookies_arrive_as_one_value(service: Service, value: str) -> None:
     tool = service.tool(
@@ -161,7 +156,6 @@ values = st.recursive(
 )
 
 
-@pytest.mark.proves("http-tools.values-stay-values")
 @given(values, st.text())
 @example({"a": 1}, '", "admin": true, "x": "')
 @example("{{who}}", "{{name}}")
@@ -182,7 +176,6 @@ def test_no_value_adds_to_a_json_body(name: Any, who: str) -> None:
     assert less is not None and json.loads(less)["list"] == [1] and "text" not in json.loads(less)
 
 
-@pytest.mark.proves("http-tools.calls")
 @pytest.mark.parametrize(
     ("lines", "arguments", "media", "body"),
     [
@@ -239,7 +232,6 @@ async def test_bodies(
     assert request.body.decode() == body
 
 
-@pytest.mark.proves("http-tools.calls")
 async def test_arguments_that_are_missing(service: Service) -> None:
     tool = service.tool("/x?a={{a?}}&b={{b}}", "headers: {X-C: '{{c?}}'}")
     assert (await service.call(tool, {"b": True})).success
@@ -258,7 +250,6 @@ async def test_arguments_that_are_missing(service: Service) -> None:
     assert len(service.requests) == 1
 
 
-@pytest.mark.proves("http-tools.auth")
 @pytest.mark.parametrize(
     ("auth", "header", "target"),
     [
@@ -303,7 +294,6 @@ async def test_auth_goes_where_it_belongs(
     assert header is None or request.headers[header[0]] == header[1]
 
 
-@pytest.mark.proves("http-tools.auth")
 async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refusal(
     service: Service,
 ) -> None:
@@ -332,7 +322,6 @@ async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refus
     assert len(service.requests) == 2
 
 
-@pytest.mark.proves("http-tools.idempotency-key")
 async def test_an_idempotency_key_is_the_calls_own_and_the_same_for_every_attempt(
     service: Service,
 ) -> None:
@@ -374,7 +363,6 @@ STYLES = [
 ]
 
 
-@pytest.mark.proves("openapi.styles")
 @pytest.mark.parametrize(("place", "style", "explode", "wanted"), STYLES)
 def test_styles_are_those_of_the_specification(
     place: Any, style: str, explode: bool | None, wanted: list[str | None]
@@ -396,7 +384,6 @@ def test_styles_are_those_of_the_specification(
             ) == text
 
 
-@pytest.mark.proves("http-tools.values-stay-values")
 @given(
     st.lists(st.text(max_size=8), min_size=1, max_size=4),
     st.sampled_from(["form", "spaceDelimited", "pipeDelimited"]),

@@ -20,7 +20,6 @@ ECHO = ToolDefinition(
 )
 
 
-@pytest.mark.proves("mcp.approval.command")
 @pytest.mark.parametrize("origin", ["person", "repository"])
 async def test_a_server_that_nobody_approved_is_not_started(place: Place, origin: str) -> None:
     spec = place.plain(origin=origin)
@@ -29,7 +28,6 @@ async def test_a_server_that_nobody_approved_is_not_started(place: Place, origin
     assert any("nobody approved it" in one for one in servers.notices)
 
 
-@pytest.mark.proves("mcp.approval.definitions")
 async def test_a_server_whose_tools_nobody_looked_at_offers_none(place: Place) -> None:
     spec = place.plain(origin="person")
     place.approvals.approve(spec)
@@ -38,7 +36,6 @@ async def test_a_server_whose_tools_nobody_looked_at_offers_none(place: Place) -
     assert any("its tools were not reviewed" in one for one in servers.notices)
 
 
-@pytest.mark.proves("mcp.lazy")
 async def test_an_approved_server_is_listed_without_being_started_and_starts_with_its_first_call(
     place: Place,
 ) -> None:
@@ -58,7 +55,6 @@ def _echo(place: Place) -> ToolDefinition:
     )
 
 
-@pytest.mark.proves("mcp.approval.command")
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,7 +85,6 @@ def test_the_difference_of_a_command_is_shown(tmp_path: Path) -> None:
     assert '-  "."' in diff and '+  "/"' in diff
 
 
-@pytest.mark.proves("mcp.approval.private")
 def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
     book, spec = ServerApprovals(tmp_path), McpServer("git", command=("mcp-server-git",))
     book.approve(spec)
@@ -110,7 +105,6 @@ def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
             book.get(spec)
 
 
-@pytest.mark.proves("mcp.approval.secrets")
 def test_a_literal_secret_is_neither_shown_nor_kept_and_still_counts(tmp_path: Path) -> None:
     spec = McpServer(
         "docs", url="https://example.com/mcp", headers={"Authorization": "Bearer abc123"}

@@ -129,7 +129,6 @@ def suite() -> list[str]:
     ]
 
 
-@pytest.mark.proves("mcp.conformance")
 @pytest.mark.parametrize(("era", "scenario"), CHOSEN)
 async def test_a_client_scenario_passes(
     suite: list[str], tmp_path: Path, era: str, scenario: str
@@ -148,7 +147,6 @@ async def test_a_client_scenario_passes(
     assert process.returncode == 0, said.decode()[-3_000:]
 
 
-@pytest.mark.proves("mcp.conformance")
 async def test_every_scenario_of_the_suite_is_run_or_listed_with_its_reason(
     suite: list[str],
 ) -> None:

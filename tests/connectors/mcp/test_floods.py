@@ -112,7 +112,6 @@ async def call(server: Flooding) -> Connection:
     return connection
 
 
-@pytest.mark.proves("mcp.flood")
 @pytest.mark.parametrize(
     "flood",
     [
@@ -137,7 +136,6 @@ async def test_a_server_with_too_many_unanswered_requests_is_ended(
     assert server.most_tasks < TASKS
 
 
-@pytest.mark.proves("mcp.flood")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -161,7 +159,6 @@ async def test_what_waits_to_be_read_is_counted_with_what_it_takes_when_it_is_re
     assert [message async for message in incoming] == []
 
 
-@pytest.mark.proves("mcp.flood")
 async def test_a_flood_on_a_stream_of_events_ends_the_connection(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,7 +23,6 @@ def read(entry: dict[str, Any], **more: Any) -> McpServer:
     return server
 
 
-@pytest.mark.proves("mcp.foreign-keys")
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -85,7 +84,6 @@ def test_a_key_of_another_program_means_what_it_means_there(
     assert {name: getattr(server, name) for name in expected} == expected
 
 
-@pytest.mark.proves("mcp.foreign-keys")
 @pytest.mark.parametrize(
     ("value", "seconds"), [(60_000, 60.0), (60, 60.0), (0.5, 0.5), (True, None)]
 )
@@ -94,7 +92,6 @@ def test_a_timeout_is_read_in_seconds_or_milliseconds(value: Any, seconds: float
     assert (policies.default.timeout if seconds else None) == seconds
 
 
-@pytest.mark.proves("mcp.foreign-keys")
 def test_what_decides_who_is_asked_is_not_taken_over_and_is_said() -> None:
     remarks: list[str] = []
     server = read({"command": "x", "alwaysAllow": ["a"]}, remarks=remarks)
@@ -111,7 +108,6 @@ def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     assert raised.value.hint == "did you mean `network`?"
 
 
-@pytest.mark.proves("mcp.foreign-keys")
 def test_a_file_of_variables_is_the_persons_alone(tmp_path: Path) -> None:
     file = tmp_path / "servers.env"
     file.write_text("# keys\nexport A=1\nB='two words'\nnot a line\n")
@@ -121,7 +117,6 @@ def test_a_file_of_variables_is_the_persons_alone(tmp_path: Path) -> None:
         fill_variables(read(entry, origin="repository", folder="/r"), environment={})
 
 
-@pytest.mark.proves("mcp.runners")
 @pytest.mark.parametrize(
     ("command", "hosts"),
     [
@@ -142,7 +137,6 @@ def test_what_downloads_may_reach_its_registry_and_has_a_cache_of_its_own(
     assert [Path(one).parent for one in policy.scratch] == [tmp_path / "cache/mcp"] * bool(hosts)
 
 
-@pytest.mark.proves("mcp.runners")
 def test_a_registry_of_ones_own_is_used_and_its_token_stays_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +149,6 @@ def test_a_registry_of_ones_own_is_used_and_its_token_stays_where_it_is(
     assert "secret" not in json.dumps(server.approval_facts())
 
 
-@pytest.mark.proves("mcp.runners")
 def test_a_container_is_said_to_confine_its_server() -> None:
     entry = {"command": "docker", "args": ["run", "-i", "--rm", "a"]}
     assert read(entry).approval_facts()["confined by"] == "its container, not by the sandbox"
@@ -166,7 +159,6 @@ def test_a_container_is_said_to_confine_its_server() -> None:
     assert not read({"command": "./npx", "args": ["a"]}).needs.hosts
 
 
-@pytest.mark.proves("mcp.import")
 def test_the_files_of_six_programs_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

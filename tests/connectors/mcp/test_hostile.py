@@ -23,7 +23,6 @@ BOTH = pytest.mark.parametrize("era", ["old", "new"])
 
 
 @BOTH
-@pytest.mark.proves("mcp.both-eras")
 async def test_a_server_of_either_era_is_listed_and_called(place: Place, era: str) -> None:
     servers = await place.servers(place.plain(era))
     names = [tool.name for tool in servers.tools]
@@ -38,7 +37,6 @@ async def test_a_server_of_either_era_is_listed_and_called(place: Place, era: st
 
 
 @BOTH
-@pytest.mark.proves("mcp.cancel")
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_server_goes_on(
     place: Place, era: str
 ) -> None:
@@ -55,7 +53,6 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_server_goes_o
 
 
 @BOTH
-@pytest.mark.proves("mcp.crash")
 async def test_a_crash_is_an_error_with_the_reason_and_the_next_call_starts_it_again(
     place: Place, era: str
 ) -> None:
@@ -73,7 +70,6 @@ async def test_a_crash_is_an_error_with_the_reason_and_the_next_call_starts_it_a
     assert (await session.call("plain__echo", text="again")).data == "echo: again"
 
 
-@pytest.mark.proves("mcp.backoff")
 async def test_a_server_that_dies_again_and_again_is_left_alone_for_a_while(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +88,6 @@ async def test_a_server_that_dies_again_and_again_is_left_alone_for_a_while(
         now += seconds
 
 
-@pytest.mark.proves("mcp.start-fails")
 async def test_a_server_that_cannot_start_says_why_and_which_variable_it_missed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +98,6 @@ async def test_a_server_that_cannot_start_says_why_and_which_variable_it_missed(
     assert "DATABASE_TOKEN" in said and "it was not given" in said and "hush" not in said
 
 
-@pytest.mark.proves("mcp.mute")
 async def test_a_server_that_never_says_a_word_is_a_notice_and_nothing_is_left_running(
     place: Place,
 ) -> None:
@@ -114,7 +108,6 @@ async def test_a_server_that_never_says_a_word_is_a_notice_and_nothing_is_left_r
 
 
 @BOTH
-@pytest.mark.proves("mcp.never-answers")
 async def test_a_call_that_is_never_answered_is_a_timeout(place: Place, era: str) -> None:
     spec = place.plain(era, policies=Policies(Reliability(timeout=0.3)))
     session = place.session(await place.servers(spec))
@@ -125,7 +118,6 @@ async def test_a_call_that_is_never_answered_is_a_timeout(place: Place, era: str
 
 
 @BOTH
-@pytest.mark.proves("mcp.never-answers")
 async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +136,6 @@ async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     assert (await session.call("plain__echo", text="again")).data == "echo: again"
 
 
-@pytest.mark.proves("mcp.giant-result")
 async def test_a_giant_result_is_thrown_away_and_the_server_stays(place: Place) -> None:
     servers = await place.servers(place.plain())
     session = place.session(servers)
@@ -156,7 +147,6 @@ async def test_a_giant_result_is_thrown_away_and_the_server_stays(place: Place) 
     assert len(place.sent("server/discover")) == 1
 
 
-@pytest.mark.proves("mcp.giant-result")
 async def test_a_large_result_is_cut_like_any_other(place: Place) -> None:
     session = place.session(await place.servers(place.plain()))
     place.behave("large")
@@ -169,7 +159,6 @@ async def test_a_large_result_is_cut_like_any_other(place: Place) -> None:
     )
 
 
-@pytest.mark.proves("mcp.flood")
 async def test_a_server_that_floods_does_not_fill_our_memory(place: Place) -> None:
     servers = await place.servers(place.plain())
     session = place.session(servers)
@@ -178,7 +167,6 @@ async def test_a_server_that_floods_does_not_fill_our_memory(place: Place) -> No
     assert result.success or result.error_type is ErrorType.IO_ERROR
 
 
-@pytest.mark.proves("mcp.not-a-message")
 async def test_lines_that_are_no_messages_are_dropped(place: Place) -> None:
     session = place.session(await place.servers(place.plain()))
     place.behave("garbage")
@@ -186,7 +174,6 @@ async def test_lines_that_are_no_messages_are_dropped(place: Place) -> None:
 
 
 @BOTH
-@pytest.mark.proves("mcp.not-a-result")
 async def test_a_result_of_another_form_is_an_error_and_no_crash(place: Place, era: str) -> None:
     session = place.session(await place.servers(place.plain(era)))
     place.behave("nonsense")
@@ -244,7 +231,6 @@ async def test_a_server_that_says_that_its_tools_changed_is_asked_again_before_a
     assert len(place.sent("tools/call")) < 20
 
 
-@pytest.mark.proves("mcp.poisoned")
 async def test_a_poisoned_description_is_cut_cleaned_and_named_as_the_servers(place: Place) -> None:
     servers = await place.servers(place.plain(behaviour="poisoned"))
     echo = next(tool for tool in servers.tools if tool.name == "plain__echo")
@@ -254,7 +240,6 @@ async def test_a_poisoned_description_is_cut_cleaned_and_named_as_the_servers(pl
     assert str(echo.risk) == "medium" and str(echo.side_effect) == "external"
 
 
-@pytest.mark.proves("mcp.schemas")
 async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_only(
     place: Place,
 ) -> None:
@@ -278,7 +263,6 @@ async def test_schemas_that_cost_too_much_are_left_out_or_checked_from_outside_o
     ).error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("mcp.policy.fields")
 async def test_a_policy_for_a_tool_that_the_server_does_not_offer_is_named(place: Place) -> None:
     policies = Policies(tools={"echo": Reliability(), "ecco": Reliability()})
     servers = await place.servers(place.plain(policies=policies))
@@ -287,7 +271,6 @@ async def test_a_policy_for_a_tool_that_the_server_does_not_offer_is_named(place
     ]
 
 
-@pytest.mark.proves("mcp.schemas")
 async def test_a_result_that_is_not_what_the_server_promised_is_a_success_with_a_notice(
     place: Place,
 ) -> None:
@@ -301,7 +284,6 @@ async def test_a_result_that_is_not_what_the_server_promised_is_a_success_with_a
         assert ("['count']: \"three\" is not of type" in " ".join(result.notes)) is not fits
 
 
-@pytest.mark.proves("mcp.bounded-lists")
 @pytest.mark.parametrize("behaviour", ["many", "endless"])
 async def test_more_tools_than_a_run_can_use_are_left_out_with_a_notice(
     place: Place, behaviour: str
@@ -321,7 +303,6 @@ async def test_names_that_cannot_be_names_are_left_out_and_said(place: Place) ->
     assert sum("is left out" in one for one in servers.notices) == 5
 
 
-@pytest.mark.proves("mcp.shadowing")
 async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: Place) -> None:
     specs = [
         place.plain(behaviour="ours"),
@@ -336,14 +317,12 @@ async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: P
     assert {"plain__read_file", "other__read_file"} <= {tool.name for tool in servers.tools}
 
 
-@pytest.mark.proves("mcp.shadowing")
 async def test_a_tool_whose_name_is_taken_is_left_out(place: Place) -> None:
     servers = await place.servers(place.plain(), taken_names=["plain__echo"])
     assert "plain__echo" not in [tool.name for tool in servers.tools]
     assert any("`plain__echo` is left out" in one for one in servers.notices)
 
 
-@pytest.mark.proves("mcp.results-are-data")
 async def test_what_a_result_says_changes_nothing(place: Place) -> None:
     servers = await place.servers(place.plain())
     session = place.session(servers)
@@ -380,7 +359,6 @@ async def test_a_server_without_the_workspace_does_not_see_it(place: Place, tmp_
     assert place.seen() == [] and {one.name for one in place.root.iterdir()} == {"plain_server.py"}
 
 
-@pytest.mark.proves("mcp.refused-hosts")
 async def test_an_error_names_the_hosts_that_the_sandbox_refused_meanwhile(place: Place) -> None:
     session = place.session(await place.servers(place.plain("old")))
     assert (await session.call("plain__echo", text="x")).success

@@ -21,7 +21,6 @@ from ferrule.tools.reliability import Policies, Reliability
 MAX_BODY = 8 * 1024 * 1024
 
 
-@pytest.mark.proves("mcp.http")
 async def test_a_server_over_http_is_called_with_its_headers(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,7 +36,6 @@ async def test_a_server_over_http_is_called_with_its_headers(
     assert (call.headers["mcp-method"], call.headers["mcp-name"]) == ("tools/call", "echo")
 
 
-@pytest.mark.proves("mcp.giant-result")
 @pytest.mark.parametrize("kind", ["json", "events"])
 async def test_a_giant_answer_is_not_read_to_its_end(place: Place, kind: str) -> None:
     piece = b"x" * 1_000_000
@@ -95,7 +93,6 @@ class MixedUp:
         )
 
 
-@pytest.mark.proves("mcp.http.answer-of-another")
 @pytest.mark.parametrize("kind", ["json", "events", "lines", "utf-16", "breaks-off"])
 async def test_no_call_gets_the_answer_of_another_call(place: Place, kind: str) -> None:
     async with HttpDouble(MixedUp(kind)) as double:
@@ -113,7 +110,6 @@ async def test_no_call_gets_the_answer_of_another_call(place: Place, kind: str) 
         assert "its answer is not valid: it answers request" in (result.error_message or "")
 
 
-@pytest.mark.proves("mcp.http.answer-of-another")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_a_refusal_that_names_no_request_is_the_answer_to_the_one_that_it_came_for(
     place: Place, kind: str
@@ -128,7 +124,6 @@ async def test_a_refusal_that_names_no_request_is_the_answer_to_the_one_that_it_
     assert "too early" in (result.error_message or "")
 
 
-@pytest.mark.proves("mcp.http.compressed")
 async def test_a_compressed_answer_is_refused(place: Place) -> None:
     bomb = Reply(
         pieces=[gzip.compress(b"x" * 10_000_000)],
@@ -143,7 +138,6 @@ async def test_a_compressed_answer_is_refused(place: Place) -> None:
     assert not result.success
 
 
-@pytest.mark.proves("mcp.http.redirect")
 async def test_headers_do_not_follow_a_redirect_to_somebody_else(place: Place) -> None:
     async with HttpDouble(Server()) as other:
         away = Reply(status=307, headers={"location": f"{other.url}/mcp"})
@@ -156,7 +150,6 @@ async def test_headers_do_not_follow_a_redirect_to_somebody_else(place: Place) -
         assert servers.tools == () and other.requests == []
 
 
-@pytest.mark.proves("mcp.retries")
 @pytest.mark.parametrize(
     ("tool", "policy", "attempts"),
     [
@@ -178,7 +171,6 @@ async def test_a_5xx_is_tried_again_as_the_policy_says_and_only_where_it_does_no
     assert not result.success and server.calls == attempts
 
 
-@pytest.mark.proves("mcp.http.never-answers")
 async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(place: Place) -> None:
     async with HttpDouble(Server(lambda message: Reply(hold_head=True))) as double:
         spec = McpServer(
@@ -189,7 +181,6 @@ async def test_a_server_that_takes_the_request_and_says_nothing_is_a_timeout(pla
         await place.close()
 
 
-@pytest.mark.proves("mcp.http.sign-in")
 async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: Place) -> None:
     def handler(request: Request) -> Reply:
         if request.target.startswith("/.well-known/oauth-protected-resource"):

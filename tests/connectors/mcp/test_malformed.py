@@ -91,7 +91,6 @@ class Request:
         self.id = number
 
 
-@pytest.mark.proves("mcp.malformed")
 @pytest.mark.parametrize("answer", BROKEN, ids=range(len(BROKEN)))
 def test_a_line_that_was_meant_as_an_answer_fails_its_request(answer: str) -> None:
     heard = Heard(7)
@@ -101,7 +100,6 @@ def test_a_line_that_was_meant_as_an_answer_fails_its_request(answer: str) -> No
     assert "not valid" in message.error.message
 
 
-@pytest.mark.proves("mcp.malformed")
 def test_a_broken_answer_without_an_id_fails_all_it_may_be_for_and_one_with_an_id_only_its_own() -> (
     None
 ):
@@ -111,7 +109,6 @@ def test_a_broken_answer_without_an_id_fails_all_it_may_be_for_and_one_with_an_i
     assert [message.id for message in heard.messages()] == [2, 1]
 
 
-@pytest.mark.proves("mcp.malformed")
 @pytest.mark.parametrize("line", NO_MESSAGES)
 def test_lines_that_are_no_messages_are_passed_over(line: str) -> None:
     heard = Heard(7)
@@ -119,7 +116,6 @@ def test_lines_that_are_no_messages_are_passed_over(line: str) -> None:
     assert heard.messages() == []
 
 
-@pytest.mark.proves("mcp.malformed")
 def test_a_line_that_does_not_end_fails_its_request_when_it_is_too_long_not_when_it_ends() -> None:
     heard = Heard(7, 8)
     heard.lines(b'{"jsonrpc":"2.0","id":8,"result":{"content":"')
@@ -162,7 +158,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return raw
 
 
-@pytest.mark.proves("mcp.malformed")
 @given(damaged())
 def test_no_damage_to_an_answer_is_silence_while_its_beginning_can_be_read(raw: bytes) -> None:
     heard = Heard(7)
@@ -174,7 +169,6 @@ def test_no_damage_to_an_answer_is_silence_while_its_beginning_can_be_read(raw: 
     assert len(messages) <= 1
 
 
-@pytest.mark.proves("mcp.malformed")
 @pytest.mark.parametrize("answer", [BROKEN[1], BROKEN[4]])
 async def test_a_server_that_answers_nonsense_is_said_at_once(place: Place, answer: str) -> None:
     servers = await place.servers(place.plain())
@@ -189,7 +183,6 @@ async def test_a_server_that_answers_nonsense_is_said_at_once(place: Place, answ
     assert (await session.call("plain__echo", text="after")).data == "echo: after"
 
 
-@pytest.mark.proves("results.always-json")
 @pytest.mark.parametrize(
     ("content", "value"),
     [
@@ -210,7 +203,6 @@ async def test_a_number_that_json_lacks_is_given_as_text(
     assert (result.error_message, result.data) == (None, value)
 
 
-@pytest.mark.proves("mcp.malformed")
 async def test_a_server_that_never_ends_its_line_is_said_before_it_does(place: Place) -> None:
     servers = await place.servers(place.plain())
     session = place.session(servers)
@@ -221,7 +213,6 @@ async def test_a_server_that_never_ends_its_line_is_said_before_it_does(place: P
     assert "too large" in (result.error_message or "")
 
 
-@pytest.mark.proves("mcp.malformed")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 async def test_nonsense_over_http_is_said_at_once(place: Place, kind: str) -> None:
     other = '{"jsonrpc":"2.0","id":999,"result":{"content":[]}}' if kind.endswith("json") else "[]"

@@ -124,7 +124,6 @@ def met() -> Iterator[Met]:
     made.server.server_close()
 
 
-@pytest.mark.proves("mcp.expired-session")
 @pytest.mark.parametrize("gone", [(404, ""), (404, "not found"), (404, NOT_FOUND)])
 async def test_an_expired_session_is_begun_anew_and_the_call_made_once(
     place: Any, met: Met, gone: tuple[int, str]
@@ -137,7 +136,6 @@ async def test_an_expired_session_is_begun_anew_and_the_call_made_once(
     assert (met.opened, met.called) == (2, ["add", "add"])
 
 
-@pytest.mark.proves("mcp.expired-session")
 async def test_many_calls_that_meet_an_expired_session_all_run_once(place: Any, met: Met) -> None:
     session = place.session(await place.servers(met.spec()))
     assert (await session.call("met__add")).success
@@ -146,7 +144,6 @@ async def test_many_calls_that_meet_an_expired_session_all_run_once(place: Any, 
     assert all(result.success for result in results) and len(met.called) == 6
 
 
-@pytest.mark.proves("mcp.expired-session")
 async def test_a_session_that_expired_before_the_tools_were_listed_again_is_begun_anew(
     place: Any, met: Met, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +154,6 @@ async def test_a_session_that_expired_before_the_tools_were_listed_again_is_begu
     assert (await session.call("met__add")).success and met.opened == 2
 
 
-@pytest.mark.proves("mcp.expired-session")
 async def test_a_server_that_forgets_every_session_is_an_error_and_no_loop(
     place: Any, met: Met
 ) -> None:
@@ -192,7 +188,6 @@ async def test_a_session_refused_with_400_is_begun_anew_and_the_call_not_repeate
     assert (await session.call("met__add")).success
 
 
-@pytest.mark.proves("mcp.part-costs-itself")
 async def test_a_tool_that_is_not_valid_costs_itself_and_is_named(place: Any, met: Met) -> None:
     met.tools += [
         {"name": "bare", "inputSchema": {}},
@@ -209,7 +204,6 @@ async def test_a_tool_that_is_not_valid_costs_itself_and_is_named(place: Any, me
     assert result.data == "done"
 
 
-@pytest.mark.proves("mcp.part-costs-itself")
 @pytest.mark.parametrize(
     ("sent", "value"),
     [
@@ -267,7 +261,6 @@ async def test_attempts_for_all_tools_hold_for_harmless_ones_and_that_is_said(
     assert any("name others in `tool_policies`" in notice for notice in servers.notices)
 
 
-@pytest.mark.proves("mcp.unusable-raises")
 async def test_a_server_that_cannot_be_used_raises_unless_it_is_optional(place: Any) -> None:
     missing = McpServer("lost", command=("/no/such/program",))
     with pytest.raises(ConfigError, match="lost") as raised:
@@ -298,7 +291,6 @@ def make_agent(place: Any, servers: Any, *steps: Any) -> Agent[None, str]:
 NEW = {"name": "subtract", "inputSchema": OBJECT}
 
 
-@pytest.mark.proves("mcp.gained-tools")
 async def test_tools_that_a_server_announces_are_called_in_the_next_turn(
     place: Any, met: Met
 ) -> None:
@@ -320,7 +312,6 @@ async def test_tools_that_a_server_announces_are_called_in_the_next_turn(
     assert [tool.full_name for tool in again.tools] == names
 
 
-@pytest.mark.proves("mcp.gained-tools")
 async def test_an_announced_tool_that_is_not_selected_or_denied_is_not_there(
     place: Any, met: Met
 ) -> None:
@@ -333,7 +324,6 @@ async def test_an_announced_tool_that_is_not_selected_or_denied_is_not_there(
     assert met.called == ["add"]
 
 
-@pytest.mark.proves("mcp.gained-tools")
 async def test_what_a_persons_server_announces_waits_for_an_approval(place: Any, met: Met) -> None:
     spec = met.spec(origin="person")
     place.approvals.approve(spec, await list_tools(place, met))

@@ -22,7 +22,6 @@ def in_repository(root: Path, entries: dict[str, Any]) -> None:
     (root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
 
 
-@pytest.mark.proves("mcp.repository-inert")
 def test_a_repositorys_file_does_nothing_before_it_is_trusted(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
@@ -40,14 +39,12 @@ def test_a_repositorys_file_does_nothing_before_it_is_trusted(tmp_path: Path) ->
     assert load_servers(trust.read(root)).servers == ()
 
 
-@pytest.mark.proves("mcp.repository-limits")
 @pytest.mark.parametrize("key", ["hints", "identity", "oauth"])
 def test_a_repository_may_not_say_who_is_believed_or_told(key: str) -> None:
     with pytest.raises(ConfigError, match="cannot be set by a repository"):
         read_server("x", {**ENTRY, key: True}, "x", origin="repository")
 
 
-@pytest.mark.proves("mcp.secrets-by-reference")
 def test_a_repositorys_server_gets_only_variables_that_the_person_allows() -> None:
     entry = {"command": "x", "env": {"TOKEN": "${GITHUB_TOKEN}", "WHERE": "${HOME}"}}
     parent = {"GITHUB_TOKEN": "ghp", "HOME": "/home/a", "PATH": "/bin"}
@@ -73,7 +70,6 @@ def test_a_repositorys_server_cannot_make_programs_load_something() -> None:
         fill_variables(theirs)
 
 
-@pytest.mark.proves("mcp.files")
 def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_others_along(
     tmp_path: Path,
 ) -> None:
@@ -133,7 +129,6 @@ def test_names_that_would_not_be_told_apart_from_tools_are_refused(name: str) ->
         McpServer(name, command=("x",))
 
 
-@pytest.mark.proves("mcp.files")
 def test_a_server_with_an_address_is_reached_over_http_whatever_its_entry_says() -> None:
     assert McpServer("far", url="https://mcp.example.org/", transport="stdio").transport == "http"
     assert McpServer("near", command=("server",)).transport != "http"

@@ -23,7 +23,6 @@ def real() -> ModuleType:
     return module
 
 
-@pytest.mark.proves("mcp.real-servers")
 async def test_a_real_server_starts_from_the_block_of_its_readme(
     real: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

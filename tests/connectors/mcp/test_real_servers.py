@@ -86,7 +86,6 @@ def repository(place: Place) -> Path:
     return place.root
 
 
-@pytest.mark.proves("mcp.real.time")
 @pytest.mark.parametrize("era", ["auto", "2025-11-25"])
 async def test_the_time_server_converts_times_in_both_eras(place: Place, era: Any) -> None:
     spec = python_server("time", "--local-timezone", "UTC", era=era)
@@ -103,7 +102,6 @@ async def test_the_time_server_converts_times_in_both_eras(place: Place, era: An
     )
 
 
-@pytest.mark.proves("mcp.real.git")
 async def test_the_git_server_reads_the_history_of_the_workspace(
     place: Place, repository: Path
 ) -> None:
@@ -118,7 +116,6 @@ async def test_the_git_server_reads_the_history_of_the_workspace(
     assert not outside.success
 
 
-@pytest.mark.proves("mcp.real.crash")
 async def test_a_real_server_that_is_killed_is_an_error_and_is_started_again(place: Place) -> None:
     spec = python_server("time", "--local-timezone", "UTC")
     servers = await place.servers(spec)
@@ -155,7 +152,6 @@ def _below_us(pid: int) -> bool:
     return False
 
 
-@pytest.mark.proves("mcp.real.filesystem")
 async def test_the_filesystem_server_writes_in_the_workspace_and_sees_no_secrets(
     place: Place, node_modules: Path
 ) -> None:
@@ -179,7 +175,6 @@ async def test_the_filesystem_server_writes_in_the_workspace_and_sees_no_secrets
     assert not refused.success
 
 
-@pytest.mark.proves("mcp.real.everything")
 async def test_the_everything_server_shows_every_kind_of_content(
     place: Place, node_modules: Path
 ) -> None:
@@ -209,7 +204,6 @@ async def everything(place: Place, servers: Any, era: str) -> None:
     assert servers.status()[0].detail == era
 
 
-@pytest.mark.proves("mcp.real.cancel")
 async def test_a_long_call_to_a_real_server_is_cancelled_and_the_server_goes_on(
     place: Place, node_modules: Path
 ) -> None:
@@ -226,7 +220,6 @@ async def test_a_long_call_to_a_real_server_is_cancelled_and_the_server_goes_on(
     ).data == "Echo: still there"
 
 
-@pytest.mark.proves("mcp.real.task")
 async def test_a_tool_that_runs_only_as_a_task_is_followed_to_its_end(
     place: Place, node_modules: Path
 ) -> None:
@@ -264,7 +257,6 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.proves("mcp.real.http")
 async def test_the_everything_server_is_the_same_over_http(
     place: Place, everything_over_http: str
 ) -> None:

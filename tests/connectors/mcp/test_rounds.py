@@ -38,7 +38,6 @@ class Person:
 
 
 @BOTH
-@pytest.mark.proves("mcp.elicitation")
 @pytest.mark.parametrize("choice", ["once", "deny"])
 async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
     place: Place, era: str, choice: str, monkeypatch: pytest.MonkeyPatch
@@ -63,7 +62,6 @@ async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
 
 
 @BOTH
-@pytest.mark.proves("mcp.elicitation.time")
 async def test_the_time_that_a_person_takes_to_answer_is_not_the_calls(
     place: Place, era: str
 ) -> None:
@@ -82,7 +80,6 @@ async def test_the_time_that_a_person_takes_to_answer_is_not_the_calls(
 
 
 @BOTH
-@pytest.mark.proves("mcp.elicitation")
 async def test_without_a_person_a_question_is_declined(place: Place, era: str) -> None:
     servers = await place.servers(place.plain(era))
     session = place.session(servers, approver=AllowlistApprover(["plain__*"], DenyingApprover()))
@@ -92,7 +89,6 @@ async def test_without_a_person_a_question_is_declined(place: Place, era: str) -
 
 
 @BOTH
-@pytest.mark.proves("mcp.elicitation.secrets")
 async def test_a_question_for_a_secret_reaches_nobody(place: Place, era: str) -> None:
     person = Person("once")
     filled: list[Form] = []
@@ -111,7 +107,6 @@ async def test_a_question_for_a_secret_reaches_nobody(place: Place, era: str) ->
 
 
 @BOTH
-@pytest.mark.proves("mcp.elicitation.values")
 async def test_values_are_asked_for_where_something_can_take_them(place: Place, era: str) -> None:
     async def fill(form: Form) -> Mapping[str, Any]:
         assert (form.server, form.message, form.required) == ("plain", "Are you sure?", ("city",))
@@ -127,7 +122,6 @@ async def test_values_are_asked_for_where_something_can_take_them(place: Place, 
     assert (await without.call("plain__echo", text="x")).data["answer"]["action"] == "cancel"
 
 
-@pytest.mark.proves("mcp.rounds-bounded")
 async def test_a_server_that_wants_another_round_forever_gets_an_error(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +134,6 @@ async def test_a_server_that_wants_another_round_forever_gets_an_error(
     )
 
 
-@pytest.mark.proves("mcp.rounds-bounded")
 async def test_a_server_that_asks_nothing_is_not_sent_the_request_again_at_once(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +145,6 @@ async def test_a_server_that_asks_nothing_is_not_sent_the_request_again_at_once(
     assert len(place.sent("tools/call")) <= 1
 
 
-@pytest.mark.proves("mcp.tasks")
 async def test_a_task_is_followed_to_its_end(place: Place) -> None:
     session = place.session(await place.servers(place.plain("new")))
     place.behave("task")
@@ -160,7 +152,6 @@ async def test_a_task_is_followed_to_its_end(place: Place) -> None:
     assert len(place.sent("tasks/get")) == 3
 
 
-@pytest.mark.proves("mcp.tasks")
 async def test_cancelling_a_call_cancels_its_task_at_the_server(place: Place) -> None:
     session = place.session(await place.servers(place.plain("new")))
     place.behave("task")

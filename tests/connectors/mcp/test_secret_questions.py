@@ -84,7 +84,6 @@ def reason(message: str, fields: dict[str, Any]) -> str:
     return refusal_reason(read_form("s", {"message": message, "requestedSchema": schema}))
 
 
-@pytest.mark.proves("mcp.elicitation.secrets")
 @pytest.mark.parametrize(("message", "fields"), SECRET, ids=range(len(SECRET)))
 def test_a_form_that_asks_for_a_secret_is_refused(message: str, fields: dict[str, Any]) -> None:
     assert "for a secret" in reason(message, fields)
@@ -102,6 +101,5 @@ def test_the_texts_of_a_field_are_shown_without_what_cannot_be_seen() -> None:
     assert form.fields["city"]["title"] == "city"
 
 
-@pytest.mark.proves("mcp.elicitation.values")
 def test_of_a_long_question_the_first_2000_characters_are_shown() -> None:
     assert read_form("s", {"message": "x" * 3_000}).message == "x" * 2_000

@@ -35,7 +35,6 @@ def recorder(place: Place) -> McpServer:
     )
 
 
-@pytest.mark.proves("arguments.as-written")
 async def test_a_server_receives_what_the_model_wrote_and_no_default_of_its_schema(
     place: Place, recorder: McpServer
 ) -> None:
@@ -49,7 +48,6 @@ async def test_a_server_receives_what_the_model_wrote_and_no_default_of_its_sche
     assert received == list(WRITTEN)
 
 
-@pytest.mark.proves("result.tool-error")
 async def test_a_servers_own_no_is_an_error_of_the_tool_and_not_of_ours(
     place: Place, recorder: McpServer
 ) -> None:

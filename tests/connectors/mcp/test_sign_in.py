@@ -116,7 +116,6 @@ def list_kept(place: Place) -> list[Path]:
     return sorted((place.state / "mcp-tokens").glob("*"))
 
 
-@pytest.mark.proves("mcp.http.tokens-kept")
 async def test_who_signed_in_once_is_known_in_later_runs_and_at_no_other_address(
     place: Place,
 ) -> None:
@@ -140,7 +139,6 @@ async def test_who_signed_in_once_is_known_in_later_runs_and_at_no_other_address
         await place.close()
 
 
-@pytest.mark.proves("mcp.http.tokens-kept")
 @pytest.mark.parametrize(
     ("known", "client"),
     [(OAuth(client_id="me"), "me"), (OAuth(scope="read"), "client-1")],
@@ -167,7 +165,6 @@ async def test_a_token_that_has_ended_is_renewed_in_a_later_run_without_a_person
         await place.close()
 
 
-@pytest.mark.proves("mcp.http.tokens-kept")
 async def test_who_signs_out_leaves_nothing_and_has_to_sign_in_again(place: Place) -> None:
     guarded = GuardedServer()
     async with HttpDouble(guarded) as double:
@@ -181,7 +178,6 @@ async def test_who_signs_out_leaves_nothing_and_has_to_sign_in_again(place: Plac
     assert any("ferrule mcp login docs" in one for one in servers.notices)
 
 
-@pytest.mark.proves("mcp.http.sign-in")
 async def test_what_else_asks_the_page_of_a_sign_in_does_not_end_it(place: Place) -> None:
     guarded = GuardedServer()
     pages: list[str] = []
@@ -215,7 +211,6 @@ async def test_what_else_asks_the_page_of_a_sign_in_does_not_end_it(place: Place
     assert [form["code"] for form in guarded.forms] == [["c-1"]]
 
 
-@pytest.mark.proves("mcp.http.sign-in")
 async def test_who_refuses_in_the_browser_is_told_so_at_once(place: Place) -> None:
     guarded = GuardedServer()
     pages: list[str] = []
@@ -241,7 +236,6 @@ async def test_who_refuses_in_the_browser_is_told_so_at_once(place: Place) -> No
     assert (guarded.granted, list_kept(place)) == ([], [])
 
 
-@pytest.mark.proves("mcp.http.sign-in")
 async def test_nobody_at_the_browser_is_an_error_after_five_minutes(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
@@ -272,7 +266,6 @@ def end_token(place: Place) -> None:
     kept.write_text(json.dumps(stored))
 
 
-@pytest.mark.proves("mcp.http.tokens-shared")
 async def test_of_many_that_find_an_ended_token_one_renews_it(place: Place) -> None:
     guarded = GuardedServer()
     guarded.rotates = True
@@ -288,7 +281,6 @@ async def test_of_many_that_find_an_ended_token_one_renews_it(place: Place) -> N
         assert guarded.granted == ["granted-1", "granted-2"]
 
 
-@pytest.mark.proves("mcp.http.tokens-shared")
 async def test_a_token_that_another_process_renewed_is_read_again(place: Place) -> None:
     guarded = GuardedServer()
     guarded.rotates = True
@@ -305,7 +297,6 @@ async def test_a_token_that_another_process_renewed_is_read_again(place: Place) 
         assert guarded.granted == ["granted-1", "granted-2"]
 
 
-@pytest.mark.proves("mcp.http.same-address")
 async def test_a_second_sign_in_comes_back_to_the_address_that_was_registered(
     place: Place,
 ) -> None:

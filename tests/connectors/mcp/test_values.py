@@ -35,7 +35,6 @@ fields: Any = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("mcp.policy.fields")
 @given(server=fields, tool=fields)
 def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[str, Any]) -> None:
     found = read_policies(server, {"search": tool}, "x").policy_for("search")
@@ -49,7 +48,6 @@ def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[s
     )
 
 
-@pytest.mark.proves("mcp.policy.fields")
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
@@ -75,7 +73,6 @@ def test_nothing_written_leaves_the_defaults() -> None:
     )
 
 
-@pytest.mark.proves("mcp.hints")
 @pytest.mark.parametrize(
     ("hints", "says", "expected"),
     [
@@ -101,7 +98,6 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
         assert (str(side_effect), str(risk), idempotent) == expected
 
 
-@pytest.mark.proves("mcp.results")
 @pytest.mark.parametrize(
     ("result", "value"),
     [
@@ -173,7 +169,6 @@ json_values: Any = st.recursive(
 )
 
 
-@pytest.mark.proves("mcp.schemas")
 @given(
     st.dictionaries(
         st.sampled_from(["$ref", "type", "properties", "$defs", "allOf"]), json_values, max_size=5
@@ -187,7 +182,6 @@ def test_whatever_a_schema_says_it_is_judged_without_breaking(schema: dict[str, 
             make("t", schema)
 
 
-@pytest.mark.proves("mcp.schemas")
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
@@ -215,7 +209,6 @@ def test_references_that_lead_round_are_not_checked_to_the_end(
         )
 
 
-@pytest.mark.proves("mcp.schemas")
 @pytest.mark.parametrize(
     ("value", "problems"),
     [
@@ -249,7 +242,6 @@ def shape(value: Any) -> list[Any]:
     return [(one.data, one.name) if isinstance(one, Media) else one for one in value]
 
 
-@pytest.mark.proves("mcp.media")
 def test_pictures_sounds_and_files_of_a_server_become_media_by_their_content() -> None:
     blob = b64encode(PDF).decode()
     parts = [
@@ -272,7 +264,6 @@ def test_pictures_sounds_and_files_of_a_server_become_media_by_their_content() -
     assert shape(read) == [(PDF, "paper.pdf")]
 
 
-@pytest.mark.proves("mcp.media")
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -31,7 +31,6 @@ def cut(text: str, data: st.DataObject) -> list[str]:
     return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-@pytest.mark.proves("bus.arguments")
 @given(
     st.dictionaries(st.text(max_size=8), values, max_size=5),
     st.booleans(),
@@ -53,7 +52,6 @@ def test_an_object_that_arrives_in_pieces_is_read_as_the_whole_one(
     assert found == given_values
 
 
-@pytest.mark.proves("bus.arguments")
 @pytest.mark.parametrize(
     "text",
     ["", "[1]", '"a"', "{1:2}", '{"a" 1}', '{"a":1}}', '{"a":1,,', "nonsense", '{"a":tru,"b":1}'],
@@ -82,7 +80,6 @@ SECRET_ARGUMENTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.proves("bus.arguments-redacted")
 @pytest.mark.parametrize("spelled", [False, True])
 @pytest.mark.parametrize("arguments", SECRET_ARGUMENTS)
 @settings(max_examples=10)
@@ -101,7 +98,6 @@ def test_however_arguments_are_cut_no_secret_shows(
         assert secret not in shown
 
 
-@pytest.mark.proves("bus.arguments")
 def test_text_is_shown_as_it_arrives_and_other_values_when_they_are_complete() -> None:
     pieces = ['{"path":"notes', '.md", "line": 1', '2, "content":"one\\ntwo th', 'ree\\u00e9 x"}']
     _, events = published(pieces, Redactor())
@@ -115,7 +111,6 @@ def test_text_is_shown_as_it_arrives_and_other_values_when_they_are_complete() -
     assert {(e.payload["call"], e.payload["tool"]) for e in events} == {(0, "write_file")}
 
 
-@pytest.mark.proves("bus.arguments")
 def test_calls_of_one_answer_are_kept_apart_and_a_new_answer_begins_anew() -> None:
     bus = Bus(redactor=Redactor())
     feed, reader = bus.feed(ADA), bus.subscribe(ADA, kinds=["piece.*"])
@@ -143,7 +138,6 @@ class Broken(Redactor):
         raise ValueError(text)
 
 
-@pytest.mark.proves("bus.redaction-fails-closed")
 def test_arguments_that_cannot_be_redacted_are_withheld() -> None:
     _, events = published([f'{{"content":"{KEY} "}}'], Broken())
     assert [e.kind for e in events] == ["audit.redaction_failed"]

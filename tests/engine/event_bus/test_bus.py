@@ -73,7 +73,6 @@ def said(feed: Feed, first: int, last: int) -> None:
 # ---- what is published
 
 
-@pytest.mark.proves("bus.projection")
 async def test_what_a_run_journals_is_what_its_subscriber_gets_with_the_same_numbers() -> None:
     bus, journal = Bus(), SqliteJournal(":memory:")
     agent = Agent(
@@ -98,7 +97,6 @@ async def test_what_a_run_journals_is_what_its_subscriber_gets_with_the_same_num
     assert events[-1].identity is not None and events[-1].identity.run == records[-1].run
 
 
-@pytest.mark.proves("bus.pieces-where-watched")
 async def test_words_arrive_as_they_are_said_where_somebody_wants_them_and_only_there() -> None:
     async def kinds_of(wanted: list[str] | None) -> tuple[str, bool]:
         bus = Bus()
@@ -117,7 +115,6 @@ async def test_words_arrive_as_they_are_said_where_somebody_wants_them_and_only_
     assert await kinds_of(["run.*"]) == ("", False)
 
 
-@pytest.mark.proves("bus.numbered")
 def test_pieces_are_numbered_behind_the_event_before_them() -> None:
     bus = Bus()
     feed = bus.feed(ADA, recorded=7)
@@ -133,7 +130,6 @@ def test_pieces_are_numbered_behind_the_event_before_them() -> None:
     assert numbers(reader.take_nowait()) == ["7.1", "7.2", "8", "8.1", "9"]
 
 
-@pytest.mark.proves("bus.encoded-once")
 def test_an_event_is_encoded_once_however_many_read_it() -> None:
     looks: list[str] = []
 
@@ -220,7 +216,6 @@ def test_nobody_gets_what_is_not_in_their_scope(sessions: list[tuple[str, str, s
         assert got(reader) == {text for text in everything if text.split("/")[0] == tenant}
 
 
-@pytest.mark.proves("bus.operator")
 def test_subscribing_as_an_operator_is_an_event_itself() -> None:
     bus = Bus()
     ours, watching = (
@@ -242,7 +237,6 @@ def test_subscribing_as_an_operator_is_an_event_itself() -> None:
         bus.subscribe(OwnSessions(OPERATORS, "root"))
 
 
-@pytest.mark.proves("bus.kinds")
 def test_a_reader_gets_the_kinds_it_asked_for_and_a_misspelt_one_is_refused() -> None:
     bus = Bus()
     feed, reader = bus.feed(ADA), bus.subscribe(ADA, kinds=["run.*"])
@@ -332,7 +326,6 @@ def test_what_is_received_and_what_is_noticed_as_lost_is_what_was_published(
     assert accounted == published
 
 
-@pytest.mark.proves("bus.stale-is-closed")
 def test_a_reader_that_never_reads_is_closed_and_told_what_it_missed() -> None:
     bus = Bus()
     feed, reader = bus.feed(ADA), bus.subscribe(ADA, buffer=2, patience=5)
@@ -348,7 +341,6 @@ def test_a_reader_that_never_reads_is_closed_and_told_what_it_missed() -> None:
 # ---- readers and runs leave each other alone
 
 
-@pytest.mark.proves("bus.never-slows-a-run")
 async def test_a_run_ends_whatever_its_readers_do() -> None:
     bus = Bus(ring=8)
     agent = Agent(
@@ -406,7 +398,6 @@ def in_another_loop(make: Any) -> Subscription:
 _KEPT: list[object] = []
 
 
-@pytest.mark.proves("bus.other-loops")
 async def test_readers_in_other_threads_get_everything_in_order() -> None:
     bus = Bus()
     feed = bus.feed(ADA)
@@ -427,7 +418,6 @@ async def test_readers_in_other_threads_get_everything_in_order() -> None:
     assert results == [[str(n) for n in range(1, 501)]] * 3
 
 
-@pytest.mark.proves("bus.other-loops")
 def test_sessions_in_several_threads_share_a_bus() -> None:
     bus = Bus()
     reader = bus.subscribe(OwnSessions("acme", "ada"), buffer=10_000)
@@ -444,7 +434,6 @@ def test_sessions_in_several_threads_share_a_bus() -> None:
     assert got == {f"s{n}": [str(k) for k in range(1, 201)] for n in range(8)}
 
 
-@pytest.mark.proves("bus.closing")
 async def test_closing_a_subscription_ends_its_reader_and_closing_the_bus_ends_all() -> None:
     bus = Bus()
     feed, one, two = bus.feed(ADA), bus.subscribe(ADA), bus.subscribe(ADA)
@@ -463,7 +452,6 @@ async def test_closing_a_subscription_ends_its_reader_and_closing_the_bus_ends_a
         bus.subscribe(ADA)
 
 
-@pytest.mark.proves("bus.forgotten-readers")
 def test_a_reader_that_was_dropped_costs_nothing_any_more() -> None:
     bus = Bus()
     feed = bus.feed(ADA)
@@ -473,7 +461,6 @@ def test_a_reader_that_was_dropped_costs_nothing_any_more() -> None:
     assert bus._readers == {}  # type: ignore[attr-defined]  # what else would show that nothing is held
 
 
-@pytest.mark.proves("bus.waits")
 async def test_a_reader_that_is_cancelled_while_it_waits_loses_nothing() -> None:
     bus = Bus()
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)
@@ -485,7 +472,6 @@ async def test_a_reader_that_is_cancelled_while_it_waits_loses_nothing() -> None
     assert numbers(await read(reader, 3)) == ["1", "2", "3"]
 
 
-@pytest.mark.proves("bus.waits")
 async def test_a_reader_that_is_cancelled_while_it_reads_the_journal_loses_nothing(
     tmp_path: Path,
 ) -> None:
@@ -520,7 +506,6 @@ def test_replay_from_a_cursor_is_a_suffix_without_gaps() -> None:
     assert numbers(second.take_nowait()) == ["4", "5", "6", "7", "8"]
 
 
-@pytest.mark.proves("bus.cursor-errors")
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.x", "9" * 30, "1~", "１"])
 def test_a_cursor_that_is_none_is_a_clear_error(cursor: str) -> None:
     bus = Bus()
@@ -531,7 +516,6 @@ def test_a_cursor_that_is_none_is_a_clear_error(cursor: str) -> None:
     assert refused.value.code == "cursor_unknown"
 
 
-@pytest.mark.proves("bus.cursor-errors")
 def test_a_cursor_that_is_too_old_or_from_the_future_is_a_clear_error() -> None:
     bus = Bus(ring=3)
     feed = bus.feed(ADA)
@@ -627,7 +611,6 @@ async def test_a_cursor_reads_the_journal_of_a_session_that_is_over(tmp_path: Pa
             bus.subscribe(OwnSession("local", "ada", "s1"), cursor="99")
 
 
-@pytest.mark.proves("bus.cursor-other-process")
 def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
     tmp_path: Path,
 ) -> None:
@@ -654,7 +637,6 @@ def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
     journal.close()
 
 
-@pytest.mark.proves("bus.cursor-other-process")
 def test_a_session_that_goes_on_in_another_hand_is_seen_from_what_was_written() -> None:
     bus, journal = Bus(), SqliteJournal(":memory:")
     first, second = SessionLog(journal, ADA), SessionLog(journal, ADA)
@@ -673,7 +655,6 @@ def test_a_session_that_goes_on_in_another_hand_is_seen_from_what_was_written() 
         assert (str(event.sequence), event.payload["text"]) == ("2", "instead")
 
 
-@pytest.mark.proves("bus.cursor-many")
 def test_a_person_goes_on_in_all_their_sessions_with_one_cursor() -> None:
     bus = Bus()
     old, idle = bus.feed(ADA), bus.feed(Identity("acme", "ada", "idle", "r"))
@@ -692,7 +673,6 @@ def test_a_person_goes_on_in_all_their_sessions_with_one_cursor() -> None:
     assert sorted(got) == [("new", "1"), ("new", "2"), ("s1", "5"), ("s1", "6")]
 
 
-@pytest.mark.proves("bus.bounded")
 def test_what_is_kept_for_readers_that_come_back_is_bounded_in_number_and_bytes() -> None:
     bus = Bus(ring=1000, ring_bytes=20_000)
     feeds = [bus.feed(Identity("acme", "ada", f"s{n}", "r")) for n in range(10)]
@@ -705,7 +685,6 @@ def test_what_is_kept_for_readers_that_come_back_is_bounded_in_number_and_bytes(
     assert len(ring._sessions) == 1  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("bus.bounded")
 async def test_many_slow_readers_share_what_they_hold() -> None:
     bus = Bus()
     feed = bus.feed(ADA)

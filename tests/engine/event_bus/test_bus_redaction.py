@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +24,6 @@ PEM = (
 )
 
 
-@pytest.mark.proves("bus.redacted")
 def test_no_payload_on_the_bus_holds_a_secret() -> None:
     bus = Bus(redactor=Redactor())
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)
@@ -64,7 +62,6 @@ class Broken:
         return False
 
 
-@pytest.mark.proves("bus.redaction-fails-closed")
 def test_a_payload_that_cannot_be_redacted_is_withheld_and_that_is_an_event() -> None:
     bus = Bus(redactor=Broken())
     feed, reader = bus.feed(ADA), bus.subscribe(ADA, kinds=["notice", "piece.*"])
@@ -80,7 +77,6 @@ def test_a_payload_that_cannot_be_redacted_is_withheld_and_that_is_an_event() ->
     assert all(KEY.encode() not in event.data for event in events)
 
 
-@pytest.mark.proves("bus.redaction-fails-closed")
 def test_an_event_that_is_no_json_is_withheld_too() -> None:
     bus = Bus()
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)
@@ -89,7 +85,6 @@ def test_an_event_that_is_no_json_is_withheld_too() -> None:
     assert (event.kind, event.payload["error"]) == ("audit.redaction_failed", "TypeError")
 
 
-@pytest.mark.proves("bus.odd-text")
 def test_text_that_utf_8_cannot_hold_arrives() -> None:
     bus = Bus()
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)
@@ -110,7 +105,6 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.proves("bus.pieces-redacted")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(SAMPLES), min_size=1, max_size=3).map("\n".join), st.data())
 def test_however_text_is_cut_into_pieces_no_secret_shows(text: str, data: st.DataObject) -> None:
@@ -126,7 +120,6 @@ def test_however_text_is_cut_into_pieces_no_secret_shows(text: str, data: st.Dat
         assert "[redacted" in shown
 
 
-@pytest.mark.proves("bus.pieces-redacted")
 def test_words_that_can_be_no_secret_are_shown_at_once() -> None:
     pieces = PieceRedactor(Redactor())
     assert [pieces.add(part) for part in ("one ", "two thr", "ee. ")] == ["one ", "two ", "three. "]
@@ -137,7 +130,6 @@ def test_words_that_can_be_no_secret_are_shown_at_once() -> None:
     ]
 
 
-@pytest.mark.proves("bus.pieces-redacted")
 def test_what_is_held_too_long_is_left_out_up_to_its_end() -> None:
     pieces = PieceRedactor(Redactor())
     pem = (
@@ -156,7 +148,6 @@ def test_what_is_held_too_long_is_left_out_up_to_its_end() -> None:
     assert "xxx" not in shown
 
 
-@pytest.mark.proves("bus.pieces-redacted")
 def test_words_that_are_held_when_an_answer_breaks_off_are_not_shown() -> None:
     bus = Bus(redactor=Redactor())
     feed, reader = bus.feed(ADA), bus.subscribe(ADA)

@@ -65,7 +65,6 @@ class Other:
         self.process.communicate(timeout=30)
 
 
-@pytest.mark.proves("bus.follow")
 async def test_a_reader_sees_what_another_process_writes(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     other = Other(path)
@@ -89,7 +88,6 @@ async def test_a_reader_sees_what_another_process_writes(tmp_path: Path) -> None
         other.close()
 
 
-@pytest.mark.proves("bus.follow")
 async def test_only_the_owner_can_follow_a_session(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
         journal.append("s1", "r1", [Noticed("t", "x")], identity=ADA)
@@ -107,7 +105,6 @@ async def test_only_the_owner_can_follow_a_session(tmp_path: Path) -> None:
                 await read(follow(journal, ADA, interval=interval), 1)
 
 
-@pytest.mark.proves("bus.follow")
 async def test_who_stops_following_leaves_no_connection_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +125,6 @@ async def test_who_stops_following_leaves_no_connection_open(
         assert not detector.has_changed(), "it still looks"
 
 
-@pytest.mark.proves("bus.follow")
 async def test_a_journal_that_cannot_tell_of_changes_is_followed_as_well() -> None:
     journal = SqliteJournal(":memory:")
     journal.append("s1", "r1", [Noticed("t", "x")], identity=ADA)
@@ -140,7 +136,6 @@ async def test_a_journal_that_cannot_tell_of_changes_is_followed_as_well() -> No
         assert [e.payload["text"] for e in await read(events, 2)] == ["y", "z"]
 
 
-@pytest.mark.proves("journal.changes")
 def test_a_look_says_whether_anybody_wrote_and_holds_nobody_up(tmp_path: Path) -> None:
     path = tmp_path / "odd % ? #.db"
     with SqliteJournal(path) as journal:

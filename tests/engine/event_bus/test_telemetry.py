@@ -132,7 +132,6 @@ def fail() -> int:
 USED = Usage(input=100, output=20, cached=60, written=5, reasoning=7)
 
 
-@pytest.mark.proves("telemetry.spans")
 async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() -> None:
     seen = Collected()
     agent = seen.agent(
@@ -176,7 +175,6 @@ async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() -> N
     assert {span.status.status_code for span in seen.spans.values()} == {StatusCode.UNSET}
 
 
-@pytest.mark.proves("telemetry.times")
 async def test_times_of_spans_are_those_of_the_events() -> None:
     seen = Collected()
     at: dict[str, list[int]] = {}
@@ -202,7 +200,6 @@ async def test_times_of_spans_are_those_of_the_events() -> None:
     assert (second.start_time, second.end_time) == (at["call.answered"][0], at["model.answered"][1])
 
 
-@pytest.mark.proves("telemetry.times")
 @pytest.mark.parametrize(
     "decided",
     [
@@ -228,7 +225,6 @@ async def test_a_span_that_is_needed_early_begins_when_the_call_was_allowed(
     assert seen.spans["execute_tool add"].start_time == allowed
 
 
-@pytest.mark.proves("telemetry.errors")
 async def test_what_went_wrong_has_its_type() -> None:
     seen = Collected()
     steps = [
@@ -254,7 +250,6 @@ async def test_what_went_wrong_has_its_type() -> None:
     assert [event.name for event in failed.events] == ["gen_ai.execute_tool.exception"]
 
 
-@pytest.mark.proves("telemetry.errors")
 async def test_a_run_that_is_stopped_leaves_no_span_open() -> None:
     seen, begun = Collected(), asyncio.Event()
 
@@ -278,7 +273,6 @@ async def test_a_run_that_is_stopped_leaves_no_span_open() -> None:
     }
 
 
-@pytest.mark.proves("telemetry.metrics")
 async def test_tokens_and_durations_are_measured() -> None:
     seen = Collected()
     await seen.agent([calls(("add", {"a": 2, "b": 3}), usage=USED), says("5")], [add]).run("2 + 3?")
@@ -308,7 +302,6 @@ async def test_tokens_and_durations_are_measured() -> None:
     assert list(chat.explicit_bounds)[:4] == [0.01, 0.02, 0.04, 0.08]
 
 
-@pytest.mark.proves("telemetry.tool-duration")
 async def test_a_tool_s_time_is_measured_in_seconds() -> None:
     seen = Collected()
     feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
@@ -329,7 +322,6 @@ async def test_a_tool_s_time_is_measured_in_seconds() -> None:
     }
 
 
-@pytest.mark.proves("telemetry.spans")
 async def test_a_run_with_another_model_than_its_session_is_named_after_its_own() -> None:
     seen = Collected()
     feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
@@ -346,7 +338,6 @@ async def test_a_run_with_another_model_than_its_session_is_named_after_its_own(
     assert asked == [("openai", "gpt-test"), ("anthropic", "claude-test")]
 
 
-@pytest.mark.proves("telemetry.opt-in")
 async def test_the_newest_names_come_only_where_somebody_opted_in() -> None:
     seen = Collected({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"})
     await seen.agent([calls(("add", {"a": 2, "b": 3}), usage=USED), says("5")], [add]).run("2 + 3?")
@@ -361,7 +352,6 @@ async def test_the_newest_names_come_only_where_somebody_opted_in() -> None:
     assert operations == {"chat", "execute_tool"}
 
 
-@pytest.mark.proves("telemetry.content-off")
 @pytest.mark.parametrize("asked", ["", "false", "NO_CONTENT", "EVENT_ONLY", "yes please"])
 async def test_no_content_is_captured_unless_it_is_asked_for_by_name(asked: str) -> None:
     seen = Collected({**LATEST_ON, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": asked})
@@ -376,7 +366,6 @@ async def test_no_content_is_captured_unless_it_is_asked_for_by_name(asked: str)
     }
 
 
-@pytest.mark.proves("telemetry.content-redacted")
 async def test_content_that_is_asked_for_comes_without_secrets() -> None:
     seen = Collected(CONTENT_ON)
 
@@ -405,7 +394,6 @@ async def test_content_that_is_asked_for_comes_without_secrets() -> None:
     assert "correct horse" not in "".join(s.to_json() for s in seen.exporter.get_finished_spans())
 
 
-@pytest.mark.proves("telemetry.sub-agents")
 async def test_what_a_sub_agent_does_stands_below_the_call_that_delegated() -> None:
     seen = Collected()
     steps = [
@@ -425,7 +413,6 @@ async def test_what_a_sub_agent_does_stands_below_the_call_that_delegated() -> N
     assert len(trace_ids) == 1
 
 
-@pytest.mark.proves("telemetry.propagation")
 async def test_a_handler_can_send_the_context_of_its_call_along() -> None:
     seen = Collected()
     carried: list[dict[str, str]] = []
@@ -450,7 +437,6 @@ async def test_a_handler_can_send_the_context_of_its_call_along() -> None:
     assert seen.telemetry.carrier(session.driver.log.identity, "call_1_0") == {}
 
 
-@pytest.mark.proves("telemetry.streaming")
 async def test_the_time_to_the_first_words_is_known_where_words_arrive() -> None:
     seen = Collected()
     session = seen.agent([says("one two three")]).session(id="s1")
@@ -463,7 +449,6 @@ async def test_the_time_to_the_first_words_is_known_where_words_arrive() -> None
     assert first >= 0
 
 
-@pytest.mark.proves("telemetry.streaming")
 async def test_reasoning_is_something_that_arrives_too() -> None:
     seen = Collected()
     session = seen.agent([says("", reasoning="let me count")]).session(id="s1")
@@ -474,7 +459,6 @@ async def test_reasoning_is_something_that_arrives_too() -> None:
     assert isinstance(about["gen_ai.response.time_to_first_chunk"], float)
 
 
-@pytest.mark.proves("telemetry.table")
 def test_every_name_is_one_of_the_conventions() -> None:
     from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
     from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
@@ -510,14 +494,12 @@ def test_every_name_is_one_of_the_conventions() -> None:
     assert provider_and_model("any:mistral/large") == ("mistral_ai", "large")
 
 
-@pytest.mark.proves("telemetry.missing")
 def test_without_the_library_one_learns_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(ConfigError, match="ferrule\\[otel\\]"):
         Telemetry()
 
 
-@pytest.mark.proves("telemetry.limit")
 async def test_a_run_at_its_limit_says_so() -> None:
     seen = Collected()
     agent = seen.agent([calls(("add", {"a": 1, "b": 1}))] * 2, [add], limits=Limits(max_turns=1))
@@ -527,7 +509,6 @@ async def test_a_run_at_its_limit_says_so() -> None:
 
 
 @pytest.mark.parametrize("has_caller", [True, False])
-@pytest.mark.proves("telemetry.current-span")
 async def test_spans_made_inside_tools_are_below_their_call_and_a_run_is_one_trace(
     has_caller: bool,
 ) -> None:
@@ -588,7 +569,6 @@ async def test_spans_made_inside_tools_are_below_their_call_and_a_run_is_one_tra
     assert parents == sorted([*expected, *([(run, "caller")] if has_caller else [])])
 
 
-@pytest.mark.proves("telemetry.server")
 async def test_a_span_names_the_host_that_was_asked_and_the_agent() -> None:
     seen = Collected()
     answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}}]}

@@ -59,7 +59,6 @@ def parsed(text: str, file: str = ".ferrule/agents/reviewer.md") -> tuple[SubAge
     return agent, [str(one) for one in warned]
 
 
-@pytest.mark.proves("agent-files.format")
 def test_a_file_is_an_agent() -> None:
     agent, warned = parsed(REVIEWER)
     assert warned == []
@@ -77,7 +76,6 @@ def test_a_file_is_an_agent() -> None:
     )
 
 
-@pytest.mark.proves("agent-files.claude-code")
 def test_a_file_of_claude_code_means_the_same_here() -> None:
     text = (
         "---\nname: code-reviewer\ndescription: Expert.\ntools: Read, Grep, Bash, "
@@ -93,7 +91,6 @@ def test_a_file_of_claude_code_means_the_same_here() -> None:
     assert theirs.model == "" and "`sonnet` names no model here" in said[0]
 
 
-@pytest.mark.proves("agent-files.wrong-is-said")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -133,7 +130,6 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     assert said in str(caught.value) and ".ferrule/agents/reviewer.md" in str(caught.value)
 
 
-@pytest.mark.proves("agent-files.wrong-is-said")
 def test_a_misspelt_key_is_a_warning_with_the_nearest_and_no_text_is_one_too() -> None:
     _, warned = parsed("---\ndescription: x\ntool: [a]\nlimits: {max_turn: 3}\n---\n")
     assert (
@@ -163,7 +159,6 @@ def write(root: Path, name: str, text: str = "---\ndescription: x\n---\nYou.\n")
     path.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.proves("agent-files.trust")
 def test_a_repositorys_agents_do_nothing_until_a_person_trusts_them(tmp_path: Path) -> None:
     trust = TrustStore(tmp_path / "trust.json")
     work = tmp_path / "work"
@@ -180,7 +175,6 @@ def test_a_repositorys_agents_do_nothing_until_a_person_trusts_them(tmp_path: Pa
     assert load_agents(trust.read(work)).agents == ()
 
 
-@pytest.mark.proves("agent-files.trust")
 def test_a_persons_own_agents_need_no_trust_and_hold_before_a_repositorys(tmp_path: Path) -> None:
     trust, own, work = TrustStore(tmp_path / "trust.json"), tmp_path / "own", tmp_path / "work"
     write(own, "agents/a.md", "---\ndescription: mine\n---\nYou.\n")
@@ -197,7 +191,6 @@ def test_a_persons_own_agents_need_no_trust_and_hold_before_a_repositorys(tmp_pa
         load_agents(trust.read(work), own)
 
 
-@pytest.mark.proves("agent-files.left-out")
 def test_invalid_files_are_left_out_with_their_reasons_and_links_are_not_followed(
     tmp_path: Path,
 ) -> None:
@@ -218,7 +211,6 @@ def test_invalid_files_are_left_out_with_their_reasons_and_links_are_not_followe
     assert "links are not followed" in str(loaded.warnings[0])
 
 
-@pytest.mark.proves("agent-files.left-out")
 def test_a_repositorys_agent_does_not_stand_in_for_an_invalid_one_of_the_person(
     tmp_path: Path,
 ) -> None:
@@ -252,7 +244,6 @@ Have it reviewed.
 """
 
 
-@pytest.mark.proves("agent-files.scripts-delegate")
 async def test_a_script_delegates_through_the_same_gate() -> None:
     reviewer, _ = parsed("---\ndescription: R.\ntools: Read\n---\nYou review.\n")
     watch = hook("tool.pre", name="watch")(lambda call: None)
@@ -286,7 +277,6 @@ async def test_a_script_delegates_through_the_same_gate() -> None:
     assert not denied.success and "Agent(reviewer)" in (denied.error_message or "")
 
 
-@pytest.mark.proves("agent-files.scripts-delegate")
 @pytest.mark.parametrize("given", [{}, {"task": 5}, {"task": {"a": 1}}])
 async def test_a_script_must_say_what_to_do(given: dict[str, Any]) -> None:
     with pytest.raises(ToolFailed) as caught:
@@ -294,7 +284,6 @@ async def test_a_script_must_say_what_to_do(given: dict[str, Any]) -> None:
     assert caught.value.error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("agent-files.format")
 async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -> None:
     trust = TrustStore(tmp_path / "trust.json")
     write(
@@ -318,7 +307,6 @@ async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -
     assert opened.system.startswith("You review code.")
 
 
-@pytest.mark.proves("delegation.hooks")
 def test_hooks_of_the_contract_read_whose_call_it_is() -> None:
     who = Identity("t", "u", "child", "r")
     call = ToolPre("c", "add", {"a": 1})

@@ -73,7 +73,6 @@ class Edited:
         self.workspace.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_only_what_is_new_since_the_change_goes_with_its_result(tmp_path: Path) -> None:
     edited = Edited(tmp_path / "project")
     edited.put_program(FIND_BAD)
@@ -92,7 +91,6 @@ async def test_only_what_is_new_since_the_change_goes_with_its_result(tmp_path: 
     await edited.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_new_diagnostics_are_bounded(tmp_path: Path) -> None:
     edited = Edited(tmp_path / "project")
     edited.put_program(FIND_BAD)
@@ -102,7 +100,6 @@ async def test_new_diagnostics_are_bounded(tmp_path: Path) -> None:
     await edited.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -123,7 +120,6 @@ async def test_a_checker_that_fails_is_left_out_and_the_change_stands(
     await edited.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_a_checker_is_confined(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("untouched")
@@ -137,7 +133,6 @@ async def test_a_checker_is_confined(tmp_path: Path) -> None:
     await edited.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_without_a_configuration_nothing_runs(tmp_path: Path) -> None:
     edited = Edited(tmp_path / "project")
     edited.put_program(FIND_BAD)
@@ -148,7 +143,6 @@ async def test_without_a_configuration_nothing_runs(tmp_path: Path) -> None:
     await edited.close()
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_the_real_ruff_finds_a_name_that_an_edit_lost(tmp_path: Path) -> None:
     real = shutil.which("ruff", path=str(Path(sys.executable).parent))
     if real is None:
@@ -209,7 +203,6 @@ def test_a_checker_that_there_is_not_is_an_error(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.proves("hooks.diagnostics")
 async def test_only_the_person_switches_it_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

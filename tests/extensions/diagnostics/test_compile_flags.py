@@ -21,7 +21,6 @@ def database(**entry: object) -> dict[str, str]:
     return {"build/compile_commands.json": json.dumps([1, {"file": "b.c"}, fields])}
 
 
-@pytest.mark.proves("hooks.compile-flags")
 @pytest.mark.parametrize(
     ("flags", "passed"),
     [
@@ -41,7 +40,6 @@ def test_only_folders_macros_standard_and_warnings_are_passed_on(
     assert find("src/a.c", database(command=f"/evil/compiler {flags}")) == passed
 
 
-@pytest.mark.proves("hooks.compile-flags")
 def test_a_file_has_its_own_flags(tmp_path: Path) -> None:
     files = database(arguments=["cc", "-DA", 3, "-c", "../src/a.c"])
     assert find("src/a.c", files) == ["-DA"]

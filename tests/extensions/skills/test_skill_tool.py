@@ -16,7 +16,6 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
 
 
-@pytest.mark.proves("skills.tool")
 async def test_a_model_reads_a_skill_and_goes_on(place: Any) -> None:
     place.skill(".agents/skills", "release", body="1. Look at the tags.")
     loaded = place.load()
@@ -37,7 +36,6 @@ async def test_a_model_reads_a_skill_and_goes_on(place: Any) -> None:
     assert "1. Look at the tags." in answered.result.data
 
 
-@pytest.mark.proves("skills.tool")
 async def test_the_body_is_framed_as_the_words_of_who_answers_for_it(place: Any) -> None:
     place.skill(".agents/skills", "a", body="Of the authors.")
     place.skill(".ferrule/skills", "b", body="Trusted.")
@@ -53,7 +51,6 @@ async def test_the_body_is_framed_as_the_words_of_who_answers_for_it(place: Any)
     assert data == '<skill name="c" by="the person">\nMine.\n</skill>'
 
 
-@pytest.mark.proves("skills.tool")
 async def test_what_a_skill_needs_is_passed_on(place: Any) -> None:
     place.skill("skills", "c", extra="compatibility: Needs docker.\n", below=place.own)
     data = (await place.session().call("skill", name="c")).data
@@ -62,14 +59,12 @@ async def test_what_a_skill_needs_is_passed_on(place: Any) -> None:
     )
 
 
-@pytest.mark.proves("skills.tool")
 async def test_a_skill_that_is_not_there_is_refused_with_the_names_that_are(place: Any) -> None:
     place.skill(".agents/skills", "a")
     result = await place.session().call("skill", name="b")
     assert result.error_type is ErrorType.VALIDATION_FAILED and '"a"' in result.error_message
 
 
-@pytest.mark.proves("skills.resources")
 async def test_files_outside_the_workspace_are_read_through_the_tool(place: Any) -> None:
     place.skill("skills", "c", below=place.own)
     place.put("skills/c/references/fields.md", "﻿Fields: one, two.", below=place.own)
@@ -87,7 +82,6 @@ async def test_files_outside_the_workspace_are_read_through_the_tool(place: Any)
     )
 
 
-@pytest.mark.proves("skills.resources")
 async def test_files_of_a_trusted_skill_are_the_bytes_that_were_trusted(place: Any) -> None:
     place.skill(".ferrule/skills", "e")
     place.put(".ferrule/skills/e/a.md", "As it was.")
@@ -99,7 +93,6 @@ async def test_files_of_a_trusted_skill_are_the_bytes_that_were_trusted(place: A
     assert result.error_type is ErrorType.NOT_FOUND and "`a.md`" in result.error_message
 
 
-@pytest.mark.proves("skills.resources")
 async def test_files_of_a_skill_in_the_workspace_are_reached_by_one_tool(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.put(".agents/skills/a/x.md", "text")
@@ -108,7 +101,6 @@ async def test_files_of_a_skill_in_the_workspace_are_reached_by_one_tool(place: 
     assert "`.agents/skills/a`" in result.error_message and "`read_file`" in result.error_message
 
 
-@pytest.mark.proves("skills.resources")
 async def test_a_long_file_is_read_in_pieces(place: Any) -> None:
     text = "".join(f"line {number}\n" for number in range(10_000))
     place.skill("skills", "c", below=place.own)
@@ -125,7 +117,6 @@ async def test_a_long_file_is_read_in_pieces(place: Any) -> None:
     assert result.error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("skills.rules")
 async def test_rules_by_name_decide_about_the_tool(place: Any) -> None:
     for name in ("deploy", "docs"):
         place.skill(".agents/skills", name)
@@ -136,7 +127,6 @@ async def test_rules_by_name_decide_about_the_tool(place: Any) -> None:
     assert (await session.call("skill", name="docs")).error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("skills.rules")
 async def test_what_no_tool_may_read_is_not_read_through_a_skill(place: Any) -> None:
     place.skill(".claude/skills", "a")
     session = place.session(deny=["Read(.claude/**)"])
@@ -147,7 +137,6 @@ async def test_what_no_tool_may_read_is_not_read_through_a_skill(place: Any) -> 
     )
 
 
-@pytest.mark.proves("skills.no-power")
 async def test_allowed_tools_allow_nothing(place: Any) -> None:
     from ferrule.tools.decorator import tool
 
@@ -173,7 +162,6 @@ async def test_allowed_tools_allow_nothing(place: Any) -> None:
     assert ran == []
 
 
-@pytest.mark.proves("skills.whole")
 @pytest.mark.parametrize(("lines", "parts"), [(700, 1), (3000, 3)])
 async def test_a_long_skill_is_read_whole_and_not_as_a_stub(
     place: Any, lines: int, parts: int, monkeypatch: pytest.MonkeyPatch
@@ -201,7 +189,6 @@ async def test_a_long_skill_is_read_whole_and_not_as_a_stub(
     assert "artifact" not in seen
 
 
-@pytest.mark.proves("skills.whole")
 @pytest.mark.parametrize(("size", "is_whole"), [(56 * 1024, True), (56 * 1024 + 1, False)])
 async def test_the_bound_of_one_result(place: Any, size: int, is_whole: bool) -> None:
     place.skill(".agents/skills", "long", body="x" * size)

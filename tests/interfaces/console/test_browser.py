@@ -226,7 +226,6 @@ def two(house: House) -> Iterator[tuple[Person, Person]]:
 
 @pytest.mark.model
 @pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING))
-@pytest.mark.proves("console.browser")
 def test_a_person_works_with_a_real_model_in_the_browser(
     house: House, two: tuple[Person, Person]
 ) -> None:

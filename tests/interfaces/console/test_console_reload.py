@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from ferrule.console.open_sessions import ConsoleSession
 from ferrule.console.setup import build_console, close_console
 from ferrule.console.viewer import Viewer
@@ -25,7 +23,6 @@ def greetings(live: ConsoleSession) -> list[str]:
     return [str(result.data) if result.success else str(result.error_type) for result in results]
 
 
-@pytest.mark.proves("reload.console")
 async def test_a_changed_tool_is_withdrawn_from_the_next_message_on_and_back_once_it_is_trusted(
     tmp_path: Path, own_folders: Path
 ) -> None:

@@ -34,7 +34,6 @@ async def test_a_page_has_landmarks_a_skip_link_and_says_who_looks(served: Any) 
     assert '<html lang="en">' in page
 
 
-@pytest.mark.proves("console.nobody-without-a-token")
 async def test_without_a_visitor_there_is_no_page(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
         transport = httpx.ASGITransport(app=serving.app)
@@ -48,7 +47,6 @@ async def test_without_a_visitor_there_is_no_page(served: Any) -> None:
             assert (await stranger.get("/static/console.css")).status_code == 200
 
 
-@pytest.mark.proves("console.no-inline")
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_no_template_holds_script_or_style(template: Path) -> None:
     text = template.read_text(encoding="utf-8")
@@ -59,7 +57,6 @@ def test_no_template_holds_script_or_style(template: Path) -> None:
     )
 
 
-@pytest.mark.proves("console.no-inline")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
@@ -68,7 +65,6 @@ def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
     )
 
 
-@pytest.mark.proves("console.offline")
 def test_libraries_are_here_with_their_licences() -> None:
     static = CONSOLE / "static"
     assert "version" in (static / "htmx.min.js").read_text(encoding="utf-8")
@@ -81,7 +77,6 @@ def test_libraries_are_here_with_their_licences() -> None:
     assert urls == []
 
 
-@pytest.mark.proves("console.errors")
 async def test_an_error_is_a_page_and_for_a_part_of_a_page_a_message(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         page = await browser.get("/runs/nothing")
@@ -107,7 +102,6 @@ def test_the_form_to_sign_in_escapes_where_it_leads() -> None:
     assert 'action="/login"' in page and 'name="next"' in page
 
 
-@pytest.mark.proves("console.unseen-characters")
 @pytest.mark.parametrize("letter", ["\ud800", "\udfff", "\u2028", "\u2029"])
 def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_hold_the_text(
     letter: str,
@@ -117,7 +111,6 @@ def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_
     assert shown.encode()
 
 
-@pytest.mark.proves("console.unseen-characters")
 def test_characters_that_nobody_would_see_are_spelled_out() -> None:
     shown = mark_invisible("a\u202eb<b>\x1b[31m\u200bc\n\td")
     assert shown == (
@@ -158,7 +151,6 @@ def tokens(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
     return file
 
 
-@pytest.mark.proves("console.token-file")
 def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
     file = tokens(
         tmp_path,
@@ -177,7 +169,6 @@ def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.proves("console.token-file")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -194,7 +185,6 @@ def test_a_file_of_tokens_that_is_not_clear_opens_nothing(
         load_users(tokens(tmp_path, text), "me")
 
 
-@pytest.mark.proves("console.token-file")
 def test_tokens_that_others_may_read_open_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="others than its owner"):
         load_users(tokens(tmp_path, "owner-token-0123456789", 0o644), "me")
@@ -202,7 +192,6 @@ def test_tokens_that_others_may_read_open_nothing(tmp_path: Path) -> None:
         load_users(tmp_path / "none", "me")
 
 
-@pytest.mark.proves("console.closing-settles")
 async def test_a_console_is_made_of_the_settings_and_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -65,7 +64,6 @@ PARTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.proves("console.text-is-data")
 @given(st.lists(st.sampled_from(PARTS) | st.text(max_size=6), max_size=14).map("".join))
 def test_whatever_a_model_writes_only_layout_and_plain_links_come_out(text: str) -> None:
     shown = str(render_markdown(text))
@@ -77,7 +75,6 @@ def test_whatever_a_model_writes_only_layout_and_plain_links_come_out(text: str)
     assert not {"\u202e", "\u200b"} & set(page.text)
 
 
-@pytest.mark.proves("console.markdown")
 def test_markdown_is_laid_out() -> None:
     text = (
         "# Plan\nfirst *line*\nsecond `code`\n\n- one\n- two\n\n|n|t|\n|-:|---|\n|1|a|\n\n"
@@ -98,7 +95,6 @@ def test_markdown_is_laid_out() -> None:
     assert Page(shown).bad == []
 
 
-@pytest.mark.proves("console.markdown")
 def test_a_link_says_where_it_goes_and_a_picture_is_not_loaded() -> None:
     shown = str(render_markdown("[your bank](https://evil.example/?q=1) <https://a.example/>"))
     assert 'href="https://evil.example/?q=1"' in shown
@@ -109,13 +105,11 @@ def test_a_link_says_where_it_goes_and_a_picture_is_not_loaded() -> None:
     assert "chart" in picture and "https://evil.example/p.png?data=secret" in picture
 
 
-@pytest.mark.proves("console.markdown")
 def test_a_very_long_text_is_shown_without_its_layout() -> None:
     shown = str(render_markdown("**a** " * 40_000))
     assert shown.startswith('<div class="part"><div class="plain">**a** **a**')
 
 
-@pytest.mark.proves("console.stream-is-laid-out")
 @given(
     # Definitions of links reach back: until its end an answer shows them as text.
     st.lists(st.sampled_from([one for one in PARTS if "]: " not in one]), max_size=14),
@@ -147,7 +141,6 @@ def test_an_arriving_text_looks_like_the_finished_one(
         assert stream_shows == whole
 
 
-@pytest.mark.proves("console.stream-is-laid-out")
 def test_a_long_unfinished_block_is_laid_out_less_often() -> None:
     now = 0.0
     stream = StreamedMarkdown(lambda: now)

@@ -49,7 +49,6 @@ def take_picture() -> Image:
     return Image(make_png(6, 4), name="shot.png")
 
 
-@pytest.mark.proves("console.media")
 async def test_a_picture_goes_along_with_a_message_and_is_shown_to_those_who_see_the_run(
     served: Any,
 ) -> None:
@@ -72,7 +71,6 @@ async def test_a_picture_goes_along_with_a_message_and_is_shown_to_those_who_see
             assert (await other.get(place)).status_code == 404
 
 
-@pytest.mark.proves("console.media", "media.attacks")
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -92,7 +90,6 @@ async def test_what_models_cannot_take_is_said_and_begins_nothing(
         assert not [*serving.journal.sessions()]
 
 
-@pytest.mark.proves("console.media", "media.attacks")
 async def test_a_drawing_with_a_script_is_never_sent_as_a_picture(served: Any) -> None:
     async with served({"scripted:a": [says("ok")]}) as serving, serving.browser() as browser:
         led = await begin(browser, ("drawing.svg", SVG))
@@ -105,7 +102,6 @@ async def test_a_drawing_with_a_script_is_never_sent_as_a_picture(served: Any) -
         assert "<script>alert(1)" not in shown.text
 
 
-@pytest.mark.proves("console.media")
 async def test_a_second_message_takes_files_and_a_working_model_takes_none(served: Any) -> None:
     gate = asyncio.Event()
 
@@ -135,7 +131,6 @@ async def test_a_second_message_takes_files_and_a_working_model_takes_none(serve
         await shows(browser, path, "two")
 
 
-@pytest.mark.proves("console.media")
 async def test_only_forms_with_files_may_be_large() -> None:
     seen: list[str] = []
 
@@ -167,7 +162,6 @@ class Item(BaseModel):
     price: float
 
 
-@pytest.mark.proves("console.typed-output")
 async def test_a_typed_answer_is_shown_as_a_table(served: Any) -> None:
     items = '{"items": [{"name": "<b>nut</b>", "price": 1.5}, {"name": "bolt", "price": 2}]}'
 
@@ -186,7 +180,6 @@ async def test_a_typed_answer_is_shown_as_a_table(served: Any) -> None:
         assert cells == ["&lt;b&gt;nut&lt;/b&gt;", "1.5", "bolt", "2.0"]
 
 
-@pytest.mark.proves("console.typed-output")
 def test_a_tree_is_bounded_in_depth_and_size() -> None:
     deep: Any = "end"
     for _ in range(500):
@@ -208,7 +201,6 @@ def test_a_tree_is_bounded_in_depth_and_size() -> None:
     assert read_output("[1") is None
 
 
-@pytest.mark.proves("console.search")
 async def test_runs_are_found_by_what_was_said_in_any_message_of_ones_own_sessions(
     served: Any,
 ) -> None:
@@ -233,7 +225,6 @@ async def test_runs_are_found_by_what_was_said_in_any_message_of_ones_own_sessio
 TEMPLATES = sorted((Path(ferrule.__file__).parent / "console" / "templates").glob("*.html"))
 
 
-@pytest.mark.proves("console.media")
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_no_form_begins_within_another(template: Path) -> None:
     """Browsers pass over the inner one, and with it what it says of files."""

@@ -59,7 +59,6 @@ def events(serving: Any, session: str, kind: type) -> list[Any]:
     return [one.event for one in serving.journal.records(session) if isinstance(one.event, kind)]
 
 
-@pytest.mark.proves("console.run-outlives-its-page")
 async def test_a_run_goes_on_without_anybody_looking(served: Any) -> None:
     async with served({"scripted:a": [calls(("look", {})), says("done")]}, tools=[READ]) as serving:
         live = await serving.console.open_sessions.start(OWNER, "look around")
@@ -67,7 +66,6 @@ async def test_a_run_goes_on_without_anybody_looking(served: Any) -> None:
         assert [one.stop for one in events(serving, live.id, RunFinished)] == ["done"]
 
 
-@pytest.mark.proves("console.approval-inline")
 async def test_a_yes_lets_the_call_run_and_says_who_gave_it(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
@@ -121,7 +119,6 @@ async def test_a_question_is_answered_once(served: Any) -> None:
         assert [one.choice for one in events(serving, live.id, PersonAnswered)] == ["deny"]
 
 
-@pytest.mark.proves("console.grants-as-offered")
 async def test_only_what_the_gate_offered_is_granted(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
@@ -137,7 +134,6 @@ async def test_only_what_the_gate_offered_is_granted(served: Any) -> None:
         assert [one.grant for one in events(serving, live.id, PersonAnswered)] == [offer.rule]
 
 
-@pytest.mark.proves("console.owner-remembers")
 async def test_what_is_remembered_for_good_is_the_owners_to_say(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
         live = await serving.console.open_sessions.start(BOB, "note x")
@@ -152,7 +148,6 @@ async def test_what_is_remembered_for_good_is_the_owners_to_say(served: Any) -> 
         await serving.console.open_sessions.stop_run(live.id)
 
 
-@pytest.mark.proves("console.critical-is-for-operators")
 async def test_critical_risk_is_for_an_operator_to_allow(served: Any) -> None:
     worst = tool(note, name="worst", risk="critical", side_effect="execute")
     async with served(
@@ -169,7 +164,6 @@ async def test_critical_risk_is_for_an_operator_to_allow(served: Any) -> None:
         await over(live)
 
 
-@pytest.mark.proves("console.own-sessions")
 async def test_nobody_answers_for_somebody_else(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
         live = await serving.console.open_sessions.start(OWNER, "note x")
@@ -194,7 +188,6 @@ def hanging() -> tuple[Any, asyncio.Event]:
     return tool(hang, description="Hang.", side_effect="execute", risk="safe"), begun
 
 
-@pytest.mark.proves("console.stop")
 async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
     hang, begun = hanging()
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
@@ -209,7 +202,6 @@ async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
             await serving.console.open_sessions.stop_run(live.id)
 
 
-@pytest.mark.proves("console.stop")
 async def test_one_call_is_stopped_and_the_run_goes_on(served: Any) -> None:
     hang, begun = hanging()
     async with served(
@@ -223,7 +215,6 @@ async def test_one_call_is_stopped_and_the_run_goes_on(served: Any) -> None:
         assert (finished.stop, finished.text) == ("done", "well")
 
 
-@pytest.mark.proves("console.steer")
 async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> None:
     hang, begun = hanging()
     read: list[str] = []
@@ -242,7 +233,6 @@ async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> 
         assert any("be quick" in text for text in read)
 
 
-@pytest.mark.proves("console.resume")
 async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
     served: Any, tmp_path: Any
 ) -> None:
@@ -285,7 +275,6 @@ async def _died(serving: Any, live: ConsoleSession, to: Any, left: list[Any]) ->
             )
 
 
-@pytest.mark.proves("console.fork")
 async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
     async with served({"scripted:a": [says("one"), says("two"), says("other")]}) as serving:
         at = serving.console.open_sessions
@@ -301,7 +290,6 @@ async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
         assert len(events(serving, live.id, RunFinished)) == 2
 
 
-@pytest.mark.proves("console.leave")
 async def test_a_session_that_was_let_go_can_be_driven_by_another_process(
     served: Any, tmp_path: Any
 ) -> None:
@@ -318,7 +306,6 @@ async def test_a_session_that_was_let_go_can_be_driven_by_another_process(
             other.lease(live.id)
 
 
-@pytest.mark.proves("console.standing")
 async def test_a_run_of_another_process_is_shown_as_such_and_not_offered_for_resume(
     served: Any,
 ) -> None:
@@ -340,7 +327,6 @@ async def test_a_run_of_another_process_is_shown_as_such_and_not_offered_for_res
         )
 
 
-@pytest.mark.proves("console.try-a-tool")
 async def test_a_tool_is_tried_through_the_gate_in_a_session_of_its_own(served: Any) -> None:
     async with served({"scripted:a": []}, tools=[NOTE]) as serving:
         live = await serving.console.open_sessions.try_tool(OWNER, "note", {"text": "x"})
@@ -363,7 +349,6 @@ async def test_a_model_that_leads_nowhere_is_an_error_and_leaves_no_session(serv
         assert serving.console.list_sessions(OWNER) == []
 
 
-@pytest.mark.proves("console.closing-settles")
 async def test_closing_the_server_settles_its_runs(served: Any, tmp_path: Any) -> None:
     hang, begun = hanging()
     store = tmp_path / "kept.db"
@@ -378,7 +363,6 @@ async def test_closing_the_server_settles_its_runs(served: Any, tmp_path: Any) -
         assert journal.find(live.id).state == "cancelled"
 
 
-@pytest.mark.proves("console.leave")
 async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,7 +380,6 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
         assert [one.text for one in events(serving, live.id, RunFinished)] == ["one", "two"]
 
 
-@pytest.mark.proves("console.bounded")
 async def test_there_are_so_many_runs_at_a_time(
     served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,7 +394,6 @@ async def test_there_are_so_many_runs_at_a_time(
         await serving.console.open_sessions.stop_run(live.id)
 
 
-@pytest.mark.proves("console.own-sessions")
 async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(
     served: Any,
 ) -> None:
@@ -425,7 +407,6 @@ async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(
         assert [info.session for info in serving.console.list_sessions(BOB)] == [theirs.id]
 
 
-@pytest.mark.proves("console.leave")
 async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: Any) -> None:
     async def leave_open(context: Context) -> str:
         """Leave something open."""
@@ -460,7 +441,6 @@ async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: 
         assert [one.text for one in events(serving, live.id, RunFinished)] == ["one", "two"]
 
 
-@pytest.mark.proves("console.modes-are-the-owners")
 @pytest.mark.parametrize(
     ("recorded", "server", "held"),
     [

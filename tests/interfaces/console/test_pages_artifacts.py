@@ -56,7 +56,6 @@ class Counted(FileArtifactStore):
             yield piece
 
 
-@pytest.mark.proves("console.artifacts.lines")
 def test_the_millionth_line_is_found_without_holding_what_lies_before_it(tmp_path: Any) -> None:
     store, scope = Counted(tmp_path / "artifacts"), Scope("local", "ada", "s1")
     parts = (
@@ -74,7 +73,6 @@ def test_the_millionth_line_is_found_without_holding_what_lies_before_it(tmp_pat
     assert line_page(look, 2_000_000).entries == []
 
 
-@pytest.mark.proves("console.artifacts.lines")
 async def test_lines_are_numbered_paged_found_and_escaped(served: Any) -> None:
     lines = "\n".join(f"line {number} {EVIL}\x1b[31m" for number in range(1, 1001))
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
@@ -95,7 +93,6 @@ async def test_lines_are_numbered_paged_found_and_escaped(served: Any) -> None:
         assert 'role="alert"' in await opened(browser, f"{query}&find=(")
 
 
-@pytest.mark.proves("console.artifacts.json")
 async def test_json_is_walked_by_pointer_and_a_list_of_objects_is_a_table(served: Any) -> None:
     value = {"items": [{"id": number, "a/b": EVIL} for number in range(300)], "empty": []}
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
@@ -134,7 +131,6 @@ async def test_a_diff_is_shown_as_one(served: Any) -> None:
     assert re.search(r'<tr id="L6" class="add">.*\+new', page) and 'class="file"' in page
 
 
-@pytest.mark.proves("console.artifacts.images")
 async def test_a_picture_is_sent_as_what_it_is_under_a_policy_in_which_nothing_runs(
     served: Any,
 ) -> None:
@@ -146,7 +142,6 @@ async def test_a_picture_is_sent_as_what_it_is_under_a_policy_in_which_nothing_r
     assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
 
 
-@pytest.mark.proves("console.artifacts.images")
 @pytest.mark.parametrize(
     ("data", "mime"),
     [
@@ -173,7 +168,6 @@ async def test_what_only_says_that_it_is_a_picture_is_shown_as_text_and_sent_as_
     assert "sandbox" in answer.headers["content-security-policy"]
 
 
-@pytest.mark.proves("console.own")
 @pytest.mark.parametrize("page", ["view", "image", "file"])
 async def test_nobody_opens_an_artifact_of_somebody_else(served: Any, page: str) -> None:
     async with (

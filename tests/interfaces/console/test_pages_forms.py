@@ -55,7 +55,6 @@ KINDS = {
 }
 
 
-@pytest.mark.proves("console.tools.form")
 def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first() -> None:
     fields = build_fields(SCHEMA)
     assert {field.name: field.kind for field in fields} == KINDS
@@ -67,7 +66,6 @@ def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first
     assert (by_name["text"].hint, by_name["count"].hint) == ("at most 9 characters", "at least 1")
 
 
-@pytest.mark.proves("console.tools.form")
 @pytest.mark.parametrize(
     ("shape", "hint"),
     [
@@ -82,7 +80,6 @@ def test_a_field_says_what_its_schema_asks_of_it(shape: dict[str, Any], hint: st
     assert field.hint == hint
 
 
-@pytest.mark.proves("console.tools.form")
 @given(
     st.fixed_dictionaries(
         {"text": st.text(), "count": st.integers()},
@@ -145,7 +142,6 @@ def parsed(picture: str) -> ElementTree.Element:
     )
 
 
-@pytest.mark.proves("console.pictures.words")
 def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
     days = days_up_to("2026-03-02", 4)
     assert days == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
@@ -184,7 +180,6 @@ def assert_within(drawing: Any, width: int) -> None:
         assert x + (half if text.get("text-anchor") == "middle" else 0) <= width
 
 
-@pytest.mark.proves("console.pictures.columns")
 def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_days() -> None:
     days = days_up_to("2026-03-02", 20)
     first = [0.0] * 18 + [4.0, 6.0]
@@ -229,7 +224,6 @@ def test_lines_are_few_and_reach_the_highest_value(most: float) -> None:
     assert lines == sorted(set(lines))
 
 
-@pytest.mark.proves("console.pictures.waterfall")
 def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
     call = ToolCall("c1", "<b>tool", "{}")
     events = [

@@ -68,7 +68,6 @@ def reeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget()
 
 
-@pytest.mark.proves("plugins.installed")
 @pytest.mark.usefixtures("reeds")
 async def test_a_page_is_in_the_menu_and_shown_to_the_owner_alone(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:

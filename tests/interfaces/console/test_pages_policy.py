@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from ferrule import tool
 from ferrule.console.html import format_ticks
 from ferrule.models.scripted import calls, says
@@ -32,7 +30,6 @@ SCRIPT = [
 ]
 
 
-@pytest.mark.proves("console.policy.rules")
 async def test_rules_stand_with_where_they_come_from_and_what_is_wrong_with_them(
     served: Any,
 ) -> None:
@@ -50,7 +47,6 @@ async def test_rules_stand_with_where_they_come_from_and_what_is_wrong_with_them
     assert "your settings" in page and "there is no tool `nosuchtool`" in page
 
 
-@pytest.mark.proves("console.policy.explain")
 async def test_a_call_is_explained_step_by_step_and_not_made(served: Any) -> None:
     async with (
         served({"scripted:a": []}, tools=[note, look], deny=["note"]) as serving,
@@ -68,7 +64,6 @@ async def test_a_call_is_explained_step_by_step_and_not_made(served: Any) -> Non
     assert wrong.status_code == 422 and "nope" in wrong.text
 
 
-@pytest.mark.proves("console.policy.what-if")
 async def test_other_rules_are_tried_on_what_was_done_and_nothing_is_changed(served: Any) -> None:
     async with (
         served({"scripted:a": SCRIPT}, tools=[note, look], allow=["note"]) as serving,
@@ -88,7 +83,6 @@ async def test_other_rules_are_tried_on_what_was_done_and_nothing_is_changed(ser
     assert wrong.status_code == 422 and "line 2 begins with `forbid`" in wrong.text
 
 
-@pytest.mark.proves("console.pictures.denials")
 async def test_what_was_kept_from_calls_is_a_picture_and_a_table(served: Any) -> None:
     async with (
         served({"scripted:a": SCRIPT}, tools=[note, look], deny=["look"]) as serving,

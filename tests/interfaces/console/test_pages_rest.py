@@ -33,7 +33,6 @@ def script() -> list[Any]:
 # ---- events
 
 
-@pytest.mark.proves("console.events")
 async def test_recorded_events_are_shown_in_pages_behind_a_cursor_and_without_secrets(
     served: Any,
 ) -> None:
@@ -53,7 +52,6 @@ async def test_recorded_events_are_shown_in_pages_behind_a_cursor_and_without_se
     assert f"session={session}" in page[page.index("data-stream") :] and "kinds=model" in some
 
 
-@pytest.mark.proves("console.own")
 @pytest.mark.parametrize("path", ["/events", "/audit", "/audit/call", "/audit/export"])
 async def test_a_session_of_somebody_else_is_on_no_page(served: Any, path: str) -> None:
     async with (
@@ -68,7 +66,6 @@ async def test_a_session_of_somebody_else_is_on_no_page(served: Any, path: str) 
 # ---- audit
 
 
-@pytest.mark.proves("console.audit.verify")
 async def test_a_changed_event_is_found_and_named(served: Any) -> None:
     async with (
         served({"scripted:a": script()}, tools=[look]) as serving,
@@ -90,7 +87,6 @@ async def test_a_changed_event_is_found_and_named(served: Any) -> None:
         assert "1 problem found" in page and re.search(r'data-label="Event">4<', page)
 
 
-@pytest.mark.proves("console.audit.verify")
 async def test_a_person_verifies_their_own_sessions_only(served: Any) -> None:
     async with (
         served({"scripted:a": script()}, tools=[look]) as serving,
@@ -102,7 +98,6 @@ async def test_a_person_verifies_their_own_sessions_only(served: Any) -> None:
     assert "0 sessions, 0 events" in page and session not in page
 
 
-@pytest.mark.proves("console.audit.calls")
 async def test_a_call_is_explained_with_who_let_it_pass(served: Any) -> None:
     async with (
         served({"scripted:a": script()}, tools=[look]) as serving,
@@ -119,7 +114,6 @@ async def test_a_call_is_explained_with_who_let_it_pass(served: Any) -> None:
     assert "allowed by the gate" in call and "sha256" in call
 
 
-@pytest.mark.proves("console.audit.export")
 async def test_the_export_verifies_and_holds_no_secret(served: Any) -> None:
     async with (
         served({"scripted:a": script()}, tools=[look]) as serving,
@@ -136,7 +130,6 @@ async def test_the_export_verifies_and_holds_no_secret(served: Any) -> None:
 # ---- costs
 
 
-@pytest.mark.proves("console.costs")
 async def test_tokens_and_money_stand_by_day_model_and_session(
     served: Any, own_folders: Any
 ) -> None:

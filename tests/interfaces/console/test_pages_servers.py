@@ -40,7 +40,6 @@ async def say(browser: httpx.AsyncClient, doing: str, page: str = "") -> httpx.R
     return await browser.post(f"/servers/{doing}", data=given, follow_redirects=True)
 
 
-@pytest.mark.proves("console.servers.approval")
 async def test_a_server_is_approved_in_two_steps_and_a_change_is_shown_and_held_back(
     served: Any,
 ) -> None:
@@ -60,7 +59,6 @@ async def test_a_server_is_approved_in_two_steps_and_a_change_is_shown_and_held_
         assert "not approved" in page
 
 
-@pytest.mark.proves("console.servers.approval")
 async def test_a_yes_to_what_is_not_there_any_more_approves_nothing(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         write_down(serving.workspace)
@@ -78,7 +76,6 @@ async def test_a_yes_to_what_is_not_there_any_more_approves_nothing(served: Any)
         assert "Approved:" not in await page_of(browser)
 
 
-@pytest.mark.proves("console.servers.approval")
 async def test_a_server_whose_command_nobody_approved_is_not_started_for_a_look(
     served: Any,
 ) -> None:
@@ -90,7 +87,6 @@ async def test_a_server_whose_command_nobody_approved_is_not_started_for_a_look(
         assert (await browser.get("/servers/server?name=nope")).status_code == 422
 
 
-@pytest.mark.proves("console.servers.approval")
 @pytest.mark.parametrize("doing", ["command", "look", "tools", "withdraw"])
 async def test_only_the_owner_says_anything_to_servers(served: Any, doing: str) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser("bob") as browser:

@@ -60,7 +60,6 @@ async def settled(browser: httpx.AsyncClient, page: httpx.Response, word: str) -
     return text
 
 
-@pytest.mark.proves("console.tools.catalog")
 async def test_the_catalog_shows_every_tool_with_its_numbers_and_escapes_what_it_says(
     served: Any,
 ) -> None:
@@ -82,7 +81,6 @@ async def test_the_catalog_shows_every_tool_with_its_numbers_and_escapes_what_it
         assert "<code>made_up</code>" in page
 
 
-@pytest.mark.proves("console.tools.catalog")
 @pytest.mark.parametrize(
     ("query", "left"),
     [
@@ -104,7 +102,6 @@ async def test_the_catalog_is_filtered(served: Any, query: str, left: set[str]) 
     assert shown & {"double", "note", "large"} == left
 
 
-@pytest.mark.proves("console.tools.detail")
 async def test_a_tools_page_has_its_schema_its_rules_and_its_last_calls(served: Any) -> None:
     script = [calls(("note", {"text": "a"})), says("ok")]
     async with (
@@ -122,7 +119,6 @@ async def test_a_tools_page_has_its_schema_its_rules_and_its_last_calls(served: 
     )
 
 
-@pytest.mark.proves("console.tools.try")
 async def test_a_tried_tool_runs_in_a_session_of_its_own_through_the_gate(served: Any) -> None:
     async with served({"scripted:a": []}, tools=[double]) as serving, serving.browser() as browser:
         page = await tried(browser, "double", **{"arg.number": "4", "arg.loud": "true"})
@@ -136,7 +132,6 @@ async def test_a_tried_tool_runs_in_a_session_of_its_own_through_the_gate(served
     assert call.arguments == '{"number":4,"loud":true}' and (info.user, info.runs) == ("owner", 0)
 
 
-@pytest.mark.proves("console.tools.try")
 async def test_a_tried_tool_that_needs_a_yes_asks_in_the_browser_and_names_who_said_it(
     served: Any,
 ) -> None:
@@ -153,7 +148,6 @@ async def test_a_tried_tool_that_needs_a_yes_asks_in_the_browser_and_names_who_s
     assert "allowed by owner" in text
 
 
-@pytest.mark.proves("console.tools.try")
 async def test_a_tried_tool_that_is_denied_by_a_rule_does_not_run(served: Any) -> None:
     ran: list[str] = []
 
@@ -197,7 +191,6 @@ async def test_a_large_result_links_to_its_artifact(served: Any, tmp_path: Any) 
     assert opened.status_code == 200 and "19990" in opened.text and "all of it" in opened.text
 
 
-@pytest.mark.proves("console.own")
 async def test_what_one_person_tried_is_not_there_for_another(served: Any) -> None:
     async with (
         served({"scripted:a": []}, tools=[double]) as serving,

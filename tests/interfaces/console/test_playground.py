@@ -44,7 +44,6 @@ async def shows(browser: httpx.AsyncClient, path: str, *texts: str) -> str:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.proves("console.playground")
 async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> None:
     async with (
         served({"scripted:a": [says("good morning")]}) as serving,
@@ -64,7 +63,6 @@ async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> Non
         assert (info.model, info.user) == ("scripted:a", "owner")
 
 
-@pytest.mark.proves("console.playground")
 async def test_a_model_that_is_named_is_used_instead_of_the_chosen_one(served: Any) -> None:
     async with (
         served({"scripted:a": [], "scripted:c": [says("from c")]}) as serving,
@@ -76,7 +74,6 @@ async def test_a_model_that_is_named_is_used_instead_of_the_chosen_one(served: A
         await shows(browser, led.headers["location"], "from c")
 
 
-@pytest.mark.proves("console.side-by-side")
 async def test_two_models_answer_the_same_message_side_by_side(served: Any) -> None:
     scripts = {
         "scripted:a": [says("from a"), says("again a")],
@@ -102,7 +99,6 @@ async def test_two_models_answer_the_same_message_side_by_side(served: Any) -> N
         assert [info.runs for info in serving.console.list_sessions(OWNER)] == [2, 2]
 
 
-@pytest.mark.proves("console.playground")
 async def test_ids_on_a_page_with_two_runs_are_unique(served: Any) -> None:
     scripts = {"scripted:a": [says("from a")], "scripted:b": [says("from b")]}
     async with served(scripts) as serving, serving.browser() as browser:
@@ -114,7 +110,6 @@ async def test_ids_on_a_page_with_two_runs_are_unique(served: Any) -> None:
         assert len(ids) == len(set(ids))
 
 
-@pytest.mark.proves("console.modes-are-the-owners")
 async def test_a_mode_is_the_operators_to_choose(served: Any) -> None:
     async with (
         served({"scripted:a": [says("x"), says("y")]}) as serving,
@@ -133,7 +128,6 @@ async def test_a_mode_is_the_operators_to_choose(served: Any) -> None:
         await shows(bob, led.headers["location"], 'class="state done"')
 
 
-@pytest.mark.proves("console.models-of-the-server")
 async def test_others_choose_among_the_servers_models_only(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser("bob") as bob:
         form = (await bob.get("/playground")).text
@@ -148,7 +142,6 @@ async def test_others_choose_among_the_servers_models_only(served: Any) -> None:
         assert serving.console.list_sessions(OWNER) == []
 
 
-@pytest.mark.proves("console.own-sessions")
 async def test_a_session_of_somebody_else_is_not_in_ones_playground(served: Any) -> None:
     async with (
         served({"scripted:a": [says("secret")]}) as serving,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from ferrule import tool
 from ferrule.console.html import format_duration
@@ -91,7 +90,6 @@ def written(journal: Any, session: str, *events: Any, user: str = "owner") -> No
         other.append(session, "r1", events, identity=Identity("local", user, session, "r1"))
 
 
-@pytest.mark.proves("console.own-sessions")
 async def test_people_see_their_own_runs_and_the_owner_sees_all(served: Any) -> None:
     async with served({"scripted:a": [says("x"), says("y")]}) as serving:
         mine, theirs = (
@@ -110,7 +108,6 @@ async def test_people_see_their_own_runs_and_the_owner_sees_all(served: Any) -> 
             assert (await owner.get(f"/runs/{theirs}")).status_code == 200
 
 
-@pytest.mark.proves("console.runs-filters")
 async def test_the_list_is_filtered_by_words_state_model_and_user(served: Any) -> None:
     async with served({"scripted:a": [says("x")]}) as serving, serving.browser() as browser:
         await ran(serving, OWNER, "Count the apples")
@@ -148,7 +145,6 @@ async def test_a_closed_console_has_no_file_of_the_journal_open(
     assert not [name for name in list_descriptors().values() if name.startswith(journal)]
 
 
-@pytest.mark.proves("console.runs-live")
 async def test_the_list_says_nothing_until_something_was_written_by_any_process(
     served: Any,
 ) -> None:
@@ -192,7 +188,6 @@ def harmful(page: str) -> list[str]:
     return tags.found
 
 
-@pytest.mark.proves("console.text-is-data")
 async def test_texts_of_models_tools_and_people_are_never_markup(served: Any) -> None:
     steps = [
         calls(("echo", {"text": EVIL}), ("no_such<u>", {"x": EVIL}), text=EVIL),
@@ -215,7 +210,6 @@ async def test_texts_of_models_tools_and_people_are_never_markup(served: Any) ->
             assert "{{ 7*7 }}" in page or path == "/runs"
 
 
-@pytest.mark.proves("console.card")
 async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(served: Any) -> None:
     steps = [calls(("note", {"text": "milk"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
@@ -237,7 +231,6 @@ async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(serve
         assert re.search(r"\d+ ms", page)
 
 
-@pytest.mark.proves("console.approval-inline")
 async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> None:
     steps = [calls(("note", {"text": "milk"}, "c1")), says("pity")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
@@ -254,7 +247,6 @@ async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> 
         assert (stale.status_code, "this question is no longer open" in stale.text) == (422, True)
 
 
-@pytest.mark.proves("console.preview")
 async def test_the_question_shows_what_would_happen_line_by_line(served: Any) -> None:
     from ferrule.toolkits.files.tools import write_file
 
@@ -275,7 +267,6 @@ async def test_the_question_shows_what_would_happen_line_by_line(served: Any) ->
         assert change in page, "the card keeps what was approved"
 
 
-@pytest.mark.proves("console.change")
 async def test_a_call_that_nobody_was_asked_about_shows_its_change_too(served: Any) -> None:
     steps = [calls(("note", {"text": "x", "path": "a", "old_text": "a\nb", "new_text": "a\nc"}))]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
@@ -284,7 +275,6 @@ async def test_a_call_that_nobody_was_asked_about_shows_its_change_too(served: A
         assert '<span class="cut">-b</span><span class="add">+c</span>' in page
 
 
-@pytest.mark.proves("console.partial-arguments")
 async def test_a_page_shows_the_call_that_is_being_written(served: Any) -> None:
     async with served({"scripted:a": [says("hi")]}) as serving, serving.browser() as browser:
         session = await ran(serving, OWNER, "go")
@@ -307,7 +297,6 @@ async def test_a_page_shows_the_call_that_is_being_written(served: Any) -> None:
         assert f">{'x' * 1993}the end</pre>" in page
 
 
-@pytest.mark.proves("console.copy")
 async def test_a_message_is_copied_as_its_author_wrote_it(served: Any) -> None:
     said = "**bold** <u> [a](https://a.example)"
     async with served({"scripted:a": [says(said)]}) as serving, serving.browser() as browser:
@@ -320,7 +309,6 @@ async def test_a_message_is_copied_as_its_author_wrote_it(served: Any) -> None:
             assert (await other.get(links[0])).status_code == 404
 
 
-@pytest.mark.proves("console.news")
 async def test_a_page_gets_what_changed_behind_its_mark_and_nothing_twice(served: Any) -> None:
     steps = [calls(("note", {"text": "x"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
@@ -343,7 +331,6 @@ async def test_a_page_gets_what_changed_behind_its_mark_and_nothing_twice(served
         )
 
 
-@pytest.mark.proves("console.restart")
 async def test_after_a_restart_a_page_that_was_open_is_given_everything_anew(
     served: Any, tmp_path: Any
 ) -> None:
@@ -360,7 +347,6 @@ async def test_after_a_restart_a_page_that_was_open_is_given_everything_anew(
         assert 'data-whole="yes"' in again and "hello" in again and "hi" in again
 
 
-@pytest.mark.proves("console.other-processes")
 async def test_a_run_of_another_process_is_followed_on_its_page(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         written(serving.journal, "theirs", SessionOpened(model="m"), RunStarted("go"))
@@ -371,7 +357,6 @@ async def test_a_run_of_another_process_is_followed_on_its_page(served: Any) -> 
         assert "there" in news and 'data-state="done"' in news
 
 
-@pytest.mark.proves("console.secrets-hidden")
 async def test_secrets_in_texts_are_not_on_the_page(served: Any) -> None:
     secret = "sk-proj-" + "a1B2c3D4" * 6
     async with (
@@ -383,7 +368,6 @@ async def test_secrets_in_texts_are_not_on_the_page(served: Any) -> None:
         assert secret not in page.split("<main")[1].split('class="entries"')[1]
 
 
-@pytest.mark.proves("console.stop")
 async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> None:
     begun = asyncio.Event()
 
@@ -413,7 +397,6 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
         )
 
 
-@pytest.mark.proves("console.waiting")
 async def test_the_menu_counts_the_questions_that_wait(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
         live = await serving.console.open_sessions.start(OWNER, "note x")
@@ -424,7 +407,6 @@ async def test_the_menu_counts_the_questions_that_wait(served: Any) -> None:
         await serving.console.open_sessions.stop_run(live.id)
 
 
-@pytest.mark.proves("console.retry")
 async def test_a_run_is_tried_again_with_the_history_before_it(served: Any) -> None:
     async with (
         served({"scripted:a": [says("one"), says("two"), says("two again")]}) as serving,
@@ -453,7 +435,6 @@ async def test_a_run_is_tried_again_with_the_history_before_it(served: Any) -> N
         assert answers == ["one", "two again"]
 
 
-@pytest.mark.proves("console.runs.numbers")
 async def test_a_row_tells_how_long_a_session_took_and_what_it_used(served: Any) -> None:
     steps = [
         calls(("echo", {"text": "a"}), ("note", {"text": "b"}), usage=Usage(input=70, output=5)),
@@ -478,7 +459,6 @@ async def test_a_row_tells_how_long_a_session_took_and_what_it_used(served: Any)
     assert cells["Cost"] == "–"
 
 
-@pytest.mark.proves("console.fork")
 async def test_forking_leads_to_the_new_session(served: Any) -> None:
     async with served({"scripted:a": [says("one")]}) as serving, serving.browser() as browser:
         session = await ran(serving, OWNER, "first")
@@ -490,7 +470,6 @@ async def test_forking_leads_to_the_new_session(served: Any) -> None:
         assert (await browser.post(f"/runs/{session}/fork", data={"runs": "7"})).status_code == 422
 
 
-@pytest.mark.proves("console.paged")
 async def test_a_long_session_begins_with_its_end_and_leads_back(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         talk = [
@@ -507,7 +486,6 @@ async def test_a_long_session_begins_with_its_end_and_leads_back(served: Any) ->
         assert "q0." in first and "earlier?before" not in first
 
 
-@pytest.mark.proves("console.resume")
 async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken_up(
     served: Any, tmp_path: Any
 ) -> None:
@@ -549,7 +527,6 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         assert "noted x" in page
 
 
-@pytest.mark.proves("console.resume")
 async def test_a_run_at_its_limit_goes_on_by_one_button_in_its_page(served: Any) -> None:
     async with (
         served({"scripted:a": [says("done now")]}) as serving,
@@ -572,7 +549,6 @@ async def test_a_run_at_its_limit_goes_on_by_one_button_in_its_page(served: Any)
         assert ">Go on</button>" not in page
 
 
-@pytest.mark.proves("console.approval-inline")
 async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works_for(
     served: Any,
 ) -> None:
@@ -608,7 +584,6 @@ async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works
         assert "noted milk" in (await browser.get(f"/runs/{below}")).text
 
 
-@pytest.mark.proves("console.preview")
 async def test_a_preview_that_is_too_long_for_a_page_says_what_is_left_out(served: Any) -> None:
     async def preview(*_: Any) -> str:
         return "\n".join(f"line {n}" for n in range(12_000))
@@ -628,7 +603,6 @@ async def test_a_preview_that_is_too_long_for_a_page_says_what_is_left_out(serve
         await serving.console.open_sessions.stop_run(live.id)
 
 
-@pytest.mark.proves("console.resume")
 async def test_a_run_that_broke_says_so_and_can_be_taken_up(served: Any) -> None:
     def broken(_: Any) -> Any:
         raise RuntimeError("a wire with a defect")

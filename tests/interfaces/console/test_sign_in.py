@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +40,6 @@ async def signed_in(browser: httpx.AsyncClient, token: str) -> str:
     return (await browser.get("/")).text
 
 
-@pytest.mark.proves("console.visit-outlives-restart")
 async def test_a_browser_goes_on_after_a_restart_with_the_same_tokens() -> None:
     async with server(PEOPLE) as before, server(PEOPLE, 2000.0) as after:
         said = await signed_in(before, ADA)
@@ -55,7 +53,6 @@ async def test_a_browser_goes_on_after_a_restart_with_the_same_tokens() -> None:
         assert (await after.post("/", headers={"x-ferrule-csrf": "another"})).status_code == 403
 
 
-@pytest.mark.proves("console.visit-outlives-restart")
 async def test_another_token_ends_the_sign_ins_of_the_old_one() -> None:
     async with (
         server(PEOPLE) as before,
@@ -66,7 +63,6 @@ async def test_another_token_ends_the_sign_ins_of_the_old_one() -> None:
         assert (await after.get("/")).status_code == 401
 
 
-@pytest.mark.proves("console.visit-outlives-restart")
 async def test_a_sign_in_that_is_over_stays_over() -> None:
     async with server(PEOPLE) as browser, server(PEOPLE, 1000.0 + 13 * 3600) as later:
         said = await signed_in(browser, OWNER)
@@ -100,7 +96,6 @@ async def test_without_known_tokens_a_sign_in_ends_with_the_process() -> None:
         assert (await forgetful.get("/")).status_code == 401
 
 
-@pytest.mark.proves("console.visit-outlives-restart")
 @given(st.text(max_size=120), st.integers(0, 99), st.characters())
 def test_no_other_cookie_is_anybodys(text: str, at: int, letter: str) -> None:
     cookie, visitor = make_cookie(OWNER, PEOPLE[OWNER], 5000)

@@ -192,7 +192,6 @@ async def said(agent: Agent, text: str, session: str | None = None) -> str:
     return opened.id
 
 
-@pytest.mark.proves("console.stream.live")
 async def test_a_reader_sees_a_run_as_the_journal_will_tell_it(served: Callable[..., Any]) -> None:
     async with on_air(served, calls(("look", {"at": "x"})), says("fine")) as (serving, port):
         async with watching(port) as watcher:
@@ -208,7 +207,6 @@ async def test_a_reader_sees_a_run_as_the_journal_will_tell_it(served: Callable[
         )
 
 
-@pytest.mark.proves("console.stream.live")
 async def test_kinds_choose_what_is_told_and_unknown_ones_are_refused(
     served: Callable[..., Any],
 ) -> None:
@@ -222,7 +220,6 @@ async def test_kinds_choose_what_is_told_and_unknown_ones_are_refused(
             assert refused.status == 422
 
 
-@pytest.mark.proves("console.stream.scope")
 async def test_what_belongs_to_somebody_else_is_not_told_and_does_not_exist(
     served: Callable[..., Any],
 ) -> None:
@@ -240,7 +237,6 @@ async def test_what_belongs_to_somebody_else_is_not_told_and_does_not_exist(
             assert allowed.status == 200
 
 
-@pytest.mark.proves("console.stream.resumes")
 async def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_twice(
     served: Callable[..., Any],
 ) -> None:
@@ -263,7 +259,6 @@ async def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_twice(
         assert places == [(number,) for number in range(4, last + 1)]
 
 
-@pytest.mark.proves("console.stream.resumes")
 @pytest.mark.parametrize("cursor", ["99999", "not-a-cursor", "1.2.3", "-1", "9~9~deadbeef"])
 async def test_a_cursor_that_leads_nowhere_is_said_and_the_stream_goes_on_from_now(
     served: Callable[..., Any], cursor: str
@@ -281,7 +276,6 @@ async def test_a_cursor_that_leads_nowhere_is_said_and_the_stream_goes_on_from_n
             assert all(one.place[0] > info.events for one in await watcher.until("run.finished"))
 
 
-@pytest.mark.proves("console.stream.resumes")
 async def test_all_sessions_have_no_past_and_whoever_comes_back_is_told_so(
     served: Callable[..., Any],
 ) -> None:
@@ -294,7 +288,6 @@ async def test_all_sessions_have_no_past_and_whoever_comes_back_is_told_so(
         await watcher.until("run.finished")
 
 
-@pytest.mark.proves("console.stream.gaps")
 async def test_a_slow_reader_is_told_exactly_what_it_missed(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +327,6 @@ def _accounted(told: list[StreamMessage], published: dict[str, int]) -> None:
         assert sorted(numbers) == list(range(1, last[session] + 1))
 
 
-@pytest.mark.proves("console.stream.elsewhere")
 async def test_what_another_process_drives_is_told_from_the_journal_until_this_one_takes_over(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -365,7 +357,6 @@ async def test_what_another_process_drives_is_told_from_the_journal_until_this_o
         assert whole.told[0].place == (1,) and watcher.told[0].place > (1,)
 
 
-@pytest.mark.proves("console.stream.bounded")
 async def test_readers_are_bounded_and_one_that_left_makes_room(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,7 +372,6 @@ async def test_readers_are_bounded_and_one_that_left_makes_room(
                         break
 
 
-@pytest.mark.proves("console.stream.bounded")
 async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,7 +388,6 @@ async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
             await other.until("run.finished")
 
 
-@pytest.mark.proves("console.stream.bounded")
 def test_one_browser_leaves_a_persons_other_browsers_their_streams(tmp_path: Path) -> None:
     streams = stream.EventStreams(Bus(), SqliteJournal(tmp_path / "journal.db"))
     one, two = (Visitor("ada", False, "local", csrf=name) for name in ("first", "second"))
@@ -419,7 +408,6 @@ def test_one_browser_leaves_a_persons_other_browsers_their_streams(tmp_path: Pat
     assert opened(one) == 1
 
 
-@pytest.mark.proves("console.stream.bounded")
 async def test_a_quiet_stream_has_a_heartbeat(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,7 +420,6 @@ async def test_a_quiet_stream_has_a_heartbeat(
         await watcher.until("run.finished")
 
 
-@pytest.mark.proves("console.stream.ends")
 async def test_streams_end_with_the_bus_of_the_server(served: Callable[..., Any]) -> None:
     async with on_air(served, says("one")) as (serving, port):
         session = await begun(serving)
@@ -446,7 +433,6 @@ async def test_streams_end_with_the_bus_of_the_server(served: Callable[..., Any]
                         assert (await watcher.next()).kind in ("bus.closed", "bus.operator")
 
 
-@pytest.mark.proves("console.stream.ends")
 async def test_signing_out_ends_the_streams_of_that_sign_in(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,7 +456,6 @@ async def test_signing_out_ends_the_streams_of_that_sign_in(
                 assert again.status == 401
 
 
-@pytest.mark.proves("console.stream.once")
 async def test_an_event_becomes_lines_once_for_all_readers(tmp_path: Path) -> None:
     bus = Bus()
     feed = bus.feed(Identity("local", "bob", "s1", "r"))

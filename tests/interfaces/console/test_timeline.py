@@ -82,7 +82,6 @@ def shown(entries: list[Any]) -> dict[int, Any]:
     return {entry.number: copy.deepcopy(entry) for entry in entries}
 
 
-@pytest.mark.proves("console.news")
 @given(st.lists(happenings, max_size=25), st.integers(0, 25))
 def test_what_changed_behind_a_place_is_all_that_a_page_misses(
     events: list[Event], cut: int
@@ -97,7 +96,6 @@ def test_what_changed_behind_a_place_is_all_that_a_page_misses(
     assert [entry.number for entry in timeline.entries] == [*range(len(timeline.entries))]
 
 
-@pytest.mark.proves("console.news")
 def test_a_note_says_that_a_run_was_resumed_and_not_that_a_session_was_opened_again() -> None:
     def topics(*more: Event) -> list[str]:
         timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), *more])
@@ -107,13 +105,11 @@ def test_a_note_says_that_a_run_was_resumed_and_not_that_a_session_was_opened_ag
     assert topics(RunFinished("done"), Recovered("it was closed")) == []
 
 
-@pytest.mark.proves("console.news")
 def test_an_entry_has_the_time_of_its_event_in_milliseconds() -> None:
     timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), Noticed("t", "x")])
     assert [entry.time for entry in timeline.entries] == [2000, 3000]
 
 
-@pytest.mark.proves("console.news")
 @given(st.lists(happenings, max_size=25), st.integers(0, 25))
 def test_an_event_that_comes_twice_changes_nothing(events: list[Event], again: int) -> None:
     events = [SessionOpened(model="m"), *events]
@@ -123,7 +119,6 @@ def test_an_event_that_comes_twice_changes_nothing(events: list[Event], again: i
     assert shown(timeline.entries) == once
 
 
-@pytest.mark.proves("console.news")
 def test_a_new_run_shows_nothing_of_an_answer_that_broke_off_without_an_end() -> None:
     timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go")])
     who = Identity("local", "owner", "s", "r")
@@ -134,7 +129,6 @@ def test_a_new_run_shows_nothing_of_an_answer_that_broke_off_without_an_end() ->
     assert timeline.partial.text.text == ""
 
 
-@pytest.mark.proves("console.card")
 @given(st.lists(happenings, max_size=25))
 def test_after_the_end_of_a_run_no_call_of_it_looks_as_if_it_went_on(events: list[Event]) -> None:
     timeline = fed(Timeline(), [SessionOpened(model="m"), *events, RunFinished("cancelled")])
@@ -174,7 +168,6 @@ def test_a_card_says_what_became_of_its_call() -> None:
     )
 
 
-@pytest.mark.proves("run.cut-answers")
 @pytest.mark.parametrize(
     "event",
     [

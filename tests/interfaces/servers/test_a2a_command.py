@@ -98,7 +98,6 @@ async def open_client_session(served: Served, folder: Path, **more: Any) -> Asyn
             await session.close()
 
 
-@pytest.mark.proves("serve.a2a.command")
 async def test_our_own_client_asks_is_asked_back_and_is_answered(
     folder: Path,
     tmp_path: Path,
@@ -140,7 +139,6 @@ async def test_our_own_client_asks_is_asked_back_and_is_answered(
     assert (answered.choice, answered.by) == ("once", "a2a")
 
 
-@pytest.mark.proves("serve.a2a.command", "serve.a2a.card")
 async def test_the_protocol_librarys_client_reads_what_the_card_lists_and_gets_the_answer(
     folder: Path, environment: dict[str, str], script: Callable[..., str]
 ) -> None:
@@ -170,7 +168,6 @@ async def test_the_protocol_librarys_client_reads_what_the_card_lists_and_gets_t
     assert listed == [("find", "Finds: books."), ("brewing", "How tea is made.")]
 
 
-@pytest.mark.proves("serve.a2a.signed")
 async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
     folder: Path, tmp_path: Path, environment: dict[str, str], script: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
@@ -199,14 +196,12 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
             assert "sign" in str(peers.notices) and peers.tools == ()
 
 
-@pytest.mark.proves("serve.a2a.card")
 @pytest.mark.parametrize("words", [["find"], ["find:"], [": Finds."], ["find: a", "find: b"]])
 def test_a_skill_that_cannot_be_read_is_refused_by_its_words(words: list[str]) -> None:
     with pytest.raises(ConfigError, match="--skill `"):
         parse_skills(words, [])
 
 
-@pytest.mark.proves("serve.a2a.command")
 def test_what_cannot_be_served_is_said_before_anything_is_served(
     ferrule: Any, folder: Path
 ) -> None:

@@ -45,7 +45,6 @@ def act() -> str:
     return "acted"
 
 
-@pytest.mark.proves("serve.a2a.approval")
 async def test_a_question_that_nobody_answers_is_a_no(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +55,6 @@ async def test_a_question_that_nobody_answers_is_a_no(
     assert await end(task) == TaskUpdate("done", "not allowed")
 
 
-@pytest.mark.proves("serve.a2a.approval")
 @pytest.mark.parametrize(
     ("words", "runs"),
     [
@@ -86,7 +84,6 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
     assert await end(task) == TaskUpdate("done", "over") and len(ran) == runs
 
 
-@pytest.mark.proves("serve.a2a.bounds")
 async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +110,6 @@ async def test_tasks_and_conversations_are_bounded(
     assert (await end(second)).kind == "done"
 
 
-@pytest.mark.proves("serve.a2a.answers")
 async def test_messages_of_one_conversation_are_worked_one_after_another(made: Any) -> None:
     conversations = made(calls(("act", {})), says("first"), says("second"), tools=[act])
     first, second = (
@@ -126,7 +122,6 @@ async def test_messages_of_one_conversation_are_worked_one_after_another(made: A
     assert await end(second) == TaskUpdate("done", "second")
 
 
-@pytest.mark.proves("serve.a2a.cancel")
 async def test_a_cancelled_task_withdraws_its_question(made: Any) -> None:
     conversations = made(calls(("act", {})), tools=[act])
     task = await conversations.start_task("t", "c", "act")

@@ -158,7 +158,6 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await made.stack.aclose()
 
 
-@pytest.mark.proves("serve.a2a.answers")
 async def test_a_message_is_a_run_of_the_agent_and_its_answer_an_artifact(place: Place) -> None:
     await place.serve(says("On the third shelf."))
     result = await (await place.open_client_session()).call(
@@ -167,7 +166,6 @@ async def test_a_message_is_a_run_of_the_agent_and_its_answer_an_artifact(place:
     assert result.data == {"agent": "librarian", "answer": "On the third shelf."}
 
 
-@pytest.mark.proves("serve.a2a.answers")
 async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
     server = await place.serve(says("one"), says("two"))
     session = await place.open_client_session()
@@ -183,7 +181,6 @@ async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
     assert said == ["again", "again"]
 
 
-@pytest.mark.proves("serve.a2a.approval")
 @pytest.mark.parametrize(("words", "shelved"), [("Yes, please", ["Moby Dick"]), ("not today", [])])
 async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
     place: Place, words: str, shelved: list[str]
@@ -197,14 +194,12 @@ async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
     assert second.data == {"agent": "librarian", "answer": "That was it."} and place.done == shelved
 
 
-@pytest.mark.proves("serve.a2a.approval")
 async def test_critical_risk_is_no_question_for_a_message(place: Place) -> None:
     await place.serve(calls(("burn", {})), says("I may not."))
     result = await (await place.open_client_session()).call("librarian__find", message="burn it")
     assert result.data["answer"] == "I may not." and place.done == []
 
 
-@pytest.mark.proves("serve.a2a.cancel")
 async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> None:
     server = await place.serve(calls(("wait", {})))
     session = await place.open_client_session()
@@ -225,7 +220,6 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
     ]
 
 
-@pytest.mark.proves("serve.a2a.answers")
 async def test_what_goes_wrong_inside_stays_inside(place: Place) -> None:
     await place.serve()
     result = await (await place.open_client_session()).call("librarian__find", message="anything")
@@ -354,7 +348,6 @@ def test_beyond_this_machine_only_behind_tls() -> None:
     ] == ("https://library.example/a2a")
 
 
-@pytest.mark.proves("serve.a2a.answers")
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b'{"jsonrpc": "2.0", "id": 1, "method": "Nothing"}', b"[" * 100_000]
 )
@@ -369,7 +362,6 @@ async def test_nonsense_is_an_error_and_the_next_message_is_answered(
     ).data["answer"] == "still here"
 
 
-@pytest.mark.proves("serve.a2a.tags")
 def test_every_skill_of_a_card_has_a_tag() -> None:
     card = build_card(
         "n",
@@ -381,7 +373,6 @@ def test_every_skill_of_a_card_has_a_tag() -> None:
     assert [skill["tags"] for skill in card["skills"]] == [["ask"], ["maths"]]
 
 
-@pytest.mark.proves("outputs.served")
 async def test_the_value_of_an_output_type_is_data(place: Place) -> None:
     shape = {"type": "object", "properties": {"shelf": {"type": "integer"}}, "required": ["shelf"]}
     large = 2**63 + 1
@@ -396,7 +387,6 @@ async def test_the_value_of_an_output_type_is_data(place: Place) -> None:
     assert "no value that fits" in (found[2].error_message or "")
 
 
-@pytest.mark.proves("serve.a2a.media")
 async def test_files_of_a_message_become_media_of_the_run(place: Place) -> None:
     from a2a.types import Message, Part
 
@@ -424,7 +414,6 @@ async def test_files_of_a_message_become_media_of_the_run(place: Place) -> None:
         await _find_or_start_task(server.conversations, context)
 
 
-@pytest.mark.proves("serve.a2a.media", "a2a.media")
 async def test_files_reach_a_served_agent_and_what_its_tools_return_comes_back(
     place: Place,
 ) -> None:
@@ -451,7 +440,6 @@ async def test_files_reach_a_served_agent_and_what_its_tools_return_comes_back(
     ]
 
 
-@pytest.mark.proves("serve.a2a.media")
 def test_media_are_sent_in_types_that_the_client_takes_and_within_a_bound() -> None:
     most = 16 * 1024 * 1024
     png = load_media(

@@ -62,7 +62,6 @@ def everywhere(path: Path, *files: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.proves("archive.moves")
 def test_sessions_move_into_a_file_that_verifies_and_come_back_byte_for_byte(
     path: Path, tmp_path: Path
 ) -> None:
@@ -83,7 +82,6 @@ def test_sessions_move_into_a_file_that_verifies_and_come_back_byte_for_byte(
         assert verify_sessions(journal).is_intact
 
 
-@pytest.mark.proves("archive.tombstone")
 def test_that_a_session_was_archived_is_recorded_with_its_head_and_for_its_owner(
     path: Path, tmp_path: Path
 ) -> None:
@@ -112,7 +110,6 @@ def test_that_a_session_was_archived_is_recorded_with_its_head_and_for_its_owner
         assert f'"previous":"{first.sha256}"' in next(iter(lines))
 
 
-@pytest.mark.proves("archive.tombstone")
 def test_removing_what_says_that_a_session_was_archived_is_noticed(
     path: Path, tmp_path: Path
 ) -> None:
@@ -129,7 +126,6 @@ def test_removing_what_says_that_a_session_was_archived_is_noticed(
     assert any("session number 1 is missing" in text for text in texts)
 
 
-@pytest.mark.proves("archive.tombstone")
 def test_an_archive_that_was_replaced_or_is_gone_is_said(path: Path, tmp_path: Path) -> None:
     filled(path, "s1", "s2")
     file = tmp_path / "1.jsonl.gz"
@@ -144,7 +140,6 @@ def test_an_archive_that_was_replaced_or_is_gone_is_said(path: Path, tmp_path: P
         assert done.is_intact and any("was not found" in note for note in done.notes)
 
 
-@pytest.mark.proves("archive.keeps-what-is-in-use")
 def test_a_session_in_use_and_one_that_does_not_verify_stay(path: Path, tmp_path: Path) -> None:
     filled(path, "s1", "s2", "s3")
     db = sqlite3.connect(path)
@@ -196,7 +191,6 @@ def test_closed_sessions_are_those_that_ended_long_enough_ago(path: Path) -> Non
         assert find_closed_sessions(journal, 0) == []
 
 
-@pytest.mark.proves("archive.crash-safe")
 @pytest.mark.parametrize(
     ("point", "left"),
     [
@@ -233,7 +227,6 @@ def test_killed_at_any_point_nothing_is_lost_and_the_next_attempt_ends_it(
     assert everywhere(path, file, again).keys() == records.keys()
 
 
-@pytest.mark.proves("archive.crash-safe")
 def test_an_import_that_was_killed_is_taken_up_where_it_ended(path: Path, tmp_path: Path) -> None:
     records = filled(path, "s1", "s2", events=300)
     file = tmp_path / "old.jsonl.gz"
@@ -262,7 +255,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     return data, gzip.decompress(data)
 
 
-@pytest.mark.proves("audit.verify.archive")
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -289,7 +281,6 @@ def test_a_changed_or_cut_archive_is_noticed_or_holds_the_same(
         assert gzip.decompress(bytes(data)) == packed[1]
 
 
-@pytest.mark.proves("audit.verify.archive")
 @pytest.mark.parametrize("session", ["s1", "s2"])
 def test_a_session_that_was_taken_out_of_an_archive_is_named(
     packed: tuple[bytes, bytes], tmp_path: Path, session: str
@@ -302,7 +293,6 @@ def test_a_session_that_was_taken_out_of_an_archive_is_named(
     assert f"session `{session}` is missing" in finding.text
 
 
-@pytest.mark.proves("archive.memory")
 def test_archiving_and_importing_need_no_memory_for_the_whole_session(
     path: Path, tmp_path: Path
 ) -> None:

@@ -42,7 +42,6 @@ def audited(journal: SqliteJournal, session: str) -> dict[str, AuditedCall]:
     return {call.tool: call for call in audit_calls(journal.records(session))}
 
 
-@pytest.mark.proves("audit.call-record")
 def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_arguments(
     recorded: Any,
 ) -> None:
@@ -75,7 +74,6 @@ def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_argument
     assert call.finished == times[call.last_event]
 
 
-@pytest.mark.proves("audit.rule-origin")
 @pytest.mark.parametrize(
     ("options", "verdict", "rule", "by", "outcome"),
     [
@@ -101,7 +99,6 @@ def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
     assert ("the person's own settings" if rule else "the gate's own order") in said
 
 
-@pytest.mark.proves("audit.rule-origin")
 @pytest.mark.parametrize(
     ("verdict", "reads", "writes", "touched"),
     [
@@ -122,7 +119,6 @@ def test_what_a_decision_lets_a_call_touch_is_said_and_nothing_of_what_was_refus
     assert f"             mode default, side effect write, risk high{touched}" in said
 
 
-@pytest.mark.proves("audit.every-call")
 def test_calls_that_no_tool_answered_are_audited_too(recorded: Any) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(
@@ -141,7 +137,6 @@ def test_calls_that_no_tool_answered_are_audited_too(recorded: Any) -> None:
     assert next(call for call in found if call.tool == "note").message.endswith("as agreed")
 
 
-@pytest.mark.proves("audit.every-call")
 def test_calls_over_the_limit_of_a_round_were_never_judged(recorded: Any) -> None:
     from ferrule import Limits
 
@@ -156,7 +151,6 @@ def test_calls_over_the_limit_of_a_round_were_never_judged(recorded: Any) -> Non
     assert "refused by a limit of the run" in explain(over)[0]
 
 
-@pytest.mark.proves("audit.hooks")
 def test_what_a_hook_changed_or_blocked_is_recorded_with_its_name_and_what_ran(
     recorded: Any, meddler: Any
 ) -> None:
@@ -185,7 +179,6 @@ def test_what_a_hook_changed_or_blocked_is_recorded_with_its_name_and_what_ran(
     assert "refused by the hook `meddler`" in explain(found["fail"])[0]
 
 
-@pytest.mark.proves("audit.hooks")
 def test_a_change_is_in_the_journal_before_the_changed_call_runs(
     recorded: Any, meddler: Any
 ) -> None:
@@ -204,8 +197,6 @@ def test_a_change_is_in_the_journal_before_the_changed_call_runs(
     assert seen[0][-2:] == ["call.started", "call.hooked"]
 
 
-@pytest.mark.proves("audit.sandbox")
-@pytest.mark.proves("doctor.view")
 async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> None:
     with SqliteJournal(":memory:") as journal:
         policy = CommandPolicy(confine=SandboxPolicy(tmp_path, require=frozenset()))
@@ -250,7 +241,6 @@ ASKED = (
 ALLOWED = CallEvaluated("c1", "allow", "allowed", "note", "d1")
 
 
-@pytest.mark.proves("audit.unknown-outcome")
 def test_a_call_that_had_started_when_the_process_died_is_called_unknown() -> None:
     (call,) = project(*ASKED, ALLOWED, CallStarted("c1", "d1"))
     assert (call.outcome, call.finished) == ("unknown", None)
@@ -287,7 +277,6 @@ def test_a_direct_call_says_who_made_it() -> None:
     assert (call.by, call.run) == ("call c7", "r1") and "by call c7" in explain(call)[1]
 
 
-@pytest.mark.proves("audit.call-record")
 def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_running() -> None:
     waiting = ToolCall("c2", "note", "{}")
     asked = ModelAnswered(calls=(*ASKED[1].calls, waiting), stop="calls")
@@ -311,7 +300,6 @@ def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_
     assert "to what the tool asked: without: network" in "\n".join(explain(first))
 
 
-@pytest.mark.proves("audit.old-journals")
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("v*/*.jsonl")), ids=lambda path: path.stem)
 def test_journals_of_every_earlier_format_can_be_audited(path: Path) -> None:
     with path.open(encoding="utf-8") as file:
@@ -322,7 +310,6 @@ def test_journals_of_every_earlier_format_can_be_audited(path: Path) -> None:
         assert explain(call)
 
 
-@pytest.mark.proves("audit.past-calls")
 def test_past_calls_come_with_values_verdict_and_answer_over_all_sessions(
     recorded: Any, meddler: Any
 ) -> None:

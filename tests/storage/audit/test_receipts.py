@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from ferrule import Agent, Scripted, Storage, tool
 from ferrule.core.events import ProviderToolCall, Usage
 from ferrule.models.scripted import Step, calls, says
@@ -15,7 +13,6 @@ from ferrule.storage.audit.receipts import build_receipts
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 
-@pytest.mark.proves("receipts.envelope")
 def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals_hash(
     recorded: Any,
 ) -> None:
@@ -57,7 +54,6 @@ def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals
     ] == sha256_hex("done")
 
 
-@pytest.mark.proves("receipts.no-data")
 def test_a_receipt_holds_no_words_of_arguments_results_questions_or_answers(recorded: Any) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["note", "fail", "unknown"]])
@@ -66,7 +62,6 @@ def test_a_receipt_holds_no_words_of_arguments_results_questions_or_answers(reco
         assert word not in text
 
 
-@pytest.mark.proves("receipts.stable")
 async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_its_own() -> None:
     @tool(side_effect="none", risk="safe")
     def ping() -> str:
@@ -103,7 +98,6 @@ async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_
     )
 
 
-@pytest.mark.proves("receipts.provider-tools")
 def test_what_a_provider_ran_itself_is_named_as_its_own_without_an_approval() -> None:
     from ferrule.core.events import ModelAnswered, RunFinished, RunStarted
     from ferrule.core.identity import Identity

@@ -82,7 +82,6 @@ def forged(path: Path, seq: int, body: str) -> None:
     db.close()
 
 
-@pytest.mark.proves("audit.key-private")
 def test_a_key_is_its_owners_alone_and_never_replaced(key: Path, tmp_path: Path) -> None:
     assert (
         stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -125,7 +124,6 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         Verifier.load(path)
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_a_signed_journal_verifies_and_says_what_is_not_signed_yet(
     path: Path, signer: Signer
 ) -> None:
@@ -140,7 +138,6 @@ def test_a_signed_journal_verifies_and_says_what_is_not_signed_yet(
     assert done.notes == ["session `s1`: events 3 to 3 are not signed"]
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_a_chain_that_was_computed_anew_is_noticed_only_by_its_checkpoints(
     path: Path, signer: Signer
 ) -> None:
@@ -156,7 +153,6 @@ def test_a_chain_that_was_computed_anew_is_noticed_only_by_its_checkpoints(
     assert "computed again" in text
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_several_checkpoints_narrow_a_forgery_down(path: Path, signer: Signer) -> None:
     for text in ("one", "two", "three", "four"):
         added(path, text)
@@ -167,7 +163,6 @@ def test_several_checkpoints_narrow_a_forgery_down(path: Path, signer: Signer) -
     ]  # fmt: skip
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_a_tail_that_was_cut_off_and_an_older_copy_are_noticed(
     path: Path, signer: Signer, tmp_path: Path
 ) -> None:
@@ -183,7 +178,6 @@ def test_a_tail_that_was_cut_off_and_an_older_copy_are_noticed(
     )
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_a_session_that_was_taken_away_is_noticed(path: Path, signer: Signer) -> None:
     added(path, "one")
     added(path, "x", "y", session="s2")
@@ -195,7 +189,6 @@ def test_a_session_that_was_taken_away_is_noticed(path: Path, signer: Signer) ->
     assert "session `s2` is gone" in text and "its event 2" in text
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_a_checkpoint_with_a_forged_signature_or_of_another_key_does_not_count(
     path: Path, signer: Signer, tmp_path: Path
 ) -> None:
@@ -214,7 +207,6 @@ def test_a_checkpoint_with_a_forged_signature_or_of_another_key_does_not_count(
     assert one.signed == 0
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_what_contradicts_a_checkpoint_is_not_signed_again(path: Path, signer: Signer) -> None:
     added(path, "one", "two")
     signed(path, signer)
@@ -240,7 +232,6 @@ TAMPERED: dict[str, Any] = {
 }
 
 
-@pytest.mark.proves("audit.checkpoints-chained")
 @pytest.mark.parametrize(("change", "line"), TAMPERED.values(), ids=list(TAMPERED))
 def test_a_change_of_the_checkpoints_themselves_is_named_by_its_line(
     path: Path, signer: Signer, change: Any, line: int
@@ -256,7 +247,6 @@ def test_a_change_of_the_checkpoints_themselves_is_named_by_its_line(
     assert found.value.code == "checkpoints_corrupt"
 
 
-@pytest.mark.proves("audit.checkpoints-chained")
 def test_nobody_else_adds_a_checkpoint_while_one_is_signed(
     path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +267,6 @@ def test_nobody_else_adds_a_checkpoint_while_one_is_signed(
     assert tried == ["refused"]
 
 
-@pytest.mark.proves("audit.checkpoints")
 def test_an_export_is_checked_against_checkpoints_too(
     path: Path, signer: Signer, tmp_path: Path
 ) -> None:
@@ -293,7 +282,6 @@ def test_an_export_is_checked_against_checkpoints_too(
     assert "event 2 is not the one" in finding.text
 
 
-@pytest.mark.proves("audit.export.signed")
 def test_an_audit_export_that_was_written_anew_is_noticed_by_its_signature(
     recorded: Any, signer: Signer, tmp_path: Path
 ) -> None:

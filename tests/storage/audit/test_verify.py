@@ -78,7 +78,6 @@ def verified(path: Path, *sessions: str) -> Verification:
         return verify_sessions(journal, sessions or None)
 
 
-@pytest.mark.proves("audit.verify.whole")
 def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(
     journal_of_three: tuple[Path, str],
 ) -> None:
@@ -201,7 +200,6 @@ def change_at(db: sqlite3.Connection, keys: list[int], draw: random.Random) -> i
     return index + 1
 
 
-@pytest.mark.proves("audit.verify.exact-event")
 @examples(40)
 @given(SESSIONS, st.randoms(use_true_random=False))
 def test_any_single_change_of_a_session_is_named_at_its_event(
@@ -243,7 +241,6 @@ BESIDE = {
 }
 
 
-@pytest.mark.proves("audit.verify.beside-the-chain")
 @pytest.mark.parametrize("statements", BESIDE.values(), ids=list(BESIDE))
 def test_what_no_chain_holds_is_checked_too(copy: Path, statements: str) -> None:
     edited(copy, *(statements.split("; ") if "BEGIN" not in statements else [statements]))
@@ -332,7 +329,6 @@ def tampered(lines: list[str], draw: random.Random) -> tuple[bytes, int]:
     return b"".join(made), at + 1
 
 
-@pytest.mark.proves("audit.verify.export")
 @examples(150)
 @given(draw=st.randoms(use_true_random=False))
 def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
@@ -348,7 +344,6 @@ def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
     assert finding.session == journal_of_three[1] or line == 2
 
 
-@pytest.mark.proves("audit.verify.export")
 def test_an_audit_export_says_at_its_end_how_much_it_holds(audit_lines: list[str]) -> None:
     records = [json.loads(line) for line in audit_lines]
     kinds = [record.get("type") for record in records]
@@ -358,7 +353,6 @@ def test_an_audit_export_says_at_its_end_how_much_it_holds(audit_lines: list[str
     assert (session["tenant"], session["user"]) == ("local", "ann")
 
 
-@pytest.mark.proves("audit.verify.export")
 @examples(100)
 @given(draw=st.randoms(use_true_random=False))
 def test_any_single_change_of_an_audit_export_is_named_at_its_line(
@@ -396,7 +390,6 @@ def without_seal(line: str, mark: str = "") -> str:
     return re.sub(r',"seal":"[0-9a-f]{32}"', mark, line)
 
 
-@pytest.mark.proves("audit.verify.export-end")
 @pytest.mark.parametrize(("header", "mark"), OLDER, ids=["unmarked", "marked"])
 def test_exports_without_a_seal_are_checked_but_nothing_shows_where_they_end(
     exported: list[str], tmp_path: Path, header: str, mark: str
@@ -414,7 +407,6 @@ def test_exports_without_a_seal_are_checked_but_nothing_shows_where_they_end(
     assert "line 4" in verify_file(path).findings[0].text
 
 
-@pytest.mark.proves("audit.verify.export-end")
 def test_a_changed_seal_is_named_at_the_event_that_carries_it(
     exported: list[str], tmp_path: Path
 ) -> None:
@@ -428,7 +420,6 @@ def test_a_changed_seal_is_named_at_the_event_that_carries_it(
     )
 
 
-@pytest.mark.proves("audit.verify.export-end")
 @pytest.mark.parametrize("kept", [1, 4, -2])
 @pytest.mark.parametrize(
     ("end", "said"),
@@ -457,7 +448,6 @@ def test_an_export_that_was_cut_and_ended_by_hand_is_found(
         assert journal.sessions() == []
 
 
-@pytest.mark.proves("audit.verify.export-end")
 def test_an_export_ends_with_the_seal_of_the_journal(
     exported: list[str], journal_of_three: tuple[Path, str]
 ) -> None:
@@ -477,7 +467,6 @@ def test_a_file_of_another_kind_is_no_finding_but_an_error(tmp_path: Path) -> No
     assert found.value.code == "journal_foreign"
 
 
-@pytest.mark.proves("audit.export.redaction")
 def test_redaction_replaces_texts_and_keeps_every_digest(
     journal_of_three: tuple[Path, str],
 ) -> None:
@@ -506,7 +495,6 @@ def test_redaction_replaces_texts_and_keeps_every_digest(
     assert "noted" not in "".join(clean_lines)  # what results said is never in it
 
 
-@pytest.mark.proves("audit.export.redaction")
 def test_an_export_ends_where_redaction_fails(journal_of_three: tuple[Path, str]) -> None:
     def broken(text: str) -> str:
         raise ValueError("cannot tell")
@@ -533,7 +521,6 @@ def test_a_journal_in_memory_can_be_checked() -> None:
         assert [one.events for one in verify_sessions(journal).sessions] == [1]
 
 
-@pytest.mark.proves("audit.verify.whole")
 @pytest.mark.parametrize("place", ["min", "max"])
 def test_a_session_whose_events_were_all_removed_is_named(copy: Path, place: str) -> None:
     number = f"(SELECT {place}(no) FROM sessions)"
@@ -548,7 +535,6 @@ def test_a_session_whose_events_were_all_removed_is_named(copy: Path, place: str
     assert any(name in finding.text and "missing" in finding.text for finding in found.findings)
 
 
-@pytest.mark.proves("audit.verify.written")
 def test_a_journal_that_is_being_written_is_not_called_changed(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -596,7 +582,6 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
     assert verified(copy).is_intact
 
 
-@pytest.mark.proves("audit.verify.written")
 @pytest.mark.parametrize("at", range(8))
 def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
@@ -632,7 +617,6 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
     assert verified(path).is_intact
 
 
-@pytest.mark.proves("audit.verify.kept-outputs")
 def test_a_kept_output_that_was_changed_is_named_and_one_that_is_gone_is_not(
     tmp_path: Path,
 ) -> None:

@@ -33,13 +33,11 @@ def test_every_language_has_a_grammar_and_a_sample() -> None:
     assert set(list_installed()) == set(SAMPLES) == {language.name for language in LANGUAGES}
 
 
-@pytest.mark.proves("code-index.languages")
 def test_there_are_16_languages() -> None:
     # TSX is TypeScript with another grammar.
     assert len(set(SAMPLES) - {"tsx"}) == 16
 
 
-@pytest.mark.proves("code-index.languages")
 @pytest.mark.parametrize("language", SAMPLES)
 def test_definitions_and_uses_are_found(parsed: dict[str, FileSymbols], language: str) -> None:
     name, _, defined, (used, lines) = SAMPLES[language]
@@ -76,7 +74,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.proves("code-index.hostile-sources")
 def test_hostile_sources_end_in_bounds_and_spoil_nothing_else(tmp_path: Path) -> None:
     started = time.monotonic()
     contents = [("python", content) for content in HOSTILE.values()]
@@ -90,7 +87,6 @@ def test_hostile_sources_end_in_bounds_and_spoil_nothing_else(tmp_path: Path) ->
     assert time.monotonic() - started < 100
 
 
-@pytest.mark.proves("code-index.hostile-sources")
 def test_a_source_that_ends_the_parser_is_named_and_the_rest_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,6 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
 POND = "class Pond:\n    def fill(self, n):\n        return pour(n)\n\ndef pour(n):\n    return n\n"
 
 
-@pytest.mark.proves("code-index.tools")
 def test_a_definition_is_found_by_name_by_what_is_around_it_and_by_a_part(asked: Asked) -> None:
     asked.put("src/pond.py", POND)
     asked.put("src/lake.py", "class Lake:\n    def fill(self): ...\n")
@@ -80,7 +79,6 @@ def test_a_definition_is_found_by_name_by_what_is_around_it_and_by_a_part(asked:
     assert asked.call(find_symbol, name="sea") == "no definition of `sea` found"
 
 
-@pytest.mark.proves("code-index.tools")
 def test_the_source_of_a_definition_comes_with_line_numbers(asked: Asked) -> None:
     asked.put("pond.py", POND)
     assert asked.call(find_symbol, name="pour", show_source=True).endswith(
@@ -88,7 +86,6 @@ def test_the_source_of_a_definition_comes_with_line_numbers(asked: Asked) -> Non
     )
 
 
-@pytest.mark.proves("code-index.tools")
 def test_uses_come_with_the_definition_around_them_and_without_comments_and_texts(
     asked: Asked,
 ) -> None:
@@ -108,7 +105,6 @@ def test_uses_come_with_the_definition_around_them_and_without_comments_and_text
     assert "[2 more lines; narrow `path` or raise `max_results`]" in short
 
 
-@pytest.mark.proves("code-index.fresh")
 def test_an_answer_is_about_the_files_as_they_are_whoever_changed_them(asked: Asked) -> None:
     asked.put("a.py", "def one(): ...\n")
     asked.put("b.py", "def two(): ...\n")
@@ -146,7 +142,6 @@ def test_only_what_has_changed_is_parsed_again(
     assert parsed == [1]
 
 
-@pytest.mark.proves("code-index.permissions")
 def test_what_may_not_be_read_is_neither_kept_nor_shown(asked: Asked) -> None:
     asked.put("private/key.py", "def hidden_name(): return shown_name\n")
     asked.put(".env.py", "def other_hidden(): ...\n")
@@ -174,7 +169,6 @@ def test_what_may_not_be_read_is_neither_kept_nor_shown(asked: Asked) -> None:
         strict.close()
 
 
-@pytest.mark.proves("code-index.permissions")
 def test_a_rule_that_comes_later_hides_at_once_even_while_the_index_is_not_compared(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +187,6 @@ def test_a_rule_that_comes_later_hides_at_once_even_while_the_index_is_not_compa
         strict.close()
 
 
-@pytest.mark.proves("code-index.bounds")
 def test_large_files_and_long_lines_are_left_out_and_the_number_of_files_is_bounded(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +209,6 @@ def test_large_files_and_long_lines_are_left_out_and_the_number_of_files_is_boun
     assert "[1 source files beyond the first" in asked.call(find_symbol, name="small")
 
 
-@pytest.mark.proves("code-index.background")
 def test_a_question_during_the_first_reading_says_that_the_answer_is_not_complete(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +263,6 @@ def test_ranks_follow_uses_and_add_up_to_one() -> None:
     assert other.names[0, "pour_water"] < ranking.names[0, "pour_water"]
 
 
-@pytest.mark.proves("code-index.off-by-default")
 async def test_the_plugin_switches_it_on_and_the_index_is_kept_outside_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,6 @@ QUICK = CodeLimits(seconds=0.5, calls=5, memory=16 * 1024 * 1024, printed=100, n
 pytestmark = pytest.mark.usefixtures("rust_runtimes")
 
 
-@pytest.mark.proves("code-mode.calls")
 def test_a_script_calls_tools_and_its_last_expression_is_the_value(world: Any) -> None:
     result = world.run(
         "prices = shop_price('all')\nwanted = [look(n, times=2) for n in "
@@ -41,7 +40,6 @@ def test_a_script_calls_tools_and_its_last_expression_is_the_value(world: Any) -
     assert world.seen == ["price all", "look pear", "look plum"]
 
 
-@pytest.mark.proves("code-mode.gate")
 def test_every_call_of_a_script_is_a_call_of_the_run_in_the_journal(world: Any) -> None:
     assert world.run("look('a')\nlook('b')").success
     events = [record.event for record in world.journal.records(world.session)]
@@ -52,7 +50,6 @@ def test_every_call_of_a_script_is_a_call_of_the_run_in_the_journal(world: Any) 
     world.journal.verify(world.session)
 
 
-@pytest.mark.proves("code-mode.gate")
 def test_a_denied_call_is_an_exception_in_the_script_and_not_run(world: Any) -> None:
     caught = world.run(
         "try:\n  put('x')\nexcept PermissionError as e:\n  said = str(e)\nsaid", deny=["put"]
@@ -64,7 +61,6 @@ def test_a_denied_call_is_an_exception_in_the_script_and_not_run(world: Any) -> 
     assert world.seen == []
 
 
-@pytest.mark.proves("code-mode.gate")
 def test_hooks_see_each_call_of_a_script_and_can_block_it(world: Any) -> None:
     asked: list[str] = []
 
@@ -82,7 +78,6 @@ def test_hooks_see_each_call_of_a_script_and_can_block_it(world: Any) -> None:
     assert world.seen == ["look a"]
 
 
-@pytest.mark.proves("code-mode.gate")
 def test_of_a_long_failure_the_first_2000_characters_are_told(world: Any) -> None:
     @hook("tool.pre", when='name == "look"')
     async def never(call: ToolPre) -> Action:
@@ -95,7 +90,6 @@ def test_of_a_long_failure_the_first_2000_characters_are_told(world: Any) -> Non
     assert len(failed.removeprefix("line 1: ")) == 2_000
 
 
-@pytest.mark.proves("code-mode.gate")
 def test_arguments_are_checked_as_those_of_any_call(world: Any) -> None:
     for code in (
         "look()",
@@ -110,7 +104,6 @@ def test_arguments_are_checked_as_those_of_any_call(world: Any) -> None:
     assert world.seen == []
 
 
-@pytest.mark.proves("code-mode.parallel")
 def test_reads_that_are_awaited_together_run_together_and_answer_in_order(world: Any) -> None:
     world.together = 3
     result = world.run("import asyncio\nawait asyncio.gather(look('a'), look('b'), look('c'))")
@@ -118,7 +111,6 @@ def test_reads_that_are_awaited_together_run_together_and_answer_in_order(world:
     assert world.most == 3
 
 
-@pytest.mark.proves("code-mode.parallel")
 def test_writes_never_run_beside_each_other_and_keep_their_order(world: Any) -> None:
     result = world.run("import asyncio\nawait asyncio.gather(*[put(str(n)) for n in range(5)])")
     assert result.success, result.error_message
@@ -126,7 +118,6 @@ def test_writes_never_run_beside_each_other_and_keep_their_order(world: Any) -> 
     assert world.seen == [f"put {n}" for n in range(5)]
 
 
-@pytest.mark.proves("code-mode.parallel")
 def test_no_more_run_at_a_time_than_the_bound(world: Any) -> None:
     result = world.run(
         "import asyncio\nlen(await asyncio.gather(*[look(str(n)) for n in range(9)]))",
@@ -136,14 +127,12 @@ def test_no_more_run_at_a_time_than_the_bound(world: Any) -> None:
     assert world.most <= 2
 
 
-@pytest.mark.proves("code-mode.parallel")
 def test_a_call_after_the_last_await_is_not_made_and_said(world: Any) -> None:
     result = world.run("await look('a')\nput('x')\n1")
     assert world.seen == ["look a"]
     assert result.data["notes"] == ["1 calls were not made because nothing awaited them"]
 
 
-@pytest.mark.proves("code-mode.parallel")
 def test_one_failed_call_of_several_can_be_caught_and_waiting_takes_no_time(world: Any) -> None:
     code = (
         "import asyncio\nawait asyncio.sleep(1000)\n"
@@ -156,7 +145,6 @@ def test_one_failed_call_of_several_can_be_caught_and_waiting_takes_no_time(worl
     assert result.data["value"] == [["a"], "ValueError", ["b"]]
 
 
-@pytest.mark.proves("code-mode.nothing-else")
 @pytest.mark.parametrize(
     "code",
     [
@@ -200,7 +188,6 @@ def test_nothing_else_is_reachable(world: Any, code: str, tmp_path: Any) -> None
     assert world.seen == []
 
 
-@pytest.mark.proves("code-mode.nothing-else")
 def test_the_environment_of_this_process_is_not_the_interpreters(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +196,6 @@ def test_the_environment_of_this_process_is_not_the_interpreters(
     assert "hunter2" not in str(result)
 
 
-@pytest.mark.proves("code-mode.bounded")
 @pytest.mark.parametrize(
     ("code", "error", "said"),
     [
@@ -246,14 +232,12 @@ def test_a_script_that_takes_too_much_is_ended_with_the_bound_it_broke(
     assert len(world.seen) <= 5
 
 
-@pytest.mark.proves("code-mode.bounded")
 def test_what_is_printed_beyond_the_bound_is_counted_and_said(world: Any) -> None:
     result = world.run("for i in range(300): print('x')", limits=QUICK)
     assert result.data["output"] == "x\n" * 50
     assert result.data["notes"] == ["500 more characters were printed than the 100 that are kept"]
 
 
-@pytest.mark.proves("code-mode.bounded")
 def test_a_call_that_does_not_end_is_ended_with_the_script(world: Any) -> None:
     world.together = 2  # it waits for another that never comes
     result = world.run("look('a')", limits=CodeLimits(total_seconds=0.2))
@@ -261,7 +245,6 @@ def test_a_call_that_does_not_end_is_ended_with_the_script(world: Any) -> None:
     assert "took more than 0.2 s" in result.error_message
 
 
-@pytest.mark.proves("code-mode.errors")
 @pytest.mark.parametrize(
     ("code", "error", "said"),
     [
@@ -286,13 +269,11 @@ def test_what_goes_wrong_is_said_with_its_line(
     assert said in result.error_message
 
 
-@pytest.mark.proves("code-mode.errors")
 def test_a_failed_script_says_what_it_had_printed_and_called(world: Any) -> None:
     result = world.run("print('before')\nlook('a')\n1 / 0")
     assert result.data == {"output": "before\n", "calls": 1, "notes": []}
 
 
-@pytest.mark.proves("code-mode.deterministic")
 def test_the_same_script_with_the_same_answers_does_the_same(world: Any) -> None:
     code = (
         "import random, time\ntime.sleep(1000)\n[random.random(), random.randint(1, 10**9), "
@@ -301,13 +282,11 @@ def test_the_same_script_with_the_same_answers_does_the_same(world: Any) -> None
     assert world.run(code).data == world.run(code).data
 
 
-@pytest.mark.proves("code-mode.apart")
 def test_nothing_is_kept_between_scripts(world: Any) -> None:
     assert world.run("kept = 1\nkept").data["value"] == 1
     assert "NameError" in world.run("kept").error_message
 
 
-@pytest.mark.proves("code-mode.read-only")
 def test_only_tools_that_read_are_bound_unless_a_program_says_otherwise(world: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="`put` may do more than read"):
         code_tool(world.tools())
@@ -319,7 +298,6 @@ def test_only_tools_that_read_are_bound_unless_a_program_says_otherwise(world: A
         code_tool([code_tool(world.tools(), read_only=False)], read_only=False)
 
 
-@pytest.mark.proves("code-mode.described")
 def test_the_description_lists_the_functions_and_does_not_depend_on_their_order(world: Any) -> None:
     tools = world.tools()
     one, other = code_tool(tools, read_only=False), code_tool(tools[::-1], read_only=False)
@@ -332,7 +310,6 @@ def test_the_description_lists_the_functions_and_does_not_depend_on_their_order(
     )
 
 
-@pytest.mark.proves("code-mode.described")
 def test_names_become_identifiers_that_no_builtin_has_and_that_differ() -> None:
     def named(name: str, namespace: str = "") -> Any:
         async def run() -> str:
@@ -355,7 +332,6 @@ def test_names_become_identifiers_that_no_builtin_has_and_that_differ() -> None:
     assert all(name.isidentifier() for name in functions)
 
 
-@pytest.mark.proves("code-mode.not-available")
 def test_a_missing_interpreter_is_said_with_the_way_to_get_it(
     monkeypatch: pytest.MonkeyPatch, world: Any
 ) -> None:

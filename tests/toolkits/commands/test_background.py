@@ -107,7 +107,6 @@ async def test_a_command_that_ends_within_its_time_is_answered_whole_and_not_tol
     assert world.told == []
 
 
-@pytest.mark.proves("command.background-at-once")
 @pytest.mark.parametrize("how", [{"background": True}, {"background_after_ms": 0}])
 async def test_zero_means_in_the_background_at_once(world: World, how: dict[str, Any]) -> None:
     record = await world.run(["sleep", "1000"], **how)
@@ -121,7 +120,6 @@ async def test_options_say_what_is_usual_and_a_call_may_say_otherwise(world: Wor
     assert (await world.run(["true"], background=False))["status"] == "completed"
 
 
-@pytest.mark.proves("command.background-input-and-timeout")
 async def test_standard_input_and_timeout_hold_in_the_background(world: World) -> None:
     record = await world.run(
         f"{HIDDEN} cat; sleep 1000", stdin="given\n", background=True, timeout_ms=500
@@ -134,7 +132,6 @@ async def test_standard_input_and_timeout_hold_in_the_background(world: World) -
     assert len(pids) == 1 and not alive(pids[0])
 
 
-@pytest.mark.proves("command.progress")
 async def test_what_is_new_is_told_at_each_interval_with_the_last_of_it(world: World) -> None:
     steps = world.folder / "steps"
     os.mkfifo(steps)
@@ -148,7 +145,6 @@ async def test_what_is_new_is_told_at_each_interval_with_the_last_of_it(world: W
             assert told.endswith(word[-3:] + "\n") and "is still running" in told
 
 
-@pytest.mark.proves("command.progress-bounded")
 async def test_reports_that_nobody_follows_up_come_to_an_end(world: World) -> None:
     record = await world.run("while :; do echo x; done", background=True, progress_interval_ms=10)
     async with asyncio.timeout(PATIENT):
@@ -197,7 +193,6 @@ async def test_killing_what_has_ended_ends_nothing(world: World) -> None:
     assert (killed["cancelled"], killed["status"]) == (False, "completed")
 
 
-@pytest.mark.proves("command.wait")
 async def test_waiting_is_bounded_and_can_be_cancelled_without_ending_anything(
     world: World,
 ) -> None:
@@ -229,7 +224,6 @@ async def test_who_waits_for_the_end_is_not_told_of_it_as_well(world: World) -> 
     assert world.told == []
 
 
-@pytest.mark.proves("command.cancel-ends-it")
 async def test_a_call_cancelled_before_its_command_went_on_takes_it_with_it(world: World) -> None:
     started = world.folder / "started"
     os.mkfifo(started)
@@ -243,7 +237,6 @@ async def test_a_call_cancelled_before_its_command_went_on_takes_it_with_it(worl
     assert not alive(pid)
 
 
-@pytest.mark.proves("command.identity")
 async def test_another_identity_neither_sees_nor_ends_a_command(world: World) -> None:
     record = await world.run(["sleep", "1000"], background=True)
     for other in ({"session": "s2"}, {"user": "u2"}, {"tenant": "t2"}):
@@ -324,7 +317,6 @@ def test_the_end_of_the_event_loop_ends_what_runs(tmp_path: Path) -> None:
     assert world.list_left_files() == []
 
 
-@pytest.mark.proves("command.most-running")
 async def test_no_more_than_the_settings_allow_run_at_once(world: World) -> None:
     world.set(CommandPolicy(max_running=2))
     records = [await world.run(["sleep", "1000"], background=True) for _ in range(2)]
@@ -344,7 +336,6 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.proves("command.nothing-left")
 @pytest.mark.usefixtures("many_descriptors")
 async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
     count = 150

@@ -77,7 +77,7 @@ def planned(text: str, shell: str, path: Path, **options: Any) -> CapturePlan:
     return plan
 
 
-@pytest.mark.proves("capture.changes-nothing", "capture.full-output", "capture.producer-status")
+@pytest.mark.proves("capture.changes-nothing", "capture.full-output")
 @pytest.mark.parametrize(
     ("shell", "row"),
     [(s, row) for s in SHELLS for row in ROWS if row.get("only", s) == s],
@@ -187,7 +187,6 @@ def test_words_around_the_text_stay_as_they_are(argv: tuple[str, ...], tmp_path:
     assert finish_capture(plan) is not None
 
 
-@pytest.mark.proves("capture.once")
 def test_what_is_captured_already_is_not_captured_again() -> None:
     for shell in ("bash", "sh"):
         plan = plan_capture("seq 3 | tail -1", "/captures/copy", shell=shell)
@@ -198,7 +197,6 @@ def test_what_is_captured_already_is_not_captured_again() -> None:
         assert isinstance(plan_capture(plan.command, "/elsewhere/copy", shell=shell), NotCaptured)
 
 
-@pytest.mark.proves("capture.bounded")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_copy_stops_growing_at_its_limit_and_the_pipeline_goes_on(
     shell: str, tmp_path: Path
@@ -217,7 +215,6 @@ def test_a_copy_stops_growing_at_its_limit_and_the_pipeline_goes_on(
     assert "the first 65536 bytes" in record["hint"]
 
 
-@pytest.mark.proves("capture.bounded")
 def test_a_sh_keeps_at_least_half_of_the_limit_whatever_it_counts_in(tmp_path: Path) -> None:
     plan = planned("seq 300000 | tail -1", "sh", tmp_path / "copy", limit=64 * 1024)
     assert isinstance(plan.command, tuple)
@@ -225,7 +222,6 @@ def test_a_sh_keeps_at_least_half_of_the_limit_whatever_it_counts_in(tmp_path: P
     assert (tmp_path / "copy").stat().st_size in (32 * 1024, 64 * 1024)
 
 
-@pytest.mark.proves("capture.never-in-the-way")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("path", ["/dev/full", "/nonexistent/folder/copy", "/proc/copy"])
 def test_a_copy_that_cannot_be_written_costs_only_the_copy(
@@ -240,7 +236,6 @@ def test_a_copy_that_cannot_be_written_costs_only_the_copy(
     assert not Path("/dev/full.status").exists() or os.remove("/dev/full.status") is None
 
 
-@pytest.mark.proves("capture.never-in-the-way")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_without_a_tee_the_bytes_go_on(shell: str, tmp_path: Path) -> None:
     only = tmp_path / "bin"
@@ -254,7 +249,7 @@ def test_without_a_tee_the_bytes_go_on(shell: str, tmp_path: Path) -> None:
     assert finish_capture(plan) is None
 
 
-@pytest.mark.proves("capture.record", "capture.changes-nothing")
+@pytest.mark.proves("capture.changes-nothing")
 @pytest.mark.parametrize(
     "shell", [shell for shell in SHELLS if shell != "mksh"]
 )  # which waits for the pipeline
@@ -279,7 +274,6 @@ def test_a_command_that_is_ended_leaves_a_copy_of_what_was_said_until_then(
     assert record["hint"].startswith("the first ")
 
 
-@pytest.mark.proves("capture.record")
 def test_there_is_no_record_where_the_command_put_something_else_in_the_place_of_the_copy(
     tmp_path: Path,
 ) -> None:
@@ -288,7 +282,6 @@ def test_there_is_no_record_where_the_command_put_something_else_in_the_place_of
     assert finish_capture(plan) is None
 
 
-@pytest.mark.proves("capture.record")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_record_has_the_producers_status_where_a_shell_ends_at_the_first_failure(
     shell: str, tmp_path: Path
@@ -301,7 +294,6 @@ def test_the_record_has_the_producers_status_where_a_shell_ends_at_the_first_fai
     assert (record["producer_exit_code"], record["bytes"]) == (4, 6)
 
 
-@pytest.mark.proves("capture.record")
 @pytest.mark.parametrize(
     "notes",
     [
@@ -323,7 +315,6 @@ def test_notes_that_say_nothing_usable_leave_the_status_unknown(notes: str, tmp_
     assert (record["producer_exit_code"], record["complete"]) == (None, False)
 
 
-@pytest.mark.proves("capture.record")
 def test_the_record_says_where_the_copy_is_for_the_model() -> None:
     """In a sandbox the command, this process and the model's readers know the file by three
     names.

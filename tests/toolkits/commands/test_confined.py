@@ -175,7 +175,6 @@ async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
 # ---- previews, and repositories that a command begins
 
 
-@pytest.mark.proves("command.preview-changes")
 async def test_a_record_of_a_preview_lists_what_would_change(held: World) -> None:
     if not (probe().namespaces and probe().overlay):
         pytest.skip("this machine cannot show what a command would change")
@@ -190,7 +189,6 @@ async def test_a_record_of_a_preview_lists_what_would_change(held: World) -> Non
     assert (held.folder / "a.txt").read_text() == "one\ntwo\n"
 
 
-@pytest.mark.proves("command.preview-changes")
 async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leaves_out(
     held: World,
 ) -> None:
@@ -207,12 +205,10 @@ async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leav
     assert len(record["changes"]) + record["changes_left_out"] == 300
 
 
-@pytest.mark.proves("command.preview-changes")
 async def test_what_is_no_preview_has_no_list_of_changes(held: World) -> None:
     assert "changes" not in await held.run("echo x > a.txt")
 
 
-@pytest.mark.proves("command.unfinished-git")
 @pytest.mark.parametrize(
     ("command", "undo"),
     [
@@ -254,7 +250,6 @@ async def test_an_operation_of_git_that_obeys_files_says_how_it_is_taken_back(
     assert not (held.folder / ".git/sequencer").exists()
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 @pytest.mark.parametrize("runs", [True, False])
 async def test_hooks_run_confined_and_the_result_names_them(
     held: World, tmp_path_factory: pytest.TempPathFactory, runs: bool
@@ -278,7 +273,6 @@ async def test_hooks_run_confined_and_the_result_names_them(
     assert "outside'; exit 0\n" in hook.read_text() and "x" not in hook.read_text().splitlines()
 
 
-@pytest.mark.proves("command.half-made-repository")
 async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_make_it(
     held: World,
 ) -> None:
@@ -294,7 +288,6 @@ async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_ma
     assert "nothing is left of it" in " ".join(cloned["notes"])
 
 
-@pytest.mark.proves("command.half-made-repository")
 async def test_a_whole_repository_is_never_called_half_made(held: World) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
@@ -337,7 +330,6 @@ socket.send_fds(s, [b'x'], [os.open(sys.argv[1], os.O_PATH)])
 """
 
 
-@pytest.mark.proves("sandbox.attacks.together-servers")
 @pytest.mark.parametrize("background", [False, True], ids=["at-once", "in-the-background"])
 async def test_a_folder_that_one_call_hands_to_another_shows_nothing_when_its_view_is_gone(
     held: World, background: bool

@@ -20,7 +20,6 @@ def policy(tmp_path: Path) -> CommandPolicy:
     return CommandPolicy(confine=SandboxPolicy(tmp_path))
 
 
-@pytest.mark.proves("command.all-granted")
 def test_a_command_that_is_not_held_as_required_has_no_confinement(
     policy: CommandPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,7 +40,6 @@ def test_a_command_that_is_not_held_as_required_has_no_confinement(
     assert find_confinement(replace(policy, on_missing_protection="ask")) is None
 
 
-@pytest.mark.proves("command.all-granted")
 @pytest.mark.parametrize(
     ("name", "own"),
     [

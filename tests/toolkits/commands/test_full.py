@@ -73,7 +73,6 @@ async def test_a_command_ended_by_a_signal_has_its_name_and_minus_one(world: Wor
     assert not record["success"]
 
 
-@pytest.mark.proves("command.argv-first")
 async def test_a_list_is_taken_under_command_and_under_argv_and_text_if_it_means_the_same(
     world: World,
 ) -> None:
@@ -108,7 +107,6 @@ async def test_it_starts_where_the_call_or_else_the_options_say(world: World) ->
     ] == f"{world.folder}/sub\n"
 
 
-@pytest.mark.proves("command.folder")
 @pytest.mark.parametrize("cwd", ["..", "/", "sub/../..", "missing", "a.txt", "link"])
 async def test_it_starts_nowhere_else_in_full_either(world: World, cwd: str) -> None:
     (world.folder / "link").symlink_to("/etc")
@@ -116,7 +114,6 @@ async def test_it_starts_nowhere_else_in_full_either(world: World, cwd: str) -> 
         await world.run(["pwd"], cwd=cwd)
 
 
-@pytest.mark.proves("command.folder")
 async def test_a_root_of_the_options_keeps_commands_below_it(world: World) -> None:
     (world.folder / "subway").mkdir()
     world.set(root="sub")
@@ -130,7 +127,6 @@ async def test_a_root_of_the_options_keeps_commands_below_it(world: World) -> No
 # ---- environment, input, time
 
 
-@pytest.mark.proves("command.variables")
 async def test_variables_are_added_and_left_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +158,6 @@ LOADS = [
 ]
 
 
-@pytest.mark.proves("command.variables-poison")
 @pytest.mark.parametrize("name", LOADS)
 async def test_a_variable_that_makes_programs_load_something_else_is_refused(
     world: World, name: str
@@ -216,7 +211,6 @@ async def test_standard_input_is_given(world: World) -> None:
     assert (await world.run(["cat"], stdin="héllo"))["stdout"] == "héllo"
 
 
-@pytest.mark.proves("command.timeout")
 async def test_running_out_of_time_is_a_status_with_what_was_said_so_far(world: World) -> None:
     record = await world.run("echo started; sleep 1000", timeout_ms=300)
     assert (record["status"], record["timed_out"], record["success"]) == ("timed_out", True, False)
@@ -254,7 +248,6 @@ async def test_both_outputs_can_be_one(world: World) -> None:
     assert record["stdout_path"] == record["output_path"]
 
 
-@pytest.mark.proves("command.inline-head-and-tail")
 async def test_the_cut_keeps_the_beginning_and_the_end_and_says_where_the_rest_is(
     world: World,
 ) -> None:
@@ -268,7 +261,6 @@ async def test_the_cut_keeps_the_beginning_and_the_end_and_says_where_the_rest_i
     assert len(text.encode()) < 1300
 
 
-@pytest.mark.proves("command.inline-ceiling")
 async def test_a_larger_inline_size_than_the_ceiling_is_clamped(world: World) -> None:
     world.set(max_inline_bytes=500)
     record = await world.run(["seq", "100000"], capture={"max_inline_bytes": 10_000_000})
@@ -276,7 +268,6 @@ async def test_a_larger_inline_size_than_the_ceiling_is_clamped(world: World) ->
     assert record["byte_count"] == os.path.getsize(record["output_path"]) == 588_895
 
 
-@pytest.mark.proves("command.record-fits")
 async def test_a_record_fits_a_result_whatever_the_output_is(world: World) -> None:
     world.set(max_inline_bytes=10_000_000)
     for command in (
@@ -290,7 +281,6 @@ async def test_a_record_fits_a_result_whatever_the_output_is(world: World) -> No
     assert record["byte_count"] == 2 * 1_288_895
 
 
-@pytest.mark.proves("command.output-files-bounded")
 async def test_files_are_bounded_and_that_is_said_while_the_end_is_still_shown(
     world: World,
 ) -> None:
@@ -335,7 +325,6 @@ async def test_what_it_left_running_is_ended_and_named(world: World) -> None:
     assert any("sleep" in name for name in record["process_cleanup"]["left"])
 
 
-@pytest.mark.proves("command.cancel-ends-it")
 async def test_a_cancelled_call_takes_its_command_with_it(world: World) -> None:
     started = world.folder / "started"
     os.mkfifo(started)
@@ -400,7 +389,6 @@ def test_the_tools_say_what_they_are() -> None:
     assert all(tools[name].risk == "safe" for name in list(tools)[1:])
 
 
-@pytest.mark.proves("command.preview-is-exact")
 async def test_the_preview_in_full_shows_all_that_would_be_given(world: World) -> None:
     preview = world.tools["run_command"].preview
     assert preview is not None

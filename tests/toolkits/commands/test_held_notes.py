@@ -72,7 +72,6 @@ def less(policy: SandboxPolicy, probes: Any) -> Any:
     )
 
 
-@pytest.mark.proves("sandbox.backend.journal")
 async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Path) -> None:
     policy = SandboxPolicy(tmp_path, require=frozenset())
     run = Run(tmp_path, CommandPolicy(confine=policy))
@@ -85,7 +84,6 @@ async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Pat
     )
 
 
-@pytest.mark.proves("sandbox.backend.journal")
 @pytest.mark.parametrize("choice", ["session", "deny"])
 async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
@@ -110,7 +108,6 @@ async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
     assert kinds.index(ConsentAnswered) < kinds.index(ToolAnswered)
 
 
-@pytest.mark.proves("sandbox.backend.journal")
 async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +125,6 @@ async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step
     assert run.consents() == []
 
 
-@pytest.mark.proves("sandbox.backend.journal")
 @pytest.mark.parametrize("choice", ["once", "deny"])
 async def test_the_answer_to_a_command_policys_question_is_noted(
     tmp_path: Path, choice: str

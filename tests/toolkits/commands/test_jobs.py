@@ -55,7 +55,6 @@ async def run(tmp_path: Path, told: list[str], ends: asyncio.Queue[str]) -> Asyn
         await closer()
 
 
-@pytest.mark.proves("command.jobs")
 async def test_a_command_is_started_waited_for_read_on_and_told(
     run: Run, told: list[str], ends: asyncio.Queue[str]
 ) -> None:
@@ -73,7 +72,6 @@ async def test_a_command_is_started_waited_for_read_on_and_told(
     assert "ended with exit status 3" in await run("wait %2", timeout=30)
 
 
-@pytest.mark.proves("command.jobs.ends-wake")
 async def test_an_end_that_nobody_waits_for_is_told_as_one(
     run: Run, told: list[str], ends: asyncio.Queue[str]
 ) -> None:
@@ -84,7 +82,6 @@ async def test_an_end_that_nobody_waits_for_is_told_as_one(
     assert "(%1) ended with exit status 3 after" in text and told == []
 
 
-@pytest.mark.proves("command.jobs")
 async def test_one_is_ended_and_the_others_go_on(run: Run) -> None:
     await run("sleep 500 &")
     await run("cd . && sleep 500 &")

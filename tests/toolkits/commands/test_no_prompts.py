@@ -27,7 +27,6 @@ def run(folder: Path, command: str) -> str:
     return str(asyncio.run(run_command.handler(command, context=context)))
 
 
-@pytest.mark.proves("command.never-waits-for-a-person")
 def test_nothing_waits_for_somebody(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "a").write_text("a\n")

@@ -32,7 +32,6 @@ TREES = {
 }
 
 
-@pytest.mark.proves("commands.odd-trees")
 @pytest.mark.parametrize("tree", TREES)
 async def test_a_tree_that_a_command_made_ends_no_run(tree: str, tmp_path: Path) -> None:
     root = tmp_path / "work"

@@ -17,7 +17,6 @@ from ferrule.tools.context import Context
 from unheld import share_unheld
 
 
-@pytest.mark.proves("command.output-folded")
 @pytest.mark.parametrize(
     ("text", "folded", "said"),
     [
@@ -35,7 +34,6 @@ def test_progress_colours_and_repetitions_are_folded(text: str, folded: str, sai
     assert fold_output(text) == (folded, said)
 
 
-@pytest.mark.proves("command.output-folded")
 def test_a_result_says_what_was_left_out_and_scripts_get_everything(tmp_path: Path) -> None:
     resources: dict[type, Any] = {Sandbox: share_unheld(), Workspace: Workspace(tmp_path)}
     context = Context(Identity("t", "u", "s", "r"), "call_1", resources=resources)

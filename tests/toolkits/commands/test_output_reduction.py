@@ -122,7 +122,6 @@ def shorten(name: str) -> tuple[str, str]:
     return folded, folded if reduced is None else reduced.text
 
 
-@pytest.mark.proves("command.output-reduced")
 @pytest.mark.parametrize("name", CASES)
 def test_messages_places_and_counts_of_failures_stay(name: str) -> None:
     whole, short = shorten(name)
@@ -141,7 +140,6 @@ def test_every_output_has_a_case() -> None:
     assert {path.stem for path in OUTPUTS.iterdir()} == set(CASES)
 
 
-@pytest.mark.proves("command.output-reduced")
 @pytest.mark.parametrize(
     "text",
     [
@@ -164,7 +162,6 @@ CHECKED = (
 )
 
 
-@pytest.mark.proves("command.output-reduced")
 @pytest.mark.parametrize("text", CHECKED, ids=["mypy", "tsc", "eslint"])
 def test_what_a_checker_says_of_many_places_is_said_once_with_all_places(text: str) -> None:
     reduced = reduce_output(text)
@@ -205,7 +202,6 @@ def test_a_long_line_is_cut_in_the_middle_with_its_length() -> None:
     assert second == "next"
 
 
-@pytest.mark.proves("command.output-reduced")
 def test_the_first_ten_failures_stay_whole() -> None:
     block = "___ test_{0} ___\n\n{1}E   AssertionError: number {0}\n\nt.py:{0}: AssertionError\n"
     blocks = (block.format(n, f"    source {n}\n" * 20) for n in range(30))
@@ -228,7 +224,6 @@ def test_thousands_of_failures_leave_beginning_and_summary() -> None:
     assert " lines left out ...]\n" in shown
 
 
-@pytest.mark.proves("command.output-reduced")
 def test_the_whole_is_kept_and_named_and_scripts_get_everything(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     whole = (OUTPUTS / "unittest.txt").read_text()

@@ -29,7 +29,6 @@ def run_in_bash(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
 
 
-@pytest.mark.proves("command.pipes-do-not-hide")
 @pytest.mark.parametrize(
     ("text", "output", "status"),
     [
@@ -125,7 +124,6 @@ def run(folder: Path, *commands: str) -> list[str]:
     return asyncio.run(answer())
 
 
-@pytest.mark.proves("command.pipes-do-not-hide")
 def test_the_model_sees_the_status_and_where_the_whole_is(tmp_path: Path) -> None:
     (shown,) = run(tmp_path, f"{FAIL} 2>&1 | tail -2")
     assert shown.startswith("40\nbroken\n[exit status 3]\n[all 41 lines before `tail -2`: ")
@@ -133,7 +131,6 @@ def test_the_model_sees_the_status_and_where_the_whole_is(tmp_path: Path) -> Non
     assert Path(path).read_text().splitlines()[:2] == ["1", "2"]
 
 
-@pytest.mark.proves("command.pipes-do-not-hide")
 def test_a_failure_that_the_line_goes_on_from_is_said(tmp_path: Path) -> None:
     (shown,) = run(tmp_path, "bash -c 'exit 3' | tail -2; cd . ; echo done")
     assert shown == "done\n[`bash -c 'exit 3'` ended with status 3]"

@@ -55,7 +55,6 @@ def run(folder: Path, command: object, policy: CommandPolicy | None = OPEN, **mo
     return asyncio.run(run_command.handler(**checked.values, context=context(folder, policy)))
 
 
-@pytest.mark.proves("command.facts")
 def test_a_program_learns_the_exit_status_beside_the_text(folder: Path) -> None:
     around = context(folder, OPEN)
     asyncio.run(run_command.handler([sys.executable, "-c", "raise SystemExit(3)"], context=around))
@@ -96,7 +95,6 @@ def test_text_is_run_as_its_words_or_not_at_all(words: list[str]) -> None:
     assert planned.argv == tuple(words)
 
 
-@pytest.mark.proves("command.injection-is-literal")
 @pytest.mark.parametrize(
     "word",
     [
@@ -142,7 +140,6 @@ def test_shell_text_in_a_list_is_an_argument(folder: Path, word: str) -> None:
         "echo 'open",
     ],
 )
-@pytest.mark.proves("command.shell-needs-asking")
 def test_text_that_needs_a_shell_is_refused_with_the_way_to_say_it(folder: Path, text: str) -> None:
     error = refusal(folder, text)
     assert error.error_type is ErrorType.VALIDATION_FAILED
@@ -189,7 +186,6 @@ def test_no_shell_reads_a_list_or_text_that_means_the_same_without_one(folder: P
         assert ("yes" in run(folder, text, SHELL)) is reads
 
 
-@pytest.mark.proves("command.no-terminal")
 @pytest.mark.parametrize("text", ["vim a.txt", "cat a.txt && nano a.txt", "timeout 9 htop", "top"])
 def test_a_program_that_would_wait_for_keys_is_refused_at_once(folder: Path, text: str) -> None:
     error = refusal(folder, text, SHELL)
@@ -283,7 +279,6 @@ def test_safe_mode_lets_its_programs_be_joined_in_a_shell(folder: Path) -> None:
     assert run(folder, "cat a.txt | grep -c o 2>/dev/null", SAFE_SHELL) == "2\n"
 
 
-@pytest.mark.proves("command.planted-program")
 def test_a_program_planted_in_the_workspace_does_not_take_an_allowed_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +336,6 @@ def test_it_starts_in_the_workspace_or_a_folder_of_it(folder: Path) -> None:
     assert run(folder, "sh -c 'echo $PWD'", SHELL, cwd="sub") == f"{folder}/sub\n"
 
 
-@pytest.mark.proves("command.folder")
 @pytest.mark.parametrize(
     "cwd", ["..", "/", "/etc", "agents", "sub/../agents", ".git/hooks", "link", "link/x", "missing"]
 )
@@ -351,7 +345,6 @@ def test_it_starts_nowhere_else(folder: Path, cwd: str) -> None:
     assert error.error_type in (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND)
 
 
-@pytest.mark.proves("command.folder")
 def test_names_are_judged_from_the_folder_it_starts_in(folder: Path) -> None:
     (folder / ".config/gcloud/token").write_text("secret")
     assert "secrets" in refusal(folder, "cat gcloud/token", cwd=".config").message
@@ -373,7 +366,6 @@ def test_binary_output_becomes_text(folder: Path) -> None:
     assert run(folder, "cat b") == "a\ufffd\x00b\n"
 
 
-@pytest.mark.proves("command.output-bounded")
 def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None:
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), kept_bytes=40_000)
     answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy)
@@ -382,7 +374,6 @@ def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None
     assert len(answer) < 7_000
 
 
-@pytest.mark.proves("command.output-bounded")
 def test_a_long_output_is_shown_by_both_ends_and_kept_in_a_file(folder: Path) -> None:
     answer = run(folder, "seq 1 30000", SHELL)
     assert len(answer) < 7_000
@@ -398,7 +389,6 @@ def test_a_long_output_is_shown_by_both_ends_and_kept_in_a_file(folder: Path) ->
     assert run(folder, "seq 0 2999", SHELL) == whole
 
 
-@pytest.mark.proves("command.timeout")
 def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path) -> None:
     error = refusal(folder, "echo started; sleep 1000", SHELL, timeout=1)
     assert error.error_type is ErrorType.TIMEOUT
@@ -406,7 +396,6 @@ def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path
     assert not error.is_transient
 
 
-@pytest.mark.proves("command.timeout")
 def test_a_command_has_300_seconds_where_neither_call_nor_settings_say_more(folder: Path) -> None:
     def preview(policy: CommandPolicy, **more: Any) -> str:
         assert run_command.preview is not None
@@ -439,7 +428,6 @@ def test_what_names_no_program_is_refused(folder: Path, command: object) -> None
     assert refusal(folder, command).error_type is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("command.preview-is-exact")
 def test_the_preview_shows_the_exact_command_line(folder: Path) -> None:
     assert run_command.preview is not None
 

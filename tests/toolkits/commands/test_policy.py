@@ -183,14 +183,12 @@ def test_adding_words_to_an_allowed_command_never_blocks_it_and_others_never_pas
 # ---- the policy function
 
 
-@pytest.mark.proves("command.policy-function")
 @pytest.mark.parametrize("answer", [None, True, {}, {"allow": True}, {"reason": "fine"}])
 async def test_nothing_and_true_allow(world: World, answer: object) -> None:
     world.set(command_policy=lambda request, args: answer)
     assert (await world.run(["echo", "hi"]))["stdout"] == "hi\n"
 
 
-@pytest.mark.proves("command.policy-function")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -215,7 +213,6 @@ async def test_false_and_text_deny_with_the_reason_and_nothing_runs(
     assert world.list_left_files() == []
 
 
-@pytest.mark.proves("command.policy-function")
 @pytest.mark.parametrize(
     "answer",
     [1, 0, [], ["no"], object(), {"denied": True}, {"patch": "x"}, {"request": ["x"]}, b"no"],
@@ -229,7 +226,6 @@ async def test_an_answer_that_means_nothing_is_an_error_and_nothing_runs(
     assert not (world.folder / "made").exists()
 
 
-@pytest.mark.proves("command.policy-function")
 async def test_a_policy_that_breaks_runs_nothing_and_an_async_one_is_awaited(world: World) -> None:
     async def slow(request: dict[str, Any], args: Mapping[str, Any]) -> str:
         return "slowly: no"
@@ -253,7 +249,6 @@ async def test_a_policy_is_shown_what_would_run_and_what_the_model_gave(world: W
     assert (in_shell["mode"], in_shell["command"]) == ("shell", "echo hi | cat")
 
 
-@pytest.mark.proves("command.policy-function")
 async def test_the_example_of_the_requirement_holds_in_both_modes(world: World) -> None:
     def only_git(request: dict[str, Any], args: Mapping[str, Any]) -> object:
         if request["mode"] == "argv" and request["argv"][0] == "git":
@@ -269,7 +264,6 @@ async def test_the_example_of_the_requirement_holds_in_both_modes(world: World) 
 # ---- changing the request
 
 
-@pytest.mark.proves("command.policy-rewrites")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -302,7 +296,6 @@ async def test_a_policy_may_keep_the_words_and_change_the_rest(world: World) -> 
     assert (await world.run(["pwd"]))["stdout"] == f"{world.folder}/sub\n"
 
 
-@pytest.mark.proves("command.policy-rewrites")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -331,7 +324,6 @@ async def test_what_a_policy_puts_in_place_meets_every_check(
     assert (world.folder / "a.txt").exists()
 
 
-@pytest.mark.proves("command.policy-rewrites")
 async def test_a_policy_that_never_comes_to_an_end_is_a_no(world: World) -> None:
     world.set(command_policy=lambda request, args: {"patch": {"argv": [*request["argv"], "more"]}})
     with pytest.raises(ToolFailed, match="keeps changing"):
@@ -383,7 +375,6 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.proves("command.policy-rewrites")
 @given(REQUESTS, st.one_of(st.none(), st.integers(0, 1000)), st.integers(0, 10**5))
 def test_a_request_read_again_is_the_same_request(
     given_: dict[str, Any], after: int | None, inline: int
@@ -409,7 +400,6 @@ class Person:
         return ApprovalAnswer(self.choice, note="too risky")
 
 
-@pytest.mark.proves("command.policy-asks")
 async def test_a_policy_can_ask_the_person(world: World) -> None:
     ask = {"require_approval": True, "reason": "this deploys"}
     world.set(command_policy=lambda request, args: ask)
@@ -442,7 +432,6 @@ def session(world: World, *, allow: list[str], steps: Sequence[Any] = (), **opti
     ).session()
 
 
-@pytest.mark.proves("command.policy-rewrites")
 async def test_the_gate_judges_what_a_policy_put_in_place(world: World) -> None:
     ours = session(
         world,

@@ -26,7 +26,6 @@ from ferrule.tools.catalog import Catalog
 OUTPUT_CAP = 64 * 1024
 
 
-@pytest.mark.proves("command.read-output")
 async def test_all_three_outputs_are_read_by_either_id_and_by_path(world: World) -> None:
     record = await world.run("echo out; echo err >&2")
     for locator in ("command_id", "handle_id"):
@@ -73,7 +72,6 @@ async def test_what_runs_can_be_read_and_is_not_at_its_end(world: World) -> None
     assert (rest["content"], rest["eof"]) == ("second\n", True)
 
 
-@pytest.mark.proves("command.read-fits")
 @pytest.mark.parametrize(
     "command",
     ["head -c 300000 /dev/zero", "head -c 300000 /dev/urandom", "seq 60000", "yes é | head -90000"],
@@ -181,7 +179,6 @@ async def test_a_copy_that_was_replaced_by_a_link_is_not_shown(world: World) -> 
 # ---- attacks
 
 
-@pytest.mark.proves("command.read-confined")
 async def test_a_path_is_a_name_for_an_output_and_nothing_else(world: World) -> None:
     record = await world.run(["echo", "hi"])
     (world.folder / "link").symlink_to(record["output_path"])
@@ -207,7 +204,6 @@ async def test_a_path_is_a_name_for_an_output_and_nothing_else(world: World) -> 
             assert raised.value.error_type is ErrorType.NOT_FOUND, path
 
 
-@pytest.mark.proves("command.read-confined")
 @pytest.mark.parametrize("put", ["symlink", "hard link", "file", "fifo", "folder"])
 async def test_what_was_put_in_the_place_of_an_output_is_not_read(world: World, put: str) -> None:
     (world.folder / "secret").write_text("secret")
@@ -229,7 +225,6 @@ async def test_what_was_put_in_the_place_of_an_output_is_not_read(world: World, 
         await world.call("read_command_output", path=str(kept))
 
 
-@pytest.mark.proves("command.outputs-private")
 async def test_outputs_are_for_their_owner_alone_and_outside_the_workspace(world: World) -> None:
     record = await world.run(["echo", "hi"])
     kept = Path(record["output_path"])
@@ -306,7 +301,6 @@ SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 TEXT = st.text(st.characters(exclude_characters="\ufffd", exclude_categories=["Cs"]), max_size=60)
 
 
-@pytest.mark.proves("command.read-whole-characters")
 @settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(TEXT, st.integers(1, 9), st.integers(0, 240))
 def test_parts_in_a_row_are_the_whole_text_and_no_part_splits_a_character(
@@ -328,7 +322,6 @@ def test_parts_in_a_row_are_the_whole_text_and_no_part_splits_a_character(
     assert anywhere.offset <= min(first, stream.stored_bytes)
 
 
-@pytest.mark.proves("command.inline-head-and-tail")
 @settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(TEXT, st.integers(0, 40), st.integers(0, 80), st.integers(0, 80))
 def test_what_is_shown_is_all_or_both_ends_with_the_gap_counted(

@@ -99,7 +99,6 @@ def notes(record: dict[str, Any]) -> str:
     return "\n".join(record.get("notes", ()))
 
 
-@pytest.mark.proves("sandbox.refusals.said")
 async def test_a_refused_write_is_said_with_the_line_that_opens_it(
     held: World, outside: Path
 ) -> None:
@@ -124,7 +123,6 @@ async def test_a_write_into_the_environment_of_ferrule_says_why_and_what_to_do(
         assert "`uv tool install ferrule`" in notes(record)
 
 
-@pytest.mark.proves("sandbox.refusals.asked")
 async def test_a_person_opens_a_folder_for_one_command(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -146,7 +144,6 @@ async def test_a_person_opens_a_folder_for_one_command(
     assert len(person.asked) == 2
 
 
-@pytest.mark.proves("sandbox.refusals.asked")
 async def test_a_yes_for_the_session_or_for_good_holds_for_later_commands(
     held: World, outside: Path, ask: Callable[..., Person], remembered: list[Opening]
 ) -> None:
@@ -158,7 +155,6 @@ async def test_a_yes_for_the_session_or_for_good_holds_for_later_commands(
     assert again["success"] and again["stdout"] == "kept\nkept\n" and len(person.asked) == 1
 
 
-@pytest.mark.proves("sandbox.refusals.covered")
 async def test_what_is_secret_or_reserved_in_an_opened_folder_stays_covered(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -173,7 +169,6 @@ async def test_what_is_secret_or_reserved_in_an_opened_folder_stays_covered(
     assert (outside / ".env").read_text() == "TOKEN=private"
 
 
-@pytest.mark.proves("sandbox.refusals.no-forgery")
 @pytest.mark.parametrize(
     "printed",
     [
@@ -194,7 +189,6 @@ async def test_a_printed_text_asks_nobody(
     assert record["exit_code"] == 1 and person.asked == []
 
 
-@pytest.mark.proves("sandbox.refusals.no-forgery")
 async def test_a_command_adds_no_line_to_the_question_about_it(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -209,7 +203,6 @@ async def test_a_command_adds_no_line_to_the_question_about_it(
     assert "/harmless" not in person.asked[0].reason
 
 
-@pytest.mark.proves("sandbox.refusals.no-oracle")
 async def test_what_is_said_of_a_text_does_not_depend_on_what_exists(held: World) -> None:
     there = Path(__file__).parent
     if there.is_relative_to("/tmp"):
@@ -224,7 +217,6 @@ async def test_what_is_said_of_a_text_does_not_depend_on_what_exists(held: World
     assert said[0] == said[1]
 
 
-@pytest.mark.proves("sandbox.refusals.said")
 async def test_what_a_command_sees_or_has_to_itself_is_not_said_to_be_unseen(
     held: World, outside: Path
 ) -> None:
@@ -238,7 +230,6 @@ async def test_what_a_command_sees_or_has_to_itself_is_not_said_to_be_unseen(
         assert "commands do not see" not in notes(record)
 
 
-@pytest.mark.proves("sandbox.refusals.said")
 @pytest.mark.parametrize(
     ("printed", "named"),
     [
@@ -253,7 +244,6 @@ async def test_a_path_with_blanks_is_named_whole(held: World, printed: str, name
     assert f"commands do not see `{named}`" in notes(record)
 
 
-@pytest.mark.proves("sandbox.refusals.said")
 async def test_a_covered_name_of_the_workspace_is_said(held: World) -> None:
     (held.folder / ".env").write_text("TOKEN=private")
     record = await held.run("cat .env")
@@ -262,7 +252,6 @@ async def test_a_covered_name_of_the_workspace_is_said(held: World) -> None:
     assert "covered" not in notes(record) and "commands do not see" not in notes(record)
 
 
-@pytest.mark.proves("sandbox.refusals.said")
 async def test_what_did_not_make_a_command_fail_is_not_said(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -273,7 +262,6 @@ async def test_what_did_not_make_a_command_fail_is_not_said(
     assert record["exit_code"] == 3 and not notes(record) and person.asked == []
 
 
-@pytest.mark.proves("sandbox.refusals.host")
 async def test_a_refused_host_is_said_and_asked_with_its_port(
     held: World, ask: Callable[..., Person]
 ) -> None:
@@ -293,7 +281,6 @@ async def test_a_refused_host_is_said_and_asked_with_its_port(
     assert len(person.asked) == 1
 
 
-@pytest.mark.proves("sandbox.refusals.host")
 async def test_a_host_that_was_opened_and_is_still_refused_is_not_asked_again(
     held: World, ask: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,7 +298,6 @@ async def test_a_host_that_was_opened_and_is_still_refused_is_not_asked_again(
     assert notes(record).count("run again") == 1
 
 
-@pytest.mark.proves("sandbox.refusals.asked")
 async def test_a_program_out_of_sight_is_opened(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -328,7 +314,6 @@ async def test_a_program_out_of_sight_is_opened(
     assert person.asked[1].values["read"] == str(outside)
 
 
-@pytest.mark.proves("sandbox.refusals.alone")
 async def test_nothing_is_opened_beside_a_running_command(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -340,7 +325,6 @@ async def test_nothing_is_opened_beside_a_running_command(
     await held.call("kill_command", handle_id=running["handle_id"])
 
 
-@pytest.mark.proves("sandbox.refusals.alone")
 async def test_once_is_not_open_for_another_command(
     held: World, outside: Path, ask: Callable[..., Person]
 ) -> None:
@@ -361,7 +345,6 @@ async def test_once_is_not_open_for_another_command(
     assert not other["success"] and not (outside / "other.txt").exists()
 
 
-@pytest.mark.proves("sandbox.refusals.alone")
 async def test_a_policy_that_opens_less_holds_at_once_also_beside_a_running_command(
     held: World, outside: Path
 ) -> None:

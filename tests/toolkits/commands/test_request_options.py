@@ -18,7 +18,6 @@ from ferrule.toolkits.commands import CommandOptions, CommandPolicy
 from ferrule.toolkits.commands.request import CommandRequest, parse_request
 
 
-@pytest.mark.proves("command.shell-options")
 async def test_bash_is_the_shell_and_no_other_reads_a_text(world: World) -> None:
     assert (await world.run("echo $BASH_VERSION", shell_id="bash"))["stdout"].strip()
     for other in ("zsh", "sh", "/bin/bash", "fish"):
@@ -29,7 +28,6 @@ async def test_bash_is_the_shell_and_no_other_reads_a_text(world: World) -> None
         await world.run(["echo"], shell_id="bash")
 
 
-@pytest.mark.proves("command.shell-options")
 @pytest.mark.parametrize(
     ("option", "way"), [({"login": True}, "`env`"), ({"interactive": True}, "`stdin`")]
 )
@@ -43,7 +41,6 @@ async def test_a_login_or_interactive_shell_is_refused_with_another_way(
     assert (await world.run("echo hi", login=False, interactive=False))["stdout"] == "hi\n"
 
 
-@pytest.mark.proves("command.shell-options")
 async def test_no_start_up_file_is_read_by_the_shell(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +51,6 @@ async def test_no_start_up_file_is_read_by_the_shell(
     assert (await world.run("echo hi"))["stdout"] == "hi\n"
 
 
-@pytest.mark.proves("command.capture-options")
 async def test_an_output_can_be_thrown_away(world: World) -> None:
     record = await world.run("echo out; echo err >&2", capture={"stdout": False})
     assert (record["stdout"], record["stderr"], record["byte_count"]) == ("", "err\n", 4)
@@ -70,7 +66,6 @@ async def test_an_output_can_be_thrown_away(world: World) -> None:
     assert "standard output is discarded" in shown
 
 
-@pytest.mark.proves("command.capture-options")
 async def test_outputs_are_pipes_and_nothing_else(world: World) -> None:
     assert (await world.run(["echo", "hi"], capture={"transport": "pipe"}))["stdout"] == "hi\n"
     with pytest.raises(RetryCall, match="no terminal"):
@@ -80,7 +75,6 @@ async def test_outputs_are_pipes_and_nothing_else(world: World) -> None:
             await world.run(["true"], capture=wrong)
 
 
-@pytest.mark.proves("command.policy-rewrites")
 async def test_a_request_that_a_policy_hands_back_keeps_what_it_said(world: World) -> None:
     """What a policy function is shown can be given back as it is, with these options too."""
     seen: list[dict[str, Any]] = []

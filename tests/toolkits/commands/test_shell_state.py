@@ -66,7 +66,6 @@ async def shell(tmp_path: Path) -> Any:
     await made.session.close()
 
 
-@pytest.mark.proves("command.shell-state")
 async def test_folder_and_exported_variables_live_on_and_end_with_a_restart(shell: Shell) -> None:
     moved = await shell.run("cd sub && export WHO=ada; own=1; cd deep")
     assert moved == "(no output)\n[the next command starts in `sub/deep`]"
@@ -87,7 +86,6 @@ async def test_folder_and_exported_variables_live_on_and_end_with_a_restart(shel
     await other.close()
 
 
-@pytest.mark.proves("command.shell-state")
 async def test_an_activated_environment_lives_on(shell: Shell) -> None:
     programs = shell.folder / "env/bin"
     programs.mkdir(parents=True)
@@ -101,7 +99,6 @@ async def test_an_activated_environment_lives_on(shell: Shell) -> None:
     assert await shell.run("greet") == f"hello from {shell.folder}/env\n"
 
 
-@pytest.mark.proves("command.shell-state")
 async def test_a_folder_outside_or_gone_is_not_kept(shell: Shell) -> None:
     left = await shell.run("cd sub/deep && cd $(printf /tm%s p) && pwd")
     assert left.startswith(
@@ -114,7 +111,6 @@ async def test_a_folder_outside_or_gone_is_not_kept(shell: Shell) -> None:
     assert await shell.run("pwd", restart=True) == f"{shell.folder}\n"
 
 
-@pytest.mark.proves("command.shell-state-judged")
 async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -> None:
     (shell.folder / "sub/.env").write_text("secret")
     (shell.folder / "sub/deep/.git/hooks").mkdir(parents=True)
@@ -135,7 +131,6 @@ async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -
     assert (await shell.call("ls ../..")).error_type is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("command.shell-state-judged")
 async def test_a_rule_for_a_command_does_not_cover_it_with_what_was_carried(
     shell: Shell,
 ) -> None:
@@ -163,7 +158,6 @@ async def test_a_rule_for_a_command_does_not_cover_it_with_what_was_carried(
     await shell.session.close()
 
 
-@pytest.mark.proves("command.shell-state-judged")
 async def test_what_a_program_writes_as_state_sets_nothing_that_loads_code(shell: Shell) -> None:
     forge = shell.folder / "forge.py"
     forge.write_text(
@@ -179,7 +173,6 @@ async def test_what_a_program_writes_as_state_sets_nothing_that_loads_code(shell
     assert seen == f"{shell.folder}\neve\n"
 
 
-@pytest.mark.proves("command.shell-jobs")
 async def test_a_command_in_the_background_is_reported_and_ended_by_a_restart(
     shell: Shell,
 ) -> None:
@@ -191,7 +184,6 @@ async def test_a_command_in_the_background_is_reported_and_ended_by_a_restart(
     assert commands.running_count == 0
 
 
-@pytest.mark.proves("command.start-folder")
 @pytest.mark.parametrize(
     ("permissions", "asked", "written"),
     [
@@ -223,7 +215,6 @@ async def test_calls_of_one_answer_are_judged_where_they_start(
     assert all("sub" in request.preview for request in shell.approver.requests)
 
 
-@pytest.mark.proves("command.shell.folder-gone")
 async def test_a_folder_that_is_gone_ends_one_command_and_not_all(shell: Shell) -> None:
     await shell.run("cd sub/deep")
     (shell.folder / "sub/deep").rmdir()
@@ -233,7 +224,6 @@ async def test_a_folder_that_is_gone_ends_one_command_and_not_all(shell: Shell) 
     assert await shell.run("basename $PWD") == "sub\n"
 
 
-@pytest.mark.proves("command.shell.folder-gone")
 async def test_a_workspace_that_was_made_anew_is_found_again(shell: Shell) -> None:
     await shell.run("echo one > one.txt; cd sub")
     shutil.rmtree(shell.folder)

@@ -35,7 +35,6 @@ def make_agent(folder: Path, *steps: Any) -> Agent[None, str]:
     )
 
 
-@pytest.mark.proves("command.shown-while-running")
 async def test_the_last_lines_are_shown_and_leave_with_the_command(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, calls(("run_command", {"command": COMMAND})), says("done"))
     session = agent.session()
@@ -58,7 +57,6 @@ async def test_the_last_lines_are_shown_and_leave_with_the_command(tmp_path: Pat
     await agent.close()
 
 
-@pytest.mark.proves("command.shown-while-running")
 @pytest.mark.parametrize("tool", ["run_command", "bash"])
 @pytest.mark.parametrize("whole_turn", [False, True])
 async def test_a_command_that_is_stopped_leaves_its_output_to_the_model_and_the_person(

@@ -13,7 +13,6 @@ from ferrule.tools.definition import Tool
 BASH = anthropic.SHAPES[0]
 
 
-@pytest.mark.proves("command.reads-side-by-side")
 @pytest.mark.parametrize("tool", [run_command, BASH, qwen.run_shell_command])
 def test_reading_commands_overlap_with_each_other_and_not_with_writes(tool: Tool) -> None:
     sleep = tool.access({"command": "sleep 3; echo a"})
@@ -23,7 +22,6 @@ def test_reading_commands_overlap_with_each_other_and_not_with_writes(tool: Tool
     assert sleep.conflicts_with(write_file.access({"path": "a.txt", "content": ""}))
 
 
-@pytest.mark.proves("command.reads-side-by-side")
 @pytest.mark.parametrize(
     "values",
     [

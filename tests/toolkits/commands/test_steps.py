@@ -60,7 +60,6 @@ COUNT = "echo x >> tries; [ $(wc -l < tries) -ge %d ]"
 """Works from this try on."""
 
 
-@pytest.mark.proves("step.record")
 async def test_a_step_says_all_that_happened(runner: CommandRunner) -> None:
     step = await command_step("greet", ["sh", "-c", "echo out; echo err >&2"], runner=runner)
     assert (step["name"], step["argv"][0], step["cwd"]) == ("greet", "sh", ".")
@@ -78,7 +77,6 @@ async def test_a_step_says_all_that_happened(runner: CommandRunner) -> None:
     assert json.loads(json.dumps(step)) == step
 
 
-@pytest.mark.proves("step.record")
 async def test_a_failed_step_keeps_the_end_of_what_it_said(runner: CommandRunner) -> None:
     step = await command_step(
         "build",
@@ -94,7 +92,6 @@ async def test_a_failed_step_keeps_the_end_of_what_it_said(runner: CommandRunner
     assert step["recovery_hint"] == "run `make clean`"
 
 
-@pytest.mark.proves("step.record")
 async def test_a_hint_may_be_made_from_the_record_and_is_only_for_failures(
     runner: CommandRunner,
 ) -> None:
@@ -107,7 +104,6 @@ async def test_a_hint_may_be_made_from_the_record_and_is_only_for_failures(
     assert worked["recovery_hint"] is None
 
 
-@pytest.mark.proves("step.record")
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -126,14 +122,12 @@ async def test_what_cannot_be_started_is_a_failed_step_with_the_reason(
     assert said in step["failure_tail"]
 
 
-@pytest.mark.proves("step.record")
 async def test_a_step_that_runs_out_of_time_says_so(runner: CommandRunner) -> None:
     step = await command_step("slow", shell("echo begun; sleep 600", timeout_ms=300), runner=runner)
     assert (step["ok"], step["status"], step["timed_out"]) == (False, "timed_out", True)
     assert step["failure_tail"] == "begun\n"
 
 
-@pytest.mark.proves("step.record")
 async def test_what_a_filter_hid_is_an_artifact_of_the_step(runner: CommandRunner) -> None:
     step = await command_step("count", shell("sh -c 'seq 9; exit 2' | tail -1"), runner=runner)
     assert (step["ok"], step["outputs"]["stdout"]) == (True, "9\n")
@@ -148,7 +142,6 @@ async def test_what_a_filter_hid_is_an_artifact_of_the_step(runner: CommandRunne
 # ---- retrying
 
 
-@pytest.mark.proves("step.retry-as-told")
 async def test_nothing_is_tried_again_unless_the_caller_says_so(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -157,7 +150,6 @@ async def test_nothing_is_tried_again_unless_the_caller_says_so(
     assert (tmp_path / "work/tries").read_text(encoding="utf-8") == "x\n"
 
 
-@pytest.mark.proves("step.retry-as-told")
 @pytest.mark.parametrize(
     ("backoff", "waits"),
     [("constant", [0.1, 0.1, 0.1]), ("linear", [0.1, 0.2, 0.3]), ("exponential", [0.1, 0.2, 0.4])],
@@ -176,7 +168,6 @@ async def test_a_step_is_tried_until_it_works_with_the_waits_it_was_told(
     assert len({attempt["command_id"] for attempt in step["attempts"]}) == 4
 
 
-@pytest.mark.proves("step.retry-as-told")
 async def test_attempts_are_counted_in_all(runner: CommandRunner) -> None:
     clock = FakeClock()
     step = await command_step(
@@ -185,7 +176,6 @@ async def test_attempts_are_counted_in_all(runner: CommandRunner) -> None:
     assert (step["ok"], len(step["attempts"]), clock.slept) == (False, 3, [0, 0])
 
 
-@pytest.mark.proves("step.retry-as-told")
 async def test_the_caller_decides_by_the_record_whether_to_try_again(runner: CommandRunner) -> None:
     told: list[tuple[str, Any]] = []
 
@@ -211,7 +201,6 @@ async def test_the_caller_decides_by_the_record_whether_to_try_again(runner: Com
     assert (step["classification"], len(step["attempts"])) == ("transient", 2)
 
 
-@pytest.mark.proves("step.retry-as-told")
 async def test_a_refusal_is_not_asked_for_again() -> None:
     asked: list[Mapping[str, Any]] = []
 
@@ -224,7 +213,6 @@ async def test_a_refusal_is_not_asked_for_again() -> None:
     assert asked[0] == {"command": ["git", "push"], "tail_bytes": 12000}
 
 
-@pytest.mark.proves("step.retry-checked")
 @pytest.mark.parametrize(
     ("retry", "said"),
     [
@@ -247,7 +235,6 @@ async def test_a_retry_that_cannot_be_meant_is_refused_before_anything_runs(
     assert not (tmp_path / "work/ran").exists()
 
 
-@pytest.mark.proves("step.retry-checked")
 @given(
     backoff=st.sampled_from(["constant", "linear", "exponential"]),
     delay=st.integers(0, 10**7),
@@ -272,7 +259,6 @@ async def test_a_step_that_runs_nothing_is_refused(spec: Any, runner: CommandRun
 # ---- fallbacks and scripts
 
 
-@pytest.mark.proves("step.fallbacks")
 async def test_the_first_alternative_that_works_is_taken_and_later_ones_do_not_run(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -293,7 +279,6 @@ async def test_the_first_alternative_that_works_is_taken_and_later_ones_do_not_r
     assert not (tmp_path / "work/never").exists()
 
 
-@pytest.mark.proves("step.fallbacks")
 async def test_where_no_alternative_works_the_last_one_is_the_failure(
     runner: CommandRunner,
 ) -> None:
@@ -307,7 +292,6 @@ async def test_where_no_alternative_works_the_last_one_is_the_failure(
         await command_try([], runner=runner)
 
 
-@pytest.mark.proves("step.script-results")
 async def test_a_script_finds_what_went_wrong_and_hands_it_on(runner: CommandRunner) -> None:
     steps: list[dict[str, Any]] = []
     before = steps
@@ -348,7 +332,6 @@ async def test_a_script_finds_what_went_wrong_and_hands_it_on(runner: CommandRun
 # ---- JSON
 
 
-@pytest.mark.proves("step.json")
 async def test_what_a_command_writes_is_parsed(runner: CommandRunner) -> None:
     assert await command_json(["echo", '{"a": [1, null]}'], runner=runner) == {"a": [1, None]}
     assert await command_json(shell("echo '\"x\"' >&2"), runner=runner, stream="stderr") == "x"
@@ -356,7 +339,6 @@ async def test_what_a_command_writes_is_parsed(runner: CommandRunner) -> None:
     assert long == list(range(400000))
 
 
-@pytest.mark.proves("step.json")
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -381,7 +363,6 @@ async def test_a_failure_is_raised_or_recorded_under_its_name(
     assert (record["ok"], record["value"], record["error"]["code"]) == (False, None, code)
 
 
-@pytest.mark.proves("step.json")
 async def test_nothing_may_be_an_answer_where_the_caller_allows_it(runner: CommandRunner) -> None:
     assert await command_json(["true"], runner=runner, allow_empty=True) is None
     record = await command_json(["true"], runner=runner, allow_empty=True, result="record")
@@ -390,7 +371,6 @@ async def test_nothing_may_be_an_answer_where_the_caller_allows_it(runner: Comma
         await command_json(["false"], runner=runner, allow_empty=True)
 
 
-@pytest.mark.proves("step.json")
 async def test_output_that_was_cut_is_not_taken_for_json(runner: CommandRunner) -> None:
     """Cutting a list of digits in the middle could leave something that parses."""
     with pytest.raises(CommandFailed) as caught:
@@ -405,7 +385,6 @@ async def test_output_that_was_cut_is_not_taken_for_json(runner: CommandRunner) 
 # ---- the runner
 
 
-@pytest.mark.proves("step.stream")
 async def test_output_comes_as_it_is_said_and_the_record_last(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -422,7 +401,6 @@ async def test_output_comes_as_it_is_said_and_the_record_last(
     assert (seen[-1]["type"], seen[-1]["record"]["exit_code"]) == ("result", 3)
 
 
-@pytest.mark.proves("step.stream")
 async def test_whoever_stops_listening_ends_the_command(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -433,7 +411,6 @@ async def test_whoever_stops_listening_ends_the_command(
     assert not Path(f"/proc/{first['text'].strip()}").exists()
 
 
-@pytest.mark.proves("step.stream")
 async def test_a_slow_reader_misses_output_and_is_told_how_much(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -451,7 +428,6 @@ async def test_a_slow_reader_misses_output_and_is_told_how_much(
     assert skipped > 0
 
 
-@pytest.mark.proves("step.background")
 async def test_a_command_in_the_background_is_waited_for_or_ended(
     runner: CommandRunner, tmp_path: Path
 ) -> None:
@@ -471,7 +447,6 @@ async def test_a_command_in_the_background_is_waited_for_or_ended(
     assert (await command_wait(other["command_id"], runner=runner))["status"] == "killed"
 
 
-@pytest.mark.proves("step.same-runner")
 async def test_a_script_and_the_tools_of_a_session_share_ids_and_files(tmp_path: Path) -> None:
     identity, memory = Identity("t", "u", "s", "r"), dict[str, Any]()
     runner = CommandRunner(tmp_path, identity=identity, memory=memory)
@@ -487,7 +462,6 @@ async def test_a_script_and_the_tools_of_a_session_share_ids_and_files(tmp_path:
     await runner.close()
 
 
-@pytest.mark.proves("step.sync")
 def test_without_an_event_loop_a_step_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,7 +471,6 @@ def test_without_an_event_loop_a_step_is_waited_for(
     assert run_sync(command_run("echo a b"))["stdout"] == "a b\n"
 
 
-@pytest.mark.proves("step.sync")
 async def test_within_an_event_loop_a_step_can_be_waited_for_too(tmp_path: Path) -> None:
     async def work() -> Any:
         async with CommandRunner(tmp_path) as own:

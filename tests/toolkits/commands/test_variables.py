@@ -90,7 +90,6 @@ def decided(of: PermissionGate, command: Any, tool: Tool = TOOL, **env: str) -> 
     return of.decide(tool, {"command": command, **({"env": env} if env else {})})
 
 
-@pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions", "acceptEdits"])
 @pytest.mark.parametrize("name", ORDERS)
 def test_a_variable_that_programs_take_orders_from_asks_whatever_is_allowed(
@@ -104,7 +103,6 @@ def test_a_variable_that_programs_take_orders_from_asks_whatever_is_allowed(
     assert [offer.choice for offer in decision.offers] == ["once"]
 
 
-@pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize("name", LOADS)
 def test_a_variable_that_loads_code_is_refused_by_the_gate_itself(name: str) -> None:
     decision = decided(
@@ -113,7 +111,6 @@ def test_a_variable_that_loads_code_is_refused_by_the_gate_itself(name: str) -> 
     assert (decision.verdict, decision.layer) == ("deny", "builtin") and name in decision.reason
 
 
-@pytest.mark.proves("command.variables-gate")
 def test_a_rule_for_the_bare_command_does_not_cover_it_with_a_variable() -> None:
     of = gate("Bash(npm test)", "Bash(npm:*)")
     assert decided(of, ["npm", "test"]).verdict == "allow"
@@ -127,7 +124,6 @@ def test_a_rule_for_the_bare_command_does_not_cover_it_with_a_variable() -> None
     assert decided(of, ["npm", "test"], DJANGO_SETTINGS_MODULE="evil", X="1").verdict == "ask"
 
 
-@pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize("value", [".env", "/etc/passwd", "../x", ".git/config"])
 def test_what_no_command_may_name_no_variable_may_name(value: str) -> None:
     of = gate("Bash", "run_command", mode="bypassPermissions")
@@ -143,7 +139,6 @@ def test_a_rule_for_all_commands_and_one_for_the_tool_cover_ordinary_variables()
         assert decided(gate(rule), ["npm", "test"], DEBUG="1").verdict == "allow"
 
 
-@pytest.mark.proves("command.variables-gate")
 @pytest.mark.parametrize(
     "rule",
     [
@@ -203,7 +198,6 @@ _RULES = st.lists(
 )
 
 
-@pytest.mark.proves("command.variables-gate")
 @settings(max_examples=150, deadline=None)
 @given(_RULES, st.one_of(st.just("1"), _VALUES))
 def test_a_variable_beside_a_command_is_judged_as_one_before_it(
@@ -241,7 +235,6 @@ def ask(root: Path, of: PermissionGate, arguments: dict[str, Any]) -> ToolResult
     return asyncio.run(run())
 
 
-@pytest.mark.proves("command.variables-gate")
 async def test_the_person_sees_the_variables_and_the_approval_is_bound_to_them(world: Any) -> None:
     preview = world.tools["run_command"].preview
     shown = await preview(
@@ -254,7 +247,6 @@ async def test_the_person_sees_the_variables_and_the_approval_is_bound_to_them(w
     )
 
 
-@pytest.mark.proves("command.variables-gate")
 def test_nothing_runs_before_the_question_about_a_variable_is_answered(tmp_path: Path) -> None:
     asked = ask(
         tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"PATH": "bin"}}
@@ -283,7 +275,6 @@ async def test_what_a_person_said_yes_to_is_set(world: Any) -> None:
 # ---- which environment it is
 
 
-@pytest.mark.proves("command.environment-modes")
 async def test_replace_gives_nothing_but_what_the_call_says(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +287,6 @@ async def test_replace_gives_nothing_but_what_the_call_says(
         assert {"A=1", "LANG=C.UTF-8"} <= set(lines)
 
 
-@pytest.mark.proves("command.environment-modes")
 async def test_no_mode_hands_on_a_key(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "secret-value")
     for mode in ("inherit_clean", "patch", "replace"):

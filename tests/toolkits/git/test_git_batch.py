@@ -33,7 +33,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return found
 
 
-@pytest.mark.proves("git.shared-sandbox")
 def test_few_sandboxes_are_started(world: Any, started: list[tuple[str, ...]]) -> None:
     world.do("git_status")
     assert len(started) == 1
@@ -55,7 +54,6 @@ ODD = (
 INPUT = b"HEAD^{commit}\n$(touch x) `touch x` '; touch x; '\n%s %d \\n\n"
 
 
-@pytest.mark.proves("git.shared-sandbox")
 def test_each_has_its_own_output_status_and_complaint(
     world: Any, started: list[tuple[str, ...]]
 ) -> None:
@@ -78,7 +76,6 @@ def test_each_has_its_own_output_status_and_complaint(
     assert not (Path(world.root) / "x").exists()
 
 
-@pytest.mark.proves("git.shared-sandbox")
 def test_cancelling_one_ends_them_all(world: Any) -> None:
     async def cancel() -> None:
         context = git_calls.make_context(Workspace(world.root))

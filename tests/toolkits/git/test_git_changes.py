@@ -45,7 +45,6 @@ def sound(world: Any) -> None:
 # ---- add
 
 
-@pytest.mark.proves("git.add")
 def test_files_are_staged_and_the_index_is_gits_own(world: Any) -> None:
     world.write("a.txt", "changed\n")
     world.write("new/x.txt", "x\n")
@@ -60,7 +59,6 @@ def test_files_are_staged_and_the_index_is_gits_own(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.add")
 def test_a_change_in_the_moment_of_the_last_staging_is_not_missed(world: Any) -> None:
     # Git takes a file whose size and times are those in the index for unchanged, unless they are
     # as young as the index itself.
@@ -76,7 +74,6 @@ def test_a_change_in_the_moment_of_the_last_staging_is_not_missed(world: Any) ->
     assert world.git("show", ":a.txt") == "other"
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 def test_staging_everything_leaves_out_what_may_not_be_read(world: Any) -> None:
     for name in SECRETS:
         world.write(name, "hunter2\n")
@@ -97,7 +94,6 @@ def test_staging_everything_leaves_out_what_may_not_be_read(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 @pytest.mark.parametrize(
     "name", [*SECRETS, "sub/../.env", "./.env", ".git/config", "../x", "/etc/passwd"]
 )
@@ -108,7 +104,6 @@ def test_naming_a_secret_to_stage_is_refused(world: Any, name: str) -> None:
     assert tracked(world) == ["a.txt", "b.txt"]
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 def test_a_tracked_secret_that_changed_is_not_staged_again(world: Any) -> None:
     world.commit("with a secret", **{".env": "hunter1\n"})
     world.write(".env", "hunter2\n")
@@ -116,7 +111,6 @@ def test_a_tracked_secret_that_changed_is_not_staged_again(world: Any) -> None:
     assert world.refused("git_commit", message="x", all=True)[0] is ErrorType.PERMISSION_DENIED
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 def test_a_deny_rule_keeps_a_file_out_as_the_lists_do(world: Any) -> None:
     from ferrule.permissions.protected_names import DEFAULT_NAMES
 
@@ -125,7 +119,6 @@ def test_a_deny_rule_keeps_a_file_out_as_the_lists_do(world: Any) -> None:
     assert world.do("git_add", all=True)["staged"] == []
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 def test_links_and_hard_links_carry_nothing_from_outside_into_the_history(
     world: Any, tmp_path: Path
 ) -> None:
@@ -139,7 +132,6 @@ def test_links_and_hard_links_carry_nothing_from_outside_into_the_history(
     assert "hunter2" not in world.git("show", ":soft.txt")
 
 
-@pytest.mark.proves("git.add")
 def test_names_that_look_like_options_or_patterns_are_only_names(world: Any) -> None:
     for name in ("-A", "--all", "*.txt", ":(top)x", ":/", "a b", "ü.txt", 'q"uote', "tab\tx"):
         (world.root / name).write_text("x\n")
@@ -152,7 +144,6 @@ def test_names_that_look_like_options_or_patterns_are_only_names(world: Any) -> 
     sound(world)
 
 
-@pytest.mark.proves("git.add")
 def test_a_missing_file_and_a_repository_inside_are_said(world: Any) -> None:
     assert world.refused("git_add", paths=["nothing.txt"])[0] is ErrorType.NOT_FOUND
     shutil.copytree(world.root / ".git", world.root / "inner/.git")
@@ -162,7 +153,6 @@ def test_a_missing_file_and_a_repository_inside_are_said(world: Any) -> None:
     assert "repository of its own" in answer["left_out"][0]
 
 
-@pytest.mark.proves("git.add")
 def test_ignored_files_are_not_staged(world: Any) -> None:
     world.write(".gitignore", "*.log\n")
     world.write("x.log", "x\n")
@@ -172,7 +162,6 @@ def test_ignored_files_are_not_staged(world: Any) -> None:
 # ---- commit
 
 
-@pytest.mark.proves("git.commit")
 def test_a_commit_is_the_persons_and_holds_what_was_staged(world: Any) -> None:
     world.write("a.txt", "changed\n")
     world.write("other.txt", "x\n")
@@ -189,7 +178,6 @@ def test_a_commit_is_the_persons_and_holds_what_was_staged(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.commit")
 def test_tracked_changes_are_committed_with_all_and_nothing_staged_is_an_error(world: Any) -> None:
     assert world.refused("git_commit", message="x")[0] is ErrorType.IO_ERROR
     world.write("a.txt", "changed\n")
@@ -199,7 +187,6 @@ def test_tracked_changes_are_committed_with_all_and_nothing_staged_is_an_error(w
     assert world.git("rev-list", "--count", "HEAD") == "5"
 
 
-@pytest.mark.proves("git.commit")
 def test_the_first_commit_and_one_on_no_branch_work(world: Any) -> None:
     shutil.rmtree(world.root / ".git")
     world.git("init", "-q")
@@ -213,7 +200,6 @@ def test_the_first_commit_and_one_on_no_branch_work(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.never-stages-secrets")
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_commit_with_a_secret_that_somebody_staged_is_refused(world: Any, name: str) -> None:
     world.write(name, "hunter2\n")
@@ -225,7 +211,6 @@ def test_a_commit_with_a_secret_that_somebody_staged_is_refused(world: Any, name
     assert world.git("rev-parse", "HEAD") == before
 
 
-@pytest.mark.proves("git.commit")
 def test_who_commits_comes_from_the_persons_settings_as_data(
     world: Any, home: Path, tmp_path: Path
 ) -> None:
@@ -253,7 +238,6 @@ def test_who_commits_comes_from_the_persons_settings_as_data(
     assert world.git("log", "-1", "--format=%an") == "Repository"
 
 
-@pytest.mark.proves("git.commit")
 def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +252,6 @@ def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
 # ---- switch
 
 
-@pytest.mark.proves("git.switch")
 def test_branches_are_made_and_checked_out(world: Any) -> None:
     world.write("c.txt", "kept\n")
     answer = world.do("git_switch", branch="feature/x", create=True)
@@ -288,7 +271,6 @@ def test_branches_are_made_and_checked_out(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.switch")
 def test_a_branch_that_is_not_there_and_local_changes_stop_a_switch(world: Any) -> None:
     assert world.refused("git_switch", branch="nothing")[0] is ErrorType.NOT_FOUND
     world.git("branch", "old", "HEAD~1")
@@ -313,7 +295,6 @@ PROTECTED = (
 )
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 @pytest.mark.parametrize("name", PROTECTED)
 @pytest.mark.parametrize("how", ["appears", "changes", "vanishes"])
 def test_a_switch_that_would_write_an_untouchable_file_is_refused_before_it_begins(
@@ -335,7 +316,6 @@ def test_a_switch_that_would_write_an_untouchable_file_is_refused_before_it_begi
     assert world.state() == before
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 def test_an_ignored_secret_is_not_overwritten(world: Any) -> None:
     world.git("checkout", "-q", "-b", "other")
     world.commit("tracked", **{"notes.txt": "theirs\n"})
@@ -346,7 +326,6 @@ def test_an_ignored_secret_is_not_overwritten(world: Any) -> None:
     assert (world.root / "notes.txt").read_text() == "mine\n"
 
 
-@pytest.mark.proves("git.switch")
 def test_a_branch_that_another_work_tree_has_checked_out_is_not_switched_to(
     world: Any, tmp_path: Path
 ) -> None:
@@ -368,7 +347,6 @@ def forked(world: Any, theirs: dict[str, str], mine: dict[str, str]) -> None:
     world.git("checkout", "-q", "feature")
 
 
-@pytest.mark.proves("git.rebase")
 def test_commits_are_replayed_on_top_of_another_branch(world: Any) -> None:
     forked(world, {"t.txt": "t\n"}, {"m.txt": "m\n"})
     answer = world.do("git_rebase", onto="main")
@@ -383,7 +361,6 @@ def test_commits_are_replayed_on_top_of_another_branch(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.rebase")
 def test_a_conflict_takes_everything_back(world: Any) -> None:
     forked(world, {"a.txt": "theirs\n"}, {"a.txt": "mine\n"})
     before = (
@@ -403,14 +380,12 @@ def test_a_conflict_takes_everything_back(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.rebase")
 def test_a_rebase_needs_a_clean_tree(world: Any) -> None:
     forked(world, {"t.txt": "t\n"}, {"m.txt": "m\n"})
     world.write("a.txt", "open\n")
     assert "commit them first" in world.refused("git_rebase", onto="main")[1]
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 @pytest.mark.parametrize("side", ["theirs", "mine", "between"])
 def test_a_rebase_that_would_write_an_untouchable_file_on_the_way_is_refused(
     world: Any, side: str
@@ -465,7 +440,6 @@ def remote(world: Any) -> Path:
     return bare
 
 
-@pytest.mark.proves("git.fetch")
 @pytest.mark.parametrize(
     "spelling",
     [
@@ -489,7 +463,6 @@ def test_a_remote_inside_the_workspace_is_fetched_from(
     sound(world)
 
 
-@pytest.mark.proves("git.fetch")
 def test_where_fetched_branches_go_is_not_for_the_configuration_to_say(
     world: Any, remote: Path
 ) -> None:
@@ -500,7 +473,6 @@ def test_where_fetched_branches_go_is_not_for_the_configuration_to_say(
     assert world.git("log", "-1", "--format=%s", "main") == "commit 3"
 
 
-@pytest.mark.proves("git.fetch")
 def test_branches_that_are_gone_are_forgotten_if_asked(world: Any, remote: Path) -> None:
     world.do("git_fetch")
     world.git("update-ref", "refs/remotes/origin/gone", "HEAD")
@@ -513,7 +485,6 @@ def test_branches_that_are_gone_are_forgotten_if_asked(world: Any, remote: Path)
     sound(world)
 
 
-@pytest.mark.proves("git.pull-ff-only")
 def test_a_branch_is_moved_forward_or_not_at_all(world: Any, remote: Path) -> None:
     answer = world.do("git_pull_ff_only")
     assert (answer["changed_files"], answer["changed_count"]) == (["t.txt"], 1)
@@ -528,7 +499,6 @@ def test_a_branch_is_moved_forward_or_not_at_all(world: Any, remote: Path) -> No
     sound(world)
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 def test_a_pull_that_would_write_an_untouchable_file_is_refused(world: Any, remote: Path) -> None:
     import subprocess
 
@@ -553,7 +523,6 @@ def test_a_pull_that_would_write_an_untouchable_file_is_refused(world: Any, remo
 # ---- order
 
 
-@pytest.mark.proves("git.no-half-work")
 @pytest.mark.parametrize(
     "marker",
     [
@@ -584,7 +553,6 @@ def test_what_somebody_left_half_done_is_not_gone_on_with(
     assert world.state() == before
 
 
-@pytest.mark.proves("git.no-half-work")
 def test_another_git_at_work_is_waited_for_by_nobody_and_its_lock_stays(world: Any) -> None:
     (world.root / ".git/index.lock").write_text("")
     world.write("a.txt", "x\n")
@@ -593,7 +561,6 @@ def test_another_git_at_work_is_waited_for_by_nobody_and_its_lock_stays(world: A
     assert world.do("git_status")["clean"] is False
 
 
-@pytest.mark.proves("git.no-half-work")
 def test_a_cancelled_operation_gives_the_lock_back(world: Any) -> None:
     script = 'test "$1" = prepared || exit 0\ntouch reached\nexec sleep 60'
     write_hook(world, "reference-transaction", script)
@@ -622,7 +589,6 @@ def write_hook(world: Any, name: str, text: str) -> None:
     hook.chmod(0o755)
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 def test_a_hook_may_stage_what_it_changes(world: Any) -> None:
     write_hook(world, "pre-commit", "echo formatted >> a.txt\ngit add a.txt\ngit write-tree")
     world.write("a.txt", "changed\n")
@@ -630,7 +596,6 @@ def test_a_hook_may_stage_what_it_changes(world: Any) -> None:
     assert world.git("show", "HEAD:a.txt") == "changed\nformatted"
 
 
-@pytest.mark.proves("git.push")
 def test_a_branch_is_sent_and_what_is_there_is_never_overwritten(world: Any, remote: Path) -> None:
     error, said = world.refused("git_push")
     assert error is ErrorType.IO_ERROR and "rejected" in said
@@ -649,7 +614,6 @@ def test_a_branch_is_sent_and_what_is_there_is_never_overwritten(world: Any, rem
     assert git(remote, "rev-parse", "new") == mine
 
 
-@pytest.mark.proves("git.push")
 def test_a_push_asks_and_names_the_place(world: Any) -> None:
     world.git("remote", "add", "origin", "https://me:hunter2@example.org/a.git")
     push = next(tool for tool in world.tools if tool.name == "git_push")
@@ -659,7 +623,6 @@ def test_a_push_asks_and_names_the_place(world: Any) -> None:
     assert "https://***@example.org/a.git" in shown and "hunter2" not in shown
 
 
-@pytest.mark.proves("git.stash")
 def test_changes_are_put_away_and_brought_back(world: Any) -> None:
     assert world.refused("git_stash", action="pop")[0] is ErrorType.NOT_FOUND
     assert world.do("git_stash", action="push")["receipt"]["exit_category"] == "nothing_to_do"
@@ -681,7 +644,6 @@ def test_changes_are_put_away_and_brought_back(world: Any) -> None:
     sound(world)
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 def test_a_stash_that_would_write_an_untouchable_file_is_refused(world: Any) -> None:
     name = ".github/workflows/ci.yml"
     world.commit("ci", **{name: "old\n"})
@@ -694,7 +656,6 @@ def test_a_stash_that_would_write_an_untouchable_file_is_refused(world: Any) -> 
     assert (world.root / name).read_text() == "old\n"
 
 
-@pytest.mark.proves("git.unconfined-reads")
 def test_without_a_sandbox_only_reading_remains(world: Any) -> None:
     world.resources = git_calls.UNCONFINED
     world.write("a.txt", "changed\n")
@@ -717,7 +678,6 @@ def test_without_a_sandbox_only_reading_remains(world: Any) -> None:
     assert world.state() == before
 
 
-@pytest.mark.proves("git.no-half-work")
 def test_a_refused_operation_leaves_no_lock_behind(world: Any) -> None:
     world.refused("git_switch", branch="nothing")
     assert "use `git_add` first" in world.refused("git_commit", message="x")[1]

@@ -120,7 +120,6 @@ PLAIN = {
 }
 
 
-@pytest.mark.proves("git.mutations-run-nothing")
 @pytest.mark.parametrize("row", HOSTILE, ids=lambda row: row["id"])
 def test_no_operation_runs_what_a_hostile_repository_or_environment_names(
     world: Any, row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -170,7 +169,6 @@ def test_the_attack_is_real(
     raise AssertionError("plain git ran nothing: this row proves nothing")
 
 
-@pytest.mark.proves("git.remote-addresses")
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_that_could_be_something_else_is_not_followed(
     world: Any, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -196,7 +194,6 @@ def test_an_address_that_could_be_something_else_is_not_followed(
     assert world.git("for-each-ref") == before
 
 
-@pytest.mark.proves("git.remote-addresses")
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -213,7 +210,6 @@ def test_addresses_that_are_followed_are_read_exactly(
     assert (address.protocol, address.host, address.port) == expected
 
 
-@pytest.mark.proves("git.remote-addresses")
 @pytest.mark.parametrize(
     "url",
     [
@@ -237,7 +233,6 @@ def test_other_addresses_are_refused_before_anything_starts(url: str) -> None:
         read_address(Remote("origin", url))
 
 
-@pytest.mark.proves("git.network-sandbox")
 def test_a_sandbox_without_network_is_a_clear_refusal(world: Any) -> None:
     world.git("remote", "add", "origin", "https://example.org/a.git")
     world.resources = {Sandbox: Sandbox(SandboxPolicy(world.root))}
@@ -249,7 +244,6 @@ def test_a_sandbox_without_network_is_a_clear_refusal(world: Any) -> None:
     assert "does not open" in world.refused("git_fetch")[1]
 
 
-@pytest.mark.proves("git.network-sandbox")
 def test_the_host_of_a_remote_is_open_for_one_git_alone(world: Any) -> None:
     world.git("remote", "add", "origin", "https://127.0.0.1:1/a.git")
     commands = SessionCommands.from_context(git_calls.make_context(Workspace(world.root)))
@@ -268,7 +262,6 @@ def test_the_host_of_a_remote_is_open_for_one_git_alone(world: Any) -> None:
     assert commands.sandbox.current.policy.network == ()
 
 
-@pytest.mark.proves("git.remote-ssh")
 @pytest.mark.parametrize("url", ["ssh://git@example.org/a.git", "git@example.org:team/a.git"])
 def test_an_ssh_remote_is_left_to_the_person(world: Any, url: str) -> None:
     world.git("remote", "add", "origin", url)
@@ -278,7 +271,6 @@ def test_an_ssh_remote_is_left_to_the_person(world: Any, url: str) -> None:
         assert "without the person's keys" in said and "`https://` address" in said
 
 
-@pytest.mark.proves("git.remote-credentials")
 def test_a_password_in_an_address_is_not_said_when_fetching_fails(world: Any) -> None:
     world.git("remote", "add", "origin", "https://user:hunter2@127.0.0.1:1/x.git")
     error, said = world.refused("git_fetch")
@@ -286,7 +278,6 @@ def test_a_password_in_an_address_is_not_said_when_fetching_fails(world: Any) ->
     assert "hunter2" not in said and "https://***@127.0.0.1:1/x.git" in said
 
 
-@pytest.mark.proves("git.mutations-stay-inside")
 @pytest.mark.parametrize(
     "how",
     [
@@ -342,7 +333,6 @@ def test_nothing_is_written_where_a_repository_leads_outside(
     assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.proves("git.mutations-stay-inside")
 def test_a_linked_folder_of_the_work_tree_is_not_written_through(
     world: Any, tmp_path: Path
 ) -> None:
@@ -356,7 +346,6 @@ def test_a_linked_folder_of_the_work_tree_is_not_written_through(
     assert list(outside.iterdir()) == []
 
 
-@pytest.mark.proves("git.filters-refused")
 @pytest.mark.parametrize("operation", ["add", "commit", "switch", "attributes", "info"])
 def test_a_file_that_needs_a_filter_is_left_to_the_person(world: Any, operation: str) -> None:
     if operation == "attributes":
@@ -390,14 +379,12 @@ def test_a_file_that_needs_a_filter_is_left_to_the_person(world: Any, operation:
     assert "filter `lfs`" in said
 
 
-@pytest.mark.proves("git.filters-refused")
 def test_an_attribute_that_takes_a_filter_away_is_none(world: Any) -> None:
     world.write(".gitattributes", "*.bin -filter\n")
     world.write("x.bin", "1\n")
     assert "x.bin" in str(world.do("git_add", paths=["x.bin"]))
 
 
-@pytest.mark.proves("git.never-writes-untouchable")
 def test_a_sparse_checkout_is_not_moved(world: Any) -> None:
     """What a switch would then write or remove is not what differs between the trees."""
     world.commit("ci", **{".github/workflows/ci.yml": "x\n"})

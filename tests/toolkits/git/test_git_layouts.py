@@ -53,7 +53,6 @@ def person(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
 
-@pytest.mark.proves("sandbox.git.layouts")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_git_tools_work_where_people_work(world: Any, base: Path, layout: Layout) -> None:
     world = make(world, base, layout)
@@ -86,7 +85,6 @@ def test_git_tools_work_where_people_work(world: Any, base: Path, layout: Layout
     assert world.git("fsck", "--no-dangling") == ""
 
 
-@pytest.mark.proves("sandbox.git.layouts")
 def test_a_branch_that_another_worktree_has_is_not_taken(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "worktree_beside")
     world = make(world, base, layout)
@@ -94,7 +92,6 @@ def test_a_branch_that_another_worktree_has_is_not_taken(world: Any, base: Path)
     assert not refused.success and "main" in refused.error_message
 
 
-@pytest.mark.proves("sandbox.git.layouts")
 def test_what_lies_beside_a_subfolder_is_left_to_the_person(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "subfolder")
     world = make(world, base, layout)
@@ -113,7 +110,6 @@ def write_hook(base: Path, layout: Layout, name: str, text: str) -> None:
     hook.chmod(0o755)
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 @pytest.mark.parametrize("name", ["plain", "worktree_beside", "submodule"])
 def test_hooks_of_a_commit_run_confined_and_are_named(world: Any, base: Path, name: str) -> None:
     layout = next(one for one in LAYOUTS if one.name == name)
@@ -129,7 +125,6 @@ def test_hooks_of_a_commit_run_confined_and_are_named(world: Any, base: Path, na
     assert world.git("log", "-1", "--format=%B").endswith("Signed: hook")
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 def test_a_hook_that_refuses_keeps_the_commit_from_being_made(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "plain")
     world = make(world, base, layout)
@@ -142,7 +137,6 @@ def test_a_hook_that_refuses_keeps_the_commit_from_being_made(world: Any, base: 
     assert world.git("rev-parse", "HEAD") == before
 
 
-@pytest.mark.proves("sandbox.git.hooks")
 def test_hooks_that_were_switched_off_are_named(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "plain")
     world = make(world, base, layout)
@@ -154,7 +148,6 @@ def test_hooks_that_were_switched_off_are_named(world: Any, base: Path) -> None:
     assert world.do("git_commit", message="two")["hooks_not_run"] == ["pre-commit"]
 
 
-@pytest.mark.proves("git.retry-when-locked")
 def test_another_git_at_work_is_an_error_that_can_be_tried_again(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "worktree_beside")
     world = make(world, base, layout)
@@ -176,7 +169,6 @@ def test_another_git_at_work_is_an_error_that_can_be_tried_again(world: Any, bas
     assert world.do("git_add", all=True)["staged"] == ["new.txt"]
 
 
-@pytest.mark.proves("git.retry-when-locked")
 def test_agents_in_worktrees_of_one_repository_commit_at_once(world: Any, base: Path) -> None:
     layout = next(one for one in LAYOUTS if one.name == "worktree_beside")
     side = make(world, base, layout)
@@ -203,7 +195,6 @@ def test_agents_in_worktrees_of_one_repository_commit_at_once(world: Any, base: 
     assert main.git("fsck", "--no-dangling") == ""
 
 
-@pytest.mark.proves("programs.planted")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_a_program_in_the_repository_is_one_that_commands_can_write(
     world: Any, base: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch

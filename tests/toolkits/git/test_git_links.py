@@ -184,7 +184,6 @@ def test_plain_git_does_print_the_other_repository(pair: Pair) -> None:
         assert CANARY in world.git("cat-file", "-p", wanted), name
 
 
-@pytest.mark.proves("git.stays-inside", "git.mutations-stay-inside")
 @pytest.mark.parametrize("resources", [{}, git_calls.UNCONFINED], ids=["confined", "unconfined"])
 def test_no_link_in_the_repository_shows_another_one(
     pair: Pair, resources: dict[type, object]
@@ -193,7 +192,6 @@ def test_no_link_in_the_repository_shows_another_one(
 
 
 @walled
-@pytest.mark.proves("git.held")
 def test_what_is_planted_after_the_check_shows_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +200,6 @@ def test_what_is_planted_after_the_check_shows_nothing(
     try_all(pair, git_calls.UNCONFINED)
 
 
-@pytest.mark.proves("git.stays-inside")
 @pytest.mark.parametrize("name", ["objects/pack", "one pack", "one object", "one branch", "fifo"])
 def test_the_refusal_names_what_leads_outside(pair: Pair, name: str) -> None:
     world = pair.planted(Plant("nothing", nothing))
@@ -226,7 +223,6 @@ def test_the_refusal_names_what_leads_outside(pair: Pair, name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["namespaces", "bubblewrap", "landlock"])
-@pytest.mark.proves("git.stays-inside")
 def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, backend: str) -> None:
     """Hard links cannot be told from those of a local clone: what holds is that no command makes
     one, even of what it may read.
@@ -328,7 +324,6 @@ OFTEN = [_indexed, _with_worktree, _with_nested_alternates, _cloned_locally]
 HONEST = [*OFTEN, _plain, _collected, _with_alternates, _split, _shallow, _with_submodule]
 
 
-@pytest.mark.proves("git.stays-inside")
 @pytest.mark.parametrize("prepare", HONEST if ALL else OFTEN)
 def test_a_repository_that_lies_in_the_workspace_is_read_and_written(
     world: Any, prepare: Callable[[Path], None]

@@ -22,7 +22,6 @@ def failed(world: Any, name: str, **arguments: Any) -> tuple[ToolResult, dict[st
     return result, result.data["receipt"]
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_a_conflict_has_a_receipt_that_says_that_nothing_moved(world: Any) -> None:
     world.git("switch", "-q", "-c", "topic")
     mine = world.commit("mine", **{"a.txt": "mine\n"})
@@ -41,7 +40,6 @@ def test_a_conflict_has_a_receipt_that_says_that_nothing_moved(world: Any) -> No
     assert '"exit_category":"conflict"' in result.to_text()
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_what_git_refuses_what_we_refuse_and_what_is_not_there_are_told_apart(world: Any) -> None:
     head = world.git("rev-parse", "HEAD")
     world.git("branch", "other", "HEAD~1")
@@ -64,20 +62,17 @@ def test_what_git_refuses_what_we_refuse_and_what_is_not_there_are_told_apart(wo
     assert receipt["refs"]["after"] == {"HEAD": head}
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_a_read_that_fails_has_a_receipt_without_branches(world: Any) -> None:
     _, receipt = failed(world, "git_show", rev="nowhere")
     assert (receipt["status"], receipt["exit_category"]) == ("failed", "not_found")
     assert "refs" not in receipt and receipt["autonomy_tier"] == "observe"
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_arguments_that_make_no_sense_attempt_nothing(world: Any) -> None:
     result = world.ask("git_switch", branch="x", create=True, force_create=True)
     assert result.error_type is ErrorType.VALIDATION_FAILED and result.data is None
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_the_toolbox_has_the_same_receipts(world: Any) -> None:
     world.tools = git_toolbox_tools(include_mutations=True)
     result = world.ask("run_git_tool", operation="switch", branch="nowhere")
@@ -85,7 +80,6 @@ def test_the_toolbox_has_the_same_receipts(world: Any) -> None:
     assert result.data["receipt"]["operation"] == "switch"
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_a_failed_fetch_shows_no_password_in_its_receipt(world: Any) -> None:
     world.git("remote", "add", "origin", "https://me:hunter2@127.0.0.1:1/x.git")
     result, receipt = failed(world, "git_fetch")
@@ -93,7 +87,6 @@ def test_a_failed_fetch_shows_no_password_in_its_receipt(world: Any) -> None:
     assert "hunter2" not in result.to_text()
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_a_receipt_says_which_branches_moved(world: Any) -> None:
     before = world.git("rev-parse", "HEAD")
     world.write("a.txt", "changed\n")
@@ -108,7 +101,6 @@ def test_a_receipt_says_which_branches_moved(world: Any) -> None:
     assert "refs" not in world.do("git_log")["receipt"]
 
 
-@pytest.mark.proves("git.receipts-of-failures")
 def test_packed_and_loose_references_are_read_alike_and_bounded(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

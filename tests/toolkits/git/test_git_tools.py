@@ -44,7 +44,6 @@ def named(tools: tuple[Tool, ...]) -> list[str]:
 # ---- which tools
 
 
-@pytest.mark.proves("git.default-set")
 def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
     assert named(git_tools()) == [f"git_{name}" for name in DEFAULT_OPERATIONS]
     assert named(git_tools(enabled_tools=["git_status", "git_log", "git_switch"])) == [
@@ -61,7 +60,6 @@ def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.proves("git.default-set")
 def test_an_operation_keeps_its_key_whatever_its_tool_is_called() -> None:
     (renamed,) = git_tools(
         enabled_tools=["git_status"], names={"git_status": "state"}, namespace="repo"
@@ -69,7 +67,6 @@ def test_an_operation_keeps_its_key_whatever_its_tool_is_called() -> None:
     assert (renamed.full_name, toolset.logical_key(renamed)) == ("repo::state", "git_status")
 
 
-@pytest.mark.proves("git.mutations-marked")
 def test_what_changes_something_says_so_and_never_runs_unasked() -> None:
     for tool in git_tools(enabled_tools=["mutation"]):
         assert tool.side_effect in (SideEffect.EXECUTE, SideEffect.EXTERNAL)
@@ -83,7 +80,6 @@ def test_what_changes_something_says_so_and_never_runs_unasked() -> None:
     assert all(tool.reliability.timeout == 130 for tool in git_tools(enabled_tools=["all"]))
 
 
-@pytest.mark.proves("git.mutations-marked")
 @pytest.mark.parametrize(
     ("mode", "verdict"),
     [("default", "ask"), ("acceptEdits", "ask"), ("plan", "deny"), ("dontAsk", "deny")],
@@ -107,7 +103,6 @@ def test_the_gate_asks_before_anything_is_changed_also_where_edits_are_accepted(
         ), tool.name
 
 
-@pytest.mark.proves("git.set-options")
 def test_options_of_the_requirement_shape_the_set(world: Any) -> None:
     world.tools = git_tools(
         repo=world.root,
@@ -131,7 +126,6 @@ def test_options_of_the_requirement_shape_the_set(world: Any) -> None:
     assert answer["commits"][0]["subject"] == "commit 3"
 
 
-@pytest.mark.proves("git.set-options")
 @pytest.mark.parametrize(
     "options", [{"enabled_tools": ["git_lo"]}, {"names": {"lgo": "x"}}, {"repos": "x"}]
 )
@@ -144,7 +138,6 @@ def test_an_option_that_means_nothing_is_refused(options: dict[str, Any]) -> Non
 # ---- what they answer
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_status_tells_what_is_staged_changed_untracked_and_renamed(world: Any) -> None:
     assert world.do("git_status")["clean"] is True
     world.write("a.txt", "changed\n")
@@ -163,7 +156,6 @@ def test_status_tells_what_is_staged_changed_untracked_and_renamed(world: Any) -
     assert len(world.do("git_status", untracked=False)["files"]) == 2
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_branch_head_and_log(world: Any) -> None:
     head = world.git("rev-parse", "HEAD")
     assert {**world.do("git_current_branch"), "receipt": 0} == {
@@ -187,7 +179,6 @@ def test_branch_head_and_log(world: Any) -> None:
     assert world.do("git_current_branch")["branch"] is None
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_differences_and_commits_are_shown(world: Any) -> None:
     world.write("a.txt", "one\ntwo\nthree\nfour\n")
     assert "+four" in world.do("git_diff")["text"]
@@ -200,7 +191,6 @@ def test_differences_and_commits_are_shown(world: Any) -> None:
     assert world.do("git_show", rev="HEAD~2", path="a.txt")["text"] == "one"
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_branches_remotes_merge_base_and_conflicts(world: Any) -> None:
     world.git("branch", "side", "HEAD~1")
     world.git("remote", "add", "origin", "https://user:hunter2@example.org/x.git?token=hunter2")
@@ -230,7 +220,6 @@ def test_branches_remotes_merge_base_and_conflicts(world: Any) -> None:
     assert world.do("git_status")["files"][0]["state"] == "conflict"
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_discover_tells_whether_there_is_a_repository(world: Any) -> None:
     answer = world.do("git_discover")
     assert (answer["repository"], answer["branch"], answer["object_format"]) == (
@@ -245,7 +234,6 @@ def test_discover_tells_whether_there_is_a_repository(world: Any) -> None:
     assert world.refused("git_status")[0] is ErrorType.NOT_FOUND
 
 
-@pytest.mark.proves("git.typed-reads")
 def test_a_repository_without_a_commit_is_no_error(world: Any) -> None:
     shutil.rmtree(world.root / ".git")
     world.git("init", "-q")
@@ -254,7 +242,6 @@ def test_a_repository_without_a_commit_is_no_error(world: Any) -> None:
     assert world.do("git_branch_list")["branches"] == []
 
 
-@pytest.mark.proves("git.repo-folder")
 def test_a_repository_below_the_workspace_is_used_and_one_outside_is_refused(
     world: Any, tmp_path: Path
 ) -> None:
@@ -274,7 +261,6 @@ def test_a_repository_below_the_workspace_is_used_and_one_outside_is_refused(
     assert not world.ask("git_status").success
 
 
-@pytest.mark.proves("git.argument-rules")
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
@@ -328,7 +314,6 @@ BAD_REFS = [
 ]
 
 
-@pytest.mark.proves("git.safe-refs")
 @pytest.mark.parametrize(
     ("tool", "parameter"),
     [
@@ -368,7 +353,6 @@ def test_a_name_that_could_be_something_else_is_refused(
     assert world.state() == before
 
 
-@pytest.mark.proves("git.safe-refs")
 @pytest.mark.parametrize(
     "text", ["", "-x", "a b", "../x", "a..b", "https://host/x", "ext::sh -c x"]
 )
@@ -377,7 +361,6 @@ def test_what_is_no_name_of_a_remote_is_refused_before_git_is_asked(text: str) -
         check_remote(text)
 
 
-@pytest.mark.proves("git.safe-refs")
 @given(st.text(max_size=30))
 def test_what_passes_as_one_commit_is_one_word_and_no_option(text: str) -> None:
     try:
@@ -388,7 +371,6 @@ def test_what_passes_as_one_commit_is_one_word_and_no_option(text: str) -> None:
     assert not set(text) & set(" :\\*?[\n\0") and ".." not in text
 
 
-@pytest.mark.proves("git.safe-refs")
 @given(st.text(alphabet="abHEAD./-@{}~^:* \n\\", max_size=12))
 def test_what_passes_as_a_branch_passes_with_git_too(text: str) -> None:
     import subprocess
@@ -406,7 +388,6 @@ def test_what_passes_as_a_branch_passes_with_git_too(text: str) -> None:
     assert answer.returncode == 0, text
 
 
-@pytest.mark.proves("git.safe-refs")
 @given(st.text(max_size=20), st.sampled_from(["..", "..."]), st.text(max_size=20))
 def test_what_passes_as_a_range_is_two_commits(left: str, dots: str, right: str) -> None:
     try:
@@ -418,7 +399,6 @@ def test_what_passes_as_a_range_is_two_commits(left: str, dots: str, right: str)
             check_revision(side.strip("."))
 
 
-@pytest.mark.proves("git.remote-credentials")
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -438,7 +418,6 @@ def test_addresses_are_shown_without_credentials(url: str, shown: str) -> None:
 # ---- receipts
 
 
-@pytest.mark.proves("git.receipts")
 def test_a_receipt_says_what_was_done_for_whom_and_with_what_result(world: Any) -> None:
     world.tools = git_tools(
         enabled_tools=["all"], agent="releaser", autonomy_tier="act_with_approval"
@@ -480,7 +459,6 @@ def test_a_receipt_says_what_was_done_for_whom_and_with_what_result(world: Any) 
     assert world.do("git_status")["receipt"]["receipt_id"] == receipt["receipt_id"]
 
 
-@pytest.mark.proves("git.receipts")
 def test_a_receipt_holds_no_credentials_and_no_folder_of_ours(world: Any) -> None:
     world.git("remote", "add", "origin", "https://u:hunter2@example.org/x.git")
     for name in ("git_remote_list", "git_branch_list", "git_discover", "git_status"):
@@ -534,7 +512,6 @@ def test_letters_inside_of_words_count_for_nothing() -> None:
     assert {match.score for match in everything} == {0}
 
 
-@pytest.mark.proves("git.toolbox")
 def test_a_toolbox_finds_and_runs_what_reads(world: Any) -> None:
     world.tools = git_toolbox_tools(repo=world.root)
     assert named(world.tools) == ["find_git_tool", "run_git_tool"]
@@ -552,7 +529,6 @@ def test_a_toolbox_finds_and_runs_what_reads(world: Any) -> None:
     assert (runner.side_effect, runner.risk) == ("read", "low")
 
 
-@pytest.mark.proves("git.toolbox")
 @pytest.mark.parametrize(
     ("operation", "said"),
     [
@@ -572,7 +548,6 @@ def test_an_operation_that_is_not_there_is_an_error_result_with_the_nearest(
     assert said in message
 
 
-@pytest.mark.proves("git.toolbox")
 def test_a_toolbox_with_mutations_runs_them_and_is_as_risky_as_they_are(world: Any) -> None:
     world.tools = git_toolbox_tools(include_mutations=True)
     assert (world.tools[1].side_effect, world.tools[1].risk) == ("external", "high")
@@ -586,7 +561,6 @@ def test_a_toolbox_with_mutations_runs_them_and_is_as_risky_as_they_are(world: A
     assert world.refused("run_git_tool", operation="commit")[0] is ErrorType.VALIDATION_FAILED
 
 
-@pytest.mark.proves("git.toolbox")
 def test_a_toolbox_refuses_paths_that_may_not_be_read_at_the_gate(world: Any) -> None:
     world.tools = git_toolbox_tools()
     assert (

@@ -48,7 +48,6 @@ def trust(home: Path, remote: HttpsRemote, key: str = '[http]\n\tsslCAInfo = "{0
     (home / ".gitconfig").write_text(key.format(remote.authority, remote.url))
 
 
-@pytest.mark.proves("git.https")
 @pytest.mark.parametrize(
     "key", ['[http]\n\tsslCAInfo = "{0}"\n', '[http "{1}"]\n\tsslCAInfo = "{0}"\n']
 )
@@ -64,7 +63,6 @@ def test_a_push_and_a_fetch_work_with_the_authority_that_the_person_trusts(
     assert world.git("rev-parse", "refs/remotes/origin/main") == read_head(remote)
 
 
-@pytest.mark.proves("git.https")
 def test_nothing_is_pushed_to_a_server_that_nobody_vouches_for(
     world: Any, home: Path, remote: HttpsRemote
 ) -> None:
@@ -75,7 +73,6 @@ def test_nothing_is_pushed_to_a_server_that_nobody_vouches_for(
     assert not (remote.repository / "refs/heads/main").exists()
 
 
-@pytest.mark.proves("git.https")
 def test_an_authority_that_commands_can_write_vouches_for_nobody(
     world: Any, home: Path, remote: HttpsRemote
 ) -> None:
@@ -89,7 +86,6 @@ def test_an_authority_that_commands_can_write_vouches_for_nobody(
     assert remote.asked == []
 
 
-@pytest.mark.proves("git.https")
 def test_a_repository_names_no_authority(world: Any, home: Path, remote: HttpsRemote) -> None:
     world.git("remote", "add", "origin", remote.url)
     world.git("config", "http.sslCAInfo", str(remote.authority))
@@ -98,7 +94,6 @@ def test_a_repository_names_no_authority(world: Any, home: Path, remote: HttpsRe
     assert not (remote.repository / "refs/heads/main").exists()
 
 
-@pytest.mark.proves("git.remote-credentials")
 def test_a_token_in_the_address_is_used_and_shown_nowhere(
     world: Any, home: Path, guarded: HttpsRemote
 ) -> None:

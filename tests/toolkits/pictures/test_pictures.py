@@ -175,7 +175,6 @@ DENIED = {"deny": ["WebFetch(domain:denied.localhost)"], "domains": ("localhost"
 
 @needs_chromium
 @pytest.mark.linux_only("commands are confined")
-@pytest.mark.proves("pictures.screenshot", "pictures.screenshot-hosts")
 def test_a_page_is_drawn_after_its_scripts_and_loads_nothing_from_denied_hosts(
     ask: Ask, site: str
 ) -> None:
@@ -193,7 +192,6 @@ def test_a_page_is_drawn_after_its_scripts_and_loads_nothing_from_denied_hosts(
 
 @needs_chromium
 @pytest.mark.linux_only("commands are confined")
-@pytest.mark.proves("pictures.screenshot-hosts")
 def test_a_redirect_to_a_denied_host_is_not_followed(ask: Ask, site: str) -> None:
     result, _ = ask(
         "vision::screenshot", url=f"http://{site}/away", width=320, height=240, **DENIED
@@ -203,7 +201,6 @@ def test_a_redirect_to_a_denied_host_is_not_followed(ask: Ask, site: str) -> Non
     assert not [one for one in Pages.asked if one.startswith("denied")]
 
 
-@pytest.mark.proves("pictures.screenshot-hosts")
 @pytest.mark.parametrize(
     ("url", "options", "said"),
     [
@@ -227,7 +224,6 @@ def test_what_scripts_may_not_ask_for_is_not_drawn(
 
 @needs_chromium
 @pytest.mark.linux_only("commands are confined")
-@pytest.mark.proves("pictures.screenshot")
 def test_a_page_that_is_not_there_is_an_error_and_no_picture_of_one(ask: Ask, site: str) -> None:
     _, _, port = site.partition(":")
     result, pictures = ask(
@@ -238,7 +234,6 @@ def test_a_page_that_is_not_there_is_an_error_and_no_picture_of_one(ask: Ask, si
 
 
 @needs_chromium
-@pytest.mark.proves("pictures.screenshot-hosts")
 def test_a_browser_that_nothing_confines_is_not_started(ask: Ask, site: str) -> None:
     result, _ = ask(
         "vision::screenshot",
@@ -258,7 +253,6 @@ ln -s /etc/passwd page.png
 
 
 @pytest.mark.linux_only("commands are confined")
-@pytest.mark.proves("pictures.screenshot-hosts")
 def test_a_link_in_the_place_of_the_picture_is_not_followed(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +302,6 @@ def make_pdf(*colours: tuple[int, int, int]) -> bytes:
 
 @needs_pdftoppm
 @pytest.mark.linux_only("commands are confined")
-@pytest.mark.proves("pictures.pdf-page")
 def test_a_page_of_a_pdf_is_drawn(ask: Ask, workspace: Path) -> None:
     (workspace / "two.pdf").write_bytes(make_pdf((200, 10, 20), (10, 200, 20)))
     result, (picture,) = ask("vision::pdf_page", document="two.pdf", page=2, size=200)
@@ -319,7 +312,6 @@ def test_a_page_of_a_pdf_is_drawn(ask: Ask, workspace: Path) -> None:
     assert result.error_message == "`two.pdf` has 2 pages, and no page 3"
 
 
-@pytest.mark.proves("pictures.pdf-page")
 @pytest.mark.parametrize(
     ("document", "arguments", "error_type"),
     [
@@ -353,7 +345,6 @@ def test_what_is_not_drawn_is_never_given_to_the_program(
     assert (result.success, result.error_type) == (False, error_type)
 
 
-@pytest.mark.proves("pictures.not-available")
 @pytest.mark.parametrize(
     ("tool", "arguments", "package"),
     [
@@ -380,7 +371,6 @@ def test_a_missing_program_is_said_with_the_way_to_install_it(
     assert f"apt install {package}" in result.error_message
 
 
-@pytest.mark.proves("pictures.pack")
 def test_the_plugin_adds_both_tools() -> None:
     before = {tool.full_name for tool in load_shipped_tools()}
     added = {tool.full_name for tool in load_shipped_tools(pictures={})} - before

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ferrule.toolkits.stdlib.dates import add_to_date, between
 
 
-@pytest.mark.proves("typed.dates")
 @pytest.mark.parametrize(
     ("arguments", "result", "weekday", "clamped"),
     [
@@ -50,7 +49,6 @@ def test_dates_are_moved_by_the_calendar(
     }
 
 
-@pytest.mark.proves("typed.bounded")
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -72,7 +70,6 @@ def test_what_leads_out_of_the_calendar_or_is_no_date_is_refused(
     assert (answer.success, answer.error_type) == (False, error)
 
 
-@pytest.mark.proves("typed.dates")
 def test_a_distance_is_in_days_and_by_the_calendar(ask: Any) -> None:
     assert ask("dates::between", start="2026-01-31", end="2027-03-01").data == {
         "days": 394,
@@ -90,7 +87,6 @@ def test_a_distance_is_in_days_and_by_the_calendar(ask: Any) -> None:
     )
 
 
-@pytest.mark.proves("typed.dates")
 def test_offsets_count_and_one_without_the_other_is_refused(ask: Any) -> None:
     same = ask("dates::between", start="2026-01-01T00:00:00Z", end="2026-01-01T01:00:00+01:00").data
     assert same["seconds"] == 0
@@ -99,7 +95,6 @@ def test_offsets_count_and_one_without_the_other_is_refused(ask: Any) -> None:
     assert "both or neither" in mixed.error_message
 
 
-@pytest.mark.proves("typed.dates")
 def test_a_date_is_described(ask: Any) -> None:
     assert ask("dates::describe", date="2027-01-01").data == {
         "date": "2027-01-01",

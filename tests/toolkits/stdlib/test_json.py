@@ -37,7 +37,6 @@ RFC = {
 }
 
 
-@pytest.mark.proves("typed.json")
 @pytest.mark.parametrize(
     ("pointer", "value"),
     [
@@ -54,7 +53,6 @@ def test_pointers_are_those_of_rfc_6901(ask: Any, pointer: str, value: Any) -> N
     }
 
 
-@pytest.mark.proves("typed.json")
 @pytest.mark.parametrize(
     ("path", "values"),
     [
@@ -84,14 +82,12 @@ def test_paths_select_in_document_order(ask: Any, path: str, values: list[Any]) 
     assert [one["value"] for one in found["matches"]] == values
 
 
-@pytest.mark.proves("typed.json")
 def test_every_match_says_where_it_is_and_can_be_asked_for_again(ask: Any) -> None:
     for one in ask("json::query", document=SHOP, path="$..*").data["matches"]:
         again = ask("json::query", document=json.dumps(SHOP), path=one["pointer"]).data
         assert again["matches"] == [one]
 
 
-@pytest.mark.proves("typed.json")
 @pytest.mark.parametrize(
     ("path", "error", "said"),
     [
@@ -121,13 +117,11 @@ def test_what_is_not_there_or_no_path_is_an_error_that_says_what_was_found(
     assert said in answer.error_message
 
 
-@pytest.mark.proves("typed.json")
 @pytest.mark.parametrize("document", ["{bad", "[NaN]", "", "[1] 2"])
 def test_text_that_is_no_json_is_refused(ask: Any, document: str) -> None:
     assert ask("json::query", document=document, path="$").error_type == "parse_error"
 
 
-@pytest.mark.proves("typed.bounded")
 def test_depth_work_and_matches_are_bounded(ask: Any) -> None:
     assert ask("json::query", document="[" * 1000 + "]" * 1000, path="$").error_type == "limit"
     wide = json.dumps([[0] * 400] * 400)
@@ -136,7 +130,6 @@ def test_depth_work_and_matches_are_bounded(ask: Any) -> None:
     assert (cut["count"], cut["partial"]) == (3, True)
 
 
-@pytest.mark.proves("typed.bounded")
 def test_a_path_that_multiplies_is_ended() -> None:
     with pytest.raises(ToolFailed, match="looks at more than") as refused:
         list(select_nodes([[[[[0] * 20] * 20] * 20] * 20], "$..*..*..*"))

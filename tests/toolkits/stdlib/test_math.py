@@ -17,7 +17,6 @@ from ferrule.toolkits.stdlib.numerals import read_number, write_number
 DIGITS = 50
 
 
-@pytest.mark.proves("typed.calc")
 @pytest.mark.parametrize(
     ("lhs", "op", "rhs", "result"),
     [
@@ -38,7 +37,6 @@ def test_decimals_are_what_was_written_and_whole_results_are_whole(
     assert isinstance(answer.data, int) == isinstance(result, int)
 
 
-@pytest.mark.proves("typed.calc")
 def test_division_by_zero_and_an_operation_that_does_not_exist_are_refused(ask: Any) -> None:
     divided = ask("math::calc", lhs=1, op="div", rhs=0)
     assert (divided.success, divided.error_type) == (False, "validation_failed")
@@ -46,7 +44,6 @@ def test_division_by_zero_and_an_operation_that_does_not_exist_are_refused(ask: 
     assert ask("math::calc", lhs=1, op="pow", rhs=2).error_type == "validation_failed"
 
 
-@pytest.mark.proves("typed.calc")
 @pytest.mark.parametrize(
     ("expression", "value", "exact"),
     [
@@ -74,7 +71,6 @@ def test_an_expression_is_worked_out_and_says_whether_it_is_exact(
     assert ask("math::evaluate", expression=expression).data == {"value": value, "exact": exact}
 
 
-@pytest.mark.proves("typed.bounded")
 @pytest.mark.parametrize(
     "expression",
     [
@@ -96,7 +92,6 @@ def test_an_expression_that_would_grow_without_bound_is_refused_before_it_does(
     assert len(answer.error_message) < 500
 
 
-@pytest.mark.proves("typed.calc")
 @pytest.mark.parametrize(
     "expression",
     [

@@ -78,7 +78,6 @@ def read(
 
 
 @needs_tesseract
-@pytest.mark.proves("typed.ocr", "typed.ocr-confined")
 def test_tesseract_reads_an_image_into_blocks_lines_and_tokens(workspace: Path) -> None:
     if not can_confine(workspace):
         pytest.skip("this machine cannot confine commands")
@@ -119,7 +118,6 @@ touch WORKSPACE/planted 2>/dev/null
 """
 
 
-@pytest.mark.proves("typed.ocr-confined")
 def test_what_recognizes_has_the_image_an_empty_folder_and_nothing_else(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +153,6 @@ def test_what_recognizes_has_the_image_an_empty_folder_and_nothing_else(
 
 
 @needs_tesseract
-@pytest.mark.proves("typed.ocr")
 def test_a_language_that_is_not_there_and_an_image_that_is_broken_are_said(workspace: Path) -> None:
     if not can_confine(workspace):
         pytest.skip("this machine cannot confine commands")
@@ -169,7 +166,6 @@ def test_a_language_that_is_not_there_and_an_image_that_is_broken_are_said(works
     assert broken.value.error_type == "io_error"
 
 
-@pytest.mark.proves("typed.not-available")
 def test_a_missing_tesseract_is_said_with_the_way_to_install_it(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +180,6 @@ def test_a_missing_tesseract_is_said_with_the_way_to_install_it(
     assert not (workspace / "trap").exists()
 
 
-@pytest.mark.proves("typed.ocr-backend")
 def test_a_recognizer_of_the_run_takes_the_place_of_tesseract(workspace: Path) -> None:
     shutil.copy(RECEIPT, workspace / "receipt.png")
     mine = Spelled(*WORDS)
@@ -210,14 +205,12 @@ def test_a_recognizer_of_the_run_takes_the_place_of_tesseract(workspace: Path) -
     }
 
 
-@pytest.mark.proves("typed.ocr-backend")
 def test_an_image_without_text_is_an_empty_result(workspace: Path) -> None:
     shutil.copy(RECEIPT, workspace / "receipt.png")
     found, _ = read(workspace, "receipt.png", (Spelled, Spelled()))
     assert (found["text"], found["tokens"], found["stats"]["confidence"]) == ("", [], 0.0)
 
 
-@pytest.mark.proves("typed.ocr-same-refusal")
 @pytest.mark.parametrize(
     "image", [".env", "../receipt.png", "/etc/passwd", "key.pem", ".git/config", "link.png"]
 )
@@ -235,7 +228,6 @@ def test_what_no_tool_may_read_is_not_read_as_an_image_either(
     assert "person's yes" not in answer.error_message
 
 
-@pytest.mark.proves("typed.ocr-same-refusal")
 def test_a_deny_rule_for_reading_holds_for_images(ask: Any, workspace: Path) -> None:
     shutil.copy(RECEIPT, workspace / "secret.png")
     shutil.copy(RECEIPT, workspace / "open.png")
@@ -246,7 +238,6 @@ def test_a_deny_rule_for_reading_holds_for_images(ask: Any, workspace: Path) -> 
     assert ask("vision::ocr", image="open.png", **rules).success
 
 
-@pytest.mark.proves("typed.ocr")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -266,7 +257,6 @@ def test_options_cannot_become_anything_but_a_language(
     assert refused.value.error_type == "validation_failed"
 
 
-@pytest.mark.proves("typed.ocr")
 def test_a_file_that_is_no_image_never_reaches_a_recognizer(workspace: Path) -> None:
     (workspace / "notes.png").write_text("just text")
     mine = Spelled(*WORDS)
@@ -275,7 +265,6 @@ def test_a_file_that_is_no_image_never_reaches_a_recognizer(workspace: Path) -> 
     assert mine.asked == []
 
 
-@pytest.mark.proves("typed.bounded")
 def test_words_beyond_the_bound_are_left_out_and_said(workspace: Path) -> None:
     shutil.copy(RECEIPT, workspace / "receipt.png")
     many = Spelled(*(Word("a", (0, 0, 1, 1), 50.0, (1,), (1, n // 10)) for n in range(20_001)))
@@ -283,7 +272,6 @@ def test_words_beyond_the_bound_are_left_out_and_said(workspace: Path) -> None:
     assert (len(found["tokens"]), found["stats"]["partial"]) == (20_000, True)
 
 
-@pytest.mark.proves("typed.ocr")
 def test_rows_that_are_no_words_are_left_out_of_the_table() -> None:
     rows = [
         "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext",

@@ -29,13 +29,11 @@ NAMES = {
 }
 
 
-@pytest.mark.proves("typed.set")
 def test_the_tools_have_the_names_of_the_requirement() -> None:
     assert {tool.full_name for tool in TOOLS} == NAMES
     assert len(Catalog(TOOLS).api_names()) == len(NAMES)
 
 
-@pytest.mark.proves("typed.set")
 def test_a_set_is_chosen_by_full_name_and_by_namespace() -> None:
     assert {tool.full_name for tool in stdlib_tools()} == NAMES
     chosen = [tool.full_name for tool in stdlib_tools(["dates", "math::calc"])]
@@ -47,7 +45,6 @@ def test_a_set_is_chosen_by_full_name_and_by_namespace() -> None:
         stdlib_tools(["math::cal"])
 
 
-@pytest.mark.proves("typed.set")
 def test_all_but_the_one_that_reads_an_image_touch_nothing_and_run_unasked() -> None:
     for tool in TOOLS:
         expected = (
@@ -56,7 +53,6 @@ def test_all_but_the_one_that_reads_an_image_touch_nothing_and_run_unasked() -> 
         assert (tool.side_effect, tool.risk) == expected
 
 
-@pytest.mark.proves("typed.set")
 def test_every_tool_says_what_it_takes_and_gives() -> None:
     for tool in TOOLS:
         assert tool.output is not None
@@ -66,7 +62,6 @@ def test_every_tool_says_what_it_takes_and_gives() -> None:
             assert tool.arguments.check(example["arguments"]).problems == []
 
 
-@pytest.mark.proves("typed.set")
 def test_importing_them_loads_no_library() -> None:
     code = (
         "import sys, ferrule.toolkits.stdlib as s; s.stdlib_tools();"
@@ -87,7 +82,6 @@ class Outer(TypedDict):
     inner: list[Inner]
 
 
-@pytest.mark.proves("typed.set")
 @pytest.mark.parametrize(
     ("value", "problem"),
     [

@@ -21,7 +21,6 @@ needs_engine = pytest.mark.skipif(
 
 
 @needs_engine
-@pytest.mark.proves("typed.regex")
 def test_matches_come_with_places_groups_and_names(ask: Any) -> None:
     answer = ask("regex::match", pattern=r"(?P<year>\d{4})-(\d\d)?", text="é 2020-01, 1999-")
     assert answer.data == {
@@ -36,7 +35,6 @@ def test_matches_come_with_places_groups_and_names(ask: Any) -> None:
 
 
 @needs_engine
-@pytest.mark.proves("typed.regex")
 def test_no_match_is_an_empty_list_and_more_than_the_limit_is_said(ask: Any) -> None:
     assert ask("regex::match", pattern="x", text="abc").data["matches"] == []
     cut = ask("regex::match", pattern="a", text="aaa", limit=2).data
@@ -46,7 +44,6 @@ def test_no_match_is_an_empty_list_and_more_than_the_limit_is_said(ask: Any) -> 
 
 
 @needs_engine
-@pytest.mark.proves("typed.regex")
 def test_case_and_lines_are_options(ask: Any) -> None:
     assert ask("regex::match", pattern="A", text="a", ignore_case=True).data["count"] == 1
     assert ask("regex::match", pattern="^b$", text="a\nb", multiline=True).data["count"] == 1
@@ -54,7 +51,6 @@ def test_case_and_lines_are_options(ask: Any) -> None:
 
 
 @needs_engine
-@pytest.mark.proves("typed.bounded")
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(a|a)+$", "(a|aa)+$", "(.*)*b", "(?:a?){500}a{500}$"]
 )
@@ -65,7 +61,6 @@ def test_a_pattern_that_would_hang_a_backtracking_engine_ends(ask: Any, pattern:
 
 
 @needs_engine
-@pytest.mark.proves("typed.regex")
 @pytest.mark.parametrize(
     "pattern", ["(", "(?=a)", r"(a)\1", "(?:a{1000}){1000}", "a" * 2001, "\ud800"]
 )
@@ -91,7 +86,6 @@ def test_for_what_both_engines_know_the_matches_are_those_of_python(
     assert [(one["text"], one["start"], one["end"], one["groups"]) for one in found] == expected
 
 
-@pytest.mark.proves("typed.not-available")
 def test_a_missing_engine_is_said_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(ToolFailed, match=r"ferrule\[typed\]") as refused:
@@ -99,14 +93,12 @@ def test_a_missing_engine_is_said_with_the_way_to_get_it(monkeypatch: pytest.Mon
     assert refused.value.error_type == "not_found"
 
 
-@pytest.mark.proves("typed.text")
 def test_characters_are_counted(ask: Any) -> None:
     assert ask("strings::count_char", text="strawberry", char="r").data == 3
     assert ask("strings::count_char", text="Äpfel und Äste", char="Ä").data == 2
     assert ask("strings::count_char", text="", char="x").data == 0
 
 
-@pytest.mark.proves("typed.text")
 @pytest.mark.parametrize("char", ["", "ab"])
 def test_what_is_not_one_character_is_refused(ask: Any, char: str) -> None:
     answer = ask("strings::count_char", text="abab", char=char)
@@ -114,7 +106,6 @@ def test_what_is_not_one_character_is_refused(ask: Any, char: str) -> None:
     assert "exactly one character" in answer.error_message
 
 
-@pytest.mark.proves("typed.text")
 def test_the_hash_is_that_of_the_utf8_bytes(ask: Any) -> None:
     assert ask("crypto::sha256", text="").data == (
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -122,7 +113,6 @@ def test_the_hash_is_that_of_the_utf8_bytes(ask: Any) -> None:
     assert ask("crypto::sha256", text="é").data == hashlib.sha256("é".encode()).hexdigest()
 
 
-@pytest.mark.proves("typed.bounded")
 def test_texts_beyond_the_bound_are_refused(ask: Any) -> None:
     for name, more in (("crypto::sha256", {}), ("regex::match", {"pattern": "y"})):
         answer = ask(name, text="x" * 1_000_001, **more)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ferrule.toolkits.stdlib.unit_table import find_unit, list_units
 
 
-@pytest.mark.proves("typed.units")
 @pytest.mark.parametrize(
     ("value", "from_unit", "to_unit", "result", "exact"),
     [
@@ -55,7 +54,6 @@ def test_values_are_converted_by_the_defined_factors(
     assert (found["value"], found["exact"]) == (result, exact)
 
 
-@pytest.mark.proves("typed.units")
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
@@ -77,7 +75,6 @@ def test_what_cannot_be_converted_is_refused_with_what_was_found(
     assert said in answer.error_message
 
 
-@pytest.mark.proves("typed.units")
 def test_a_prefix_never_takes_the_name_of_a_unit() -> None:
     for name, dimension in {
         "min": "time (s)",
@@ -91,7 +88,6 @@ def test_a_prefix_never_takes_the_name_of_a_unit() -> None:
         assert (found.dimension if found else None) == dimension
 
 
-@pytest.mark.proves("typed.units")
 @given(st.sampled_from(sorted(list_units())), st.fractions(max_denominator=1000))
 def test_there_and_back_is_where_it_began(name: str, value: Fraction) -> None:
     unit = list_units()[name]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import click
@@ -255,17 +254,21 @@ def _check_model() -> Iterable[Finding]:
 
 
 def _check_local_model() -> Iterable[Finding]:
-    from ferrule.models.local.installed_models import model_path
+    import asyncio
 
-    if find_spec("xllamacpp") is None:
-        detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"
-        yield Finding("local model", "note", detail)
-        return
-    file: Path = model_path("smollm2")
-    if not file.exists():
-        yield Finding("local model", "note", "not downloaded; `ferrule models pull smollm2`")
-        return
-    yield Finding("local model", "ok", f"{file} ({file.stat().st_size // 1_000_000} MB)")
+    from ferrule.models.registry import build_provider_error, import_object
+    from ferrule.runtime.chosen_providers import choose_providers
+
+    try:
+        rows = choose_providers(load_settings())
+        fetching = {name: row for name, row in rows.items() if row.fetch_model}
+        if not fetching:
+            raise build_provider_error("local")
+        for name, row in fetching.items():
+            models = asyncio.run(import_object(row.find_models)(""))
+            yield Finding("local model", "ok", ", ".join(f"{name}:{model}" for model in models))
+    except FerruleError as error:
+        yield Finding("local model", "note", f"{error.detail}; `{error.hint}`")
 
 
 def _check_terminal() -> Iterable[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.models.key_check import KeyCheck
-from ferrule.models.registry import PROVIDERS, find_provider
+from ferrule.models.registry import find_provider
 from ferrule.models.tool_modes.selection import choose_tool_mode, explain_tool_mode
 from ferrule.runtime.model_choice import (
     check_provider,
@@ -37,9 +37,10 @@ def report_model(settings: Settings) -> Iterator[Finding]:
         chosen = choose_model_now(settings)
         settings = use_model(settings, chosen)
         origin = describe_choice(chosen)
-        level = "note" if chosen.is_embedded else "ok"
+        level = "note" if chosen.caution else "ok"
     yield Finding("model", level, f"{settings.model}: {origin}")
-    if settings.model.startswith(("local:", "scripted:")):
+    row = find_provider(settings.model)
+    if row is not None and row.is_in_process:
         return  # Nothing to reach; the model's file has a check of its own.
     try:
         answers = asyncio.run(_ask_server(settings))
@@ -102,7 +103,7 @@ def _report_answers(settings: Settings, answers: _Answers) -> Iterator[Finding]:
 
 
 def _key_variable(settings: Settings, provider: str) -> str:
-    row = PROVIDERS.get(provider)
+    row = find_provider(settings.model)
     variable = settings.provider(provider).api_key_env or (row.key_variable if row else "")
     return variable if row is not None and row.needs_key else ""
 

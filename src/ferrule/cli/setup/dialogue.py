@@ -16,18 +16,18 @@ from ferrule.cli.download_progress import show_progress
 from ferrule.cli.line_input import read_line
 from ferrule.cli.terminal import Terminal
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError
-from ferrule.models.local.installed_models import installed_path
-from ferrule.models.local.known_models import MODELS, find_model
-from ferrule.models.local.pull import pull
-from ferrule.models.registry import PROVIDERS
+from ferrule.models.registry import FetchModel, Provider, import_object
 from ferrule.permissions.redaction import Redactor
+from ferrule.runtime.chosen_providers import choose_providers, require_provider
 from ferrule.runtime.model_choice import (
+    build_no_model_error,
     check_provider,
     find_candidates,
     is_elsewhere,
     pick_chat_model,
 )
 from ferrule.runtime.model_clients import create_client
+from ferrule.runtime.model_discovery import DescribeModels
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import USER_FILE_NAME, Settings, load_settings
 from ferrule.storage.settings.writing import write_setting
@@ -51,6 +51,8 @@ async def run_setup(model: str = "", *, yes: bool = False) -> str:
     if model:
         return await dialogue.use(model)
     candidates = await dialogue.show_candidates()
+    if yes and not candidates:
+        raise build_no_model_error("no model that can be used was found")
     if yes:
         return await dialogue.use(candidates[0].model, found=True)
     return await dialogue.ask(candidates)
@@ -93,11 +95,12 @@ class SetupDialogue:
         for unusable in candidates.unusable:
             self._write(f"✗ {unusable.name}: {unusable.problem}", unusable.hint, style="yellow")
         found = candidates.found
-        width = max(len(one.model) for one in found)
+        width = max((len(one.model) for one in found), default=0)
         for number, one in enumerate(found, 1):
             self._write(f"{number:3}  {one.model:{width}}  {one.reason}")
-        if len(found) == 1 and not candidates.unusable:
-            keys = [row.key_variable for row in PROVIDERS.values() if row.default_model]
+        if len(found) <= 1 and not candidates.unusable:
+            rows = choose_providers(self.settings).values()
+            keys = [row.key_variable for row in rows if row.key_variable and row.default_model]
             self._write(
                 f"More with a key in the environment ({', '.join(keys[:_SHOWN_KEYS])} …), or with "
                 "a running Ollama; `ferrule models list` shows all."
@@ -154,8 +157,7 @@ class SetupDialogue:
             ProviderError: The provider refuses the key, or cannot be reached.
         """
         model = await self._check(model, found)
-        if model.startswith("local:"):
-            self._fetch(model)
+        self._fetch(model)
         file: Path = paths.config() / USER_FILE_NAME
         write_setting(file, "model", model)
         self._write(f"✓ {model} is used from now on ({file})", style="green")
@@ -164,7 +166,7 @@ class SetupDialogue:
 
     def _keep_address(self, provider: str, file: Path) -> None:
         """Write down an address that only the environment names: the next shell may not set it."""
-        row = PROVIDERS[provider]
+        row = require_provider(provider, self.settings)
         configured = self.settings.provider(provider)
         if configured.base_url or not is_elsewhere(row, configured):
             return
@@ -184,7 +186,7 @@ class SetupDialogue:
         if not colon or not name:
             create_client(self.settings, model)  # Raises, with what a name looks like.
         check = await check_provider(provider, self.settings, name)
-        row = PROVIDERS[provider]
+        row = require_provider(provider, self.settings)
         if not row.key_path:
             return model
         variable = self.settings.provider(provider).api_key_env or row.key_variable
@@ -222,20 +224,15 @@ class SetupDialogue:
         Raises:
             ConfigError: It cannot run or cannot be fetched.
         """
-        name = model.partition(":")[2]
-        if name not in MODELS:
+        provider, _, name = model.partition(":")
+        row = require_provider(provider, self.settings)
+        if not row.fetch_model or name not in _list_missing(row):
             return
+        fetch: FetchModel = import_object(row.fetch_model)
         try:
-            installed_path(find_model(name))
-        except ProviderError as missing:
-            if missing.code != "model_missing":
-                raise
-            size = MODELS[name].download_size // 1_000_000
-            try:
-                with show_progress(f"{name} ({size} MB), once") as progress:
-                    pull(name, progress)
-            except FerruleError as error:
-                raise ConfigError(error.detail, code=error.code, hint=error.hint) from error
+            fetch(name, name="", sha256="", tell=self._write, show_progress=show_progress)
+        except FerruleError as error:
+            raise ConfigError(error.detail, code=error.code, hint=error.hint) from error
 
     def _write(self, text: str, hint: str = "", *, style: str = "") -> None:
         """Write a line and its hint; at a terminal they are broken between words."""
@@ -249,3 +246,9 @@ class SetupDialogue:
                 )  # fmt: skip
             for line in lines:
                 self.terminal.write_message(line, style=style)
+
+
+def _list_missing(row: Provider) -> list[str]:
+    """Return the names of the models that a provider knows and that cannot be used yet."""
+    describe: DescribeModels = import_object(row.describe_models)
+    return [name for name, ready, _ in describe() if not ready]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
     from ferrule.engine.agent import Agent
+    from ferrule.engine.live_events import Live
     from ferrule.tools.definition import Tool
 
 
@@ -142,7 +143,20 @@ def call(
 
 
 async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) -> ToolResult:
+    from ferrule.cli.live_output import LiveOutput
+    from ferrule.core.events import Noticed
+    from ferrule.engine.live_events import Progress
+
     session = assembly.open_session(None)
+    show = LiveOutput(assembly.terminal, session.find_call, live=False)
+
+    def show_told(item: Live) -> None:
+        # What the tool and its hooks print for the person. The calls that it makes itself are not
+        # shown: its value is.
+        if isinstance(item, Progress | Noticed):
+            show(item)
+
+    session.observe(show_told)
     try:
         return await session.call(tool.full_name, **values)
     finally:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.limits import Limits, default_turns
+from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import EventHook
+from ferrule.models.registry import default_turns
 from ferrule.permissions.rule_evaluation import MODES
 
 DELEGATE = "delegate"

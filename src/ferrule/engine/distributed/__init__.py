@@ -1,6 +1,6 @@
 """Runs on many machines: submitted on one, handed out by an engine, worked on others.
 
 Needs the extra `scale`. Modules: `jobs` (what submits them), `outcomes` (the table), `schedules`,
-`engines` (what hands jobs to workers), `worker`, `runner` (what an engine calls), `job_run` (from
-job to run), `draining`.
+`engines` (what hands jobs to workers), `handing_in` (what tells the engine of jobs), `worker`,
+`runner` (what an engine calls), `job_run` (from job to run), `draining`.
 """

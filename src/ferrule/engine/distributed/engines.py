@@ -2,9 +2,10 @@
 
 An engine hands a job to some worker *at least* once, until that worker's `do` has returned. Nothing
 more is asked of it. That a job becomes exactly one run is the work of the journal and its leases
-(`job_run`); outcomes, cancelling, bounds of tenants and schedules are kept by Ferrule for every
-engine (`outcomes`, `runner`). So an engine sees the id of a run and a few words to sort by, never
-what the job says.
+(`job_run`); outcomes, cancelling, order, bounds of tenants and schedules are kept by Ferrule for
+every engine (`outcomes`, `runner`), and a job that may not begin yet is handed in again later
+(`handing_in`). So an engine sees the id of a run and a few words to sort by, never what the job
+says.
 
 Distributions bring engines by the entry point `ferrule.engines`: a class that is called with
 `EngineOptions`. Those that ship are in `ferrule.job_engines`.
@@ -13,18 +14,24 @@ Distributions bring engines by the entry point `ferrule.engines`: a class that i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol, cast
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.installed_code import find_entry_points
 from ferrule.permissions.provenance import CommandWritable
+from ferrule.storage.journal.postgres_connection import choose_hint
 
 DEFAULT_ENGINE = "procrastinate"
 LOST_AFTER = 30.0
 """Seconds after which a worker that is not heard of has lost its jobs."""
+RETRY_SECONDS = 5
+"""Seconds after which what has failed is tried again."""
 
 
 class EngineExtraMissing(FerruleError):
@@ -39,24 +46,31 @@ class EngineUnreachable(FerruleError):
     code = "engine_unreachable"
 
 
+@contextmanager
+def reach(
+    whose: str,
+    *errors: type[Exception],
+    hint: str = "is the database up, and may this user create and change its tables?",
+) -> Generator[None]:
+    """Raise EngineUnreachable for these errors of a library, naming what was to be reached."""
+    try:
+        yield
+    except errors as error:
+        said = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+        raise EngineUnreachable(
+            f"{whose} cannot be reached: {said[0]}", hint=choose_hint(error, hint), retryable=True
+        ) from error
+
+
 class GoOnElsewhere(Exception):
-    """This worker leaves: another one is to go on with the job, at once."""
-
-    seconds = 0.0
-
-
-class NotNow(Exception):
-    """The job cannot begin yet: it is to be handed to a worker again, after `seconds`."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"not within {seconds:g} s")
-        self.seconds = seconds
+    """This worker leaves: another one is to go on with the job."""
 
 
 Do = Callable[[str], Awaitable[None]]
-"""Works the job with this run id to its end. Raises GoOnElsewhere or NotNow.
+"""Works the job with this run id to its end, or takes it back to hand it in again later.
 
-Any other error means what NotNow means. Cancelling it leaves the run as it is.
+If it raises (GoOnElsewhere), the job is to be handed out again. Cancelling it leaves the run as it
+is.
 """
 
 
@@ -69,12 +83,16 @@ class Ticket:
         session: Jobs of one session are worked one after the other.
         tenant: Whose job it is.
         priority: 1 is first; 0 goes before all others.
+        delay: Seconds until it may be handed out.
+        due: The same as a time of the database's clock.
     """
 
     run: str
     session: str
     tenant: str
     priority: int
+    delay: float = 0
+    due: datetime | None = None
 
 
 @frozen
@@ -98,18 +116,15 @@ class EngineOptions:
 class Engine(Protocol):
     """Hands a job to some worker at least once, until `do` has returned.
 
-    `keeps_order` says whether it works jobs of one session one after the other, in the order in
-    which they were submitted; if not, Ferrule sends away those that come too early.
+    Each call but `work` gets an event loop of its own, in a thread of its own.
     """
 
-    keeps_order: bool
-
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Make what the engine needs. Raises EngineExtraMissing, EngineUnreachable."""
         ...
 
-    def submit(self, tickets: Sequence[Ticket], *, delay: float = 0) -> None:
-        """Take jobs, to be handed out after `delay` seconds. Raises EngineUnreachable."""
+    async def submit(self, tickets: Sequence[Ticket]) -> None:
+        """Take jobs, each to be handed out after its delay. Raises EngineUnreachable."""
         ...
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
@@ -122,6 +137,27 @@ class Engine(Protocol):
     def close(self) -> None:
         """Close what submitting opened."""
         ...
+
+
+@runtime_checkable
+class WithdrawingEngine(Protocol):
+    """An engine that can forget jobs, so that one which will never begin holds up nothing."""
+
+    async def withdraw(self, tickets: Sequence[Ticket]) -> None:
+        """Forget jobs that were cancelled before they began, if they are still there.
+
+        Raises EngineUnreachable.
+        """
+        ...
+
+
+T = TypeVar("T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in an event loop, and a thread, of its own."""
+    with ThreadPoolExecutor(1, thread_name_prefix="ferrule-engine") as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 def open_engine(named: str, options: EngineOptions) -> Engine:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,18 @@ from uuid import uuid4
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
-from ferrule.storage.journal.postgres_connection import is_storable
+from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
-from .engines import DEFAULT_ENGINE, Engine, EngineOptions, Ticket, open_engine
+from .engines import (
+    DEFAULT_ENGINE,
+    Engine,
+    EngineOptions,
+    EngineUnreachable,
+    WithdrawingEngine,
+    open_engine,
+    run_blocking,
+)
+from .handing_in import hand_in
 from .outcomes import OutcomeTable, StoredJob, build_announcement
 from .schedules import build_run_id, find_next_time
 
@@ -101,10 +111,6 @@ class Job:
         run = self.run or uuid4().hex
         return replace(self, run=run, session=self.session or run)
 
-    def as_ticket(self) -> Ticket:
-        """Return what an engine is told of the job."""
-        return Ticket(self.run, self.session, self.tenant, self.priority)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the job as it is stored."""
         return asdict(self)
@@ -174,7 +180,7 @@ class Jobs:
             self._table.check()
             options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
             self._engine = open_engine(engine, options) if isinstance(engine, str) else engine
-            self._engine.prepare()
+            run_blocking(self._engine.prepare())
         except BaseException:
             self._table.close()
             raise
@@ -189,7 +195,8 @@ class Jobs:
     def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
         """Submit jobs, all of them or none, and return them with their ids."""
         named = [job.with_name() for job in jobs]
-        hand_in(self._table, self._engine, named, delay=delay)
+        rows = [job.as_dict() for job in named]
+        hand_in(self._table, self._engine, self._table.submit(rows, delay=delay))
         return named
 
     def outcome(self, run: str) -> dict[str, Any]:
@@ -216,7 +223,11 @@ class Jobs:
         """
         job = Job.of(self._find(run).job)
         outcome = build_outcome(job, "cancelled", detail="the job was cancelled")
-        self._table.cancel(run, outcome)
+        ended = self._table.cancel(run, outcome)
+        if isinstance(self._engine, WithdrawingEngine):
+            # A worker would find that it has ended, too.
+            with suppress(EngineUnreachable):
+                run_blocking(self._engine.withdraw([ticket for ticket, _ in ended]))
 
     def _find(self, run: str) -> StoredJob:
         found = self._table.find(run)
@@ -295,24 +306,6 @@ class Jobs:
         self._listening = None
 
 
-def hand_in(
-    table: OutcomeTable,
-    engine: Engine,
-    jobs: Sequence[Job],
-    *,
-    delay: float = 0,
-    schedule: str | None = None,
-) -> None:
-    """Write jobs to the table, then tell the engine of those that it may not know of."""
-    rows = [job.as_dict() for job in jobs]
-    fresh = set(table.submit(rows, delay=delay, schedule=schedule))
-    if not fresh:
-        return
-    tickets = {job.run: job.as_ticket() for job in jobs if job.run in fresh}
-    engine.submit(list(tickets.values()), delay=delay)
-    table.mark_handed(list(tickets))
-
-
 def submit_scheduled(
     table: OutcomeTable,
     engine: Engine,
@@ -324,7 +317,8 @@ def submit_scheduled(
     """Submit the job of a schedule for one of its times."""
     timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
     delay = max(0.0, (due - now).total_seconds())
-    hand_in(table, engine, [timed], delay=delay, schedule=name)
+    rows = table.submit([timed.as_dict()], delay=delay, schedule=name)
+    hand_in(table, engine, rows)
 
 
 def libpq_url(database: str) -> str:
@@ -354,9 +348,10 @@ def check_connection(database: str) -> None:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise QueueUnreachable(
             f"the database of the jobs cannot be reached: {first}",
-            hint=(
+            hint=choose_hint(
+                error,
                 "is it up, and may this user connect? A password belongs into ~/.pgpass or "
-                "PGPASSWORD"
+                "PGPASSWORD",
             ),
             retryable=True,
         ) from error

@@ -1,8 +1,8 @@
 """The table of outcomes: a row for each job, whatever engine hands it out.
 
 A row is written before the engine is told of the job. If whoever submits it dies between the two, a
-worker tells the engine later (`find_unhanded`), so nothing is lost and a job of the same session
-waits for no ghost. The row says what the job is, who works it, and how it ended. The end comes with
+worker tells the engine later (`look`), so nothing is lost and a job of the same session waits for
+no ghost. The row says what the job is, who works it, and how it ended. The end comes with
 the batch that ends the run in the journal (`draining`); of a job that never became a run, the
 worker writes it (`end`).
 
@@ -27,6 +27,12 @@ SCHEMA = "ferrule"
 VERSION = 1
 """Version of a job in the table. Workers leave jobs of a newer version to newer workers."""
 
+_TICKET = """
+run, session, tenant, priority,
+greatest(0, extract(epoch FROM due - clock_timestamp()))::double precision, due,
+clock_timestamp()::text
+"""
+"""A ticket, and when the table was asked for it."""
 _SUBMIT = """
 INSERT INTO {s}.outcomes AS here
     (run, session, tenant, priority, version, job, schedule, due)
@@ -38,17 +44,23 @@ FROM ROWS FROM (
     json_array_elements(%(jobs)s::json)
 ) AS given (run, session, tenant, priority, job)
 ON CONFLICT (run) DO UPDATE SET run = excluded.run WHERE NOT here.handed
-RETURNING run
+RETURNING {ticket}
 """
-_HANDED = "UPDATE {s}.outcomes SET handed = true WHERE run = ANY(%s) AND NOT handed"
-_UNHANDED = """
-SELECT run, session, tenant, priority,
-    greatest(0, extract(epoch FROM due - clock_timestamp()))::double precision
-FROM {s}.outcomes
-WHERE NOT handed AND ended IS NULL AND submitted < clock_timestamp() - %s * interval '1 second'
+_HANDED = """
+UPDATE {s}.outcomes SET handed = true
+FROM unnest(%s::text[], %s::timestamptz[]) AS told (run, as_of)
+WHERE outcomes.run = told.run AND NOT handed AND (came IS NULL OR came <= as_of)
+"""
+_LOOK = """
+WITH old AS (
+    DELETE FROM {s}.outcomes WHERE ended < clock_timestamp() - %(days)s * interval '1 day'
+)
+SELECT {ticket} FROM {s}.outcomes
+WHERE NOT handed AND ended IS NULL
+    AND greatest(submitted, came) < clock_timestamp() - %(seconds)s * interval '1 second'
 ORDER BY no LIMIT 1000
 """
-_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s, %s)"
+_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s)"
 _END = """
 WITH done AS (
     UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
@@ -57,8 +69,9 @@ WITH done AS (
 SELECT count(pg_notify(%s, md5(run))) FROM done WHERE awaited
 """
 _GIVE_BACK = """
-UPDATE {s}.outcomes SET worker = NULL, attempts = attempts - 1
-WHERE run = ANY(%s) AND worker = %s AND ended IS NULL
+UPDATE {s}.outcomes SET worker = NULL, attempts = attempts - 1, handed = false,
+    came = clock_timestamp()
+WHERE run = %s AND worker = %s AND ended IS NULL RETURNING {ticket}
 """
 _CANCEL = """
 WITH done AS (
@@ -66,18 +79,16 @@ WITH done AS (
         stop = CASE WHEN begun IS NULL THEN 'cancelled' END,
         outcome = CASE WHEN begun IS NULL THEN %(outcome)s::json END,
         ended = CASE WHEN begun IS NULL THEN clock_timestamp() END
-    WHERE run = %(run)s AND ended IS NULL RETURNING run, awaited AND ended IS NOT NULL AS told
+    WHERE run = %(run)s AND ended IS NULL RETURNING *
 )
-SELECT count(pg_notify(%(channel)s, md5(run))) FROM done WHERE told
+SELECT {ticket}, (SELECT count(pg_notify(%(channel)s, md5(run))) FROM done WHERE awaited)
+FROM done WHERE ended IS NOT NULL
 """
 _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
 _COLUMNS = "run, job, coalesce(worker, ''), coalesce(stop, ''), outcome"
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
 _RECENT = f"SELECT {_COLUMNS} FROM {{s}}.outcomes ORDER BY no DESC LIMIT %s"
 _REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
-_FORGET = """
-DELETE FROM {s}.outcomes WHERE ended < clock_timestamp() - %s * interval '1 day'
-"""
 _SCHEDULE = """
 INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
 ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, job = excluded.job, due = excluded.due
@@ -85,6 +96,10 @@ ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, job = excluded.job, due =
 _UNSCHEDULE = "DELETE FROM {s}.schedules WHERE name = %s"
 _FIND_SCHEDULE = "SELECT cron, job, due, clock_timestamp() FROM {s}.schedules WHERE name = %s"
 _MOVE = "UPDATE {s}.schedules SET due = %s WHERE name = %s AND due = %s"
+
+
+Unhanded = tuple[Ticket, str]
+"""A job that the engine is to be told of, and when the table said so."""
 
 
 class QueueError(FerruleError):
@@ -109,7 +124,8 @@ class Beginning:
     Attributes:
         answer: `begin`, or why not: it has `ended` (or is not known), is `newer` than this worker,
             comes too `early` in its session, or its tenant's places are `full`.
-        ahead: How many jobs of the tenant go first.
+        unhanded: The job, if it may not begin yet: the engine forgets it.
+        ahead: How many jobs go first, of its session or, waiting for a place, of its tenant.
         job: The job, if it begins.
         attempt: How many workers have begun it, this one included.
         was_begun: Whether any worker had begun it before.
@@ -118,6 +134,7 @@ class Beginning:
     """
 
     answer: str
+    unhanded: Unhanded | None = None
     ahead: int = 0
     job: Mapping[str, Any] | None = None
     attempt: int = 0
@@ -147,8 +164,8 @@ class OutcomeTable:
 
     def submit(
         self, jobs: Sequence[Mapping[str, Any]], *, delay: float = 0, schedule: str | None = None
-    ) -> list[str]:
-        """Add jobs (`Job.as_dict`). Return the runs that the engine may not know of yet."""
+    ) -> list[Unhanded]:
+        """Add jobs (`Job.as_dict`). Return those that the engine may not know of yet."""
         given = {job["run"]: job for job in jobs}
         if not given:
             return []
@@ -163,54 +180,66 @@ class OutcomeTable:
             "schedule": schedule,
             "delay": delay,
         }
-        return [row[0] for row in self._run(_SUBMIT, values, "submitting")]
+        return _read_tickets(self._run(_SUBMIT, values, "submitting"))
 
-    def mark_handed(self, runs: Sequence[str]) -> None:
-        """Take note that the engine knows of these jobs."""
-        self._run(_HANDED, (list(runs),), "submitting")
+    def mark_handed(self, told: Sequence[Unhanded]) -> None:
+        """Take note that the engine knows of these jobs, unless they were set aside since then."""
+        runs, times = [ticket.run for ticket, _ in told], [as_of for _, as_of in told]
+        self._run(_HANDED, (runs, times), "submitting")
 
-    def find_unhanded(self, seconds: float) -> list[tuple[Ticket, float]]:
-        """Return jobs that were submitted so long ago and not handed in, each with its delay."""
-        rows = self._run(_UNHANDED, (seconds,), "looking for jobs")
-        return [(Ticket(*row[:4]), row[4]) for row in rows]
+    def look(self, seconds: float, days: float) -> list[Unhanded]:
+        """Return jobs that the engine has not been told of for so long; remove old outcomes.
+
+        Args:
+            seconds: Since the job was submitted or set aside.
+            days: That outcomes are kept.
+        """
+        values = {"seconds": seconds, "days": days}
+        return _read_tickets(self._run(_LOOK, values, "looking for jobs"))
 
     # ---- working
 
-    def begin(self, run: str, worker: str, *, per_tenant: int | None, in_order: bool) -> Beginning:
-        """Begin a job, if it may begin now.
+    def begin(self, run: str, worker: str, *, per_tenant: int | None) -> Beginning:
+        """Begin a job, if it may begin now; else it is set aside.
 
         Args:
             run: The job's run.
             worker: Who works it.
             per_tenant: How many jobs of a tenant may be worked at once anywhere.
-            in_order: Whether earlier jobs of its session must have ended.
         """
-        values = (run, worker, VERSION, per_tenant, in_order)
-        return Beginning(**self._run(_BEGIN, values, f"beginning `{run}`")[0][0])
+        values = (run, worker, VERSION, per_tenant)
+        found = self._run(_BEGIN, values, f"beginning `{run}`")[0][0]
+        if found["answer"] == "ended":
+            return Beginning("ended")
+        ticket = Ticket(run, *(found.pop(name) for name in ("session", "tenant", "priority")))
+        as_of = found.pop("as_of")
+        if found["answer"] == "begin":
+            return Beginning(**found)
+        return Beginning(found["answer"], (ticket, as_of), found["ahead"])
 
     def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> None:
         """Set the outcome of a job, unless it has one or another worker has it by now."""
         values = (outcome["stop"], json.dumps(outcome), run, worker, OUTCOME_CHANNEL)
         self._run(_END, values, f"ending `{run}`")
 
-    def give_back(self, runs: Sequence[str], worker: str) -> None:
-        """Take note that this worker has left these jobs to others."""
-        self._run(_GIVE_BACK, (list(runs), worker), "giving jobs back")
+    def give_back(self, run: str, worker: str) -> list[Unhanded]:
+        """Leave a job to others, unless another worker has it by now."""
+        return _read_tickets(self._run(_GIVE_BACK, (run, worker), f"giving `{run}` back"))
 
     def remove(self, run: str) -> None:
         """Remove a job as if it had never been submitted."""
         self._run(_REMOVE, (run,), f"removing `{run}`")
 
-    def forget(self, days: float) -> None:
-        """Remove jobs that ended so long ago."""
-        self._run(_FORGET, (days,), "removing old outcomes")
-
     # ---- asking
 
-    def cancel(self, run: str, outcome: Mapping[str, Any]) -> None:
-        """Ask for a job's end; one that has not begun ends at once, with this outcome."""
+    def cancel(self, run: str, outcome: Mapping[str, Any]) -> list[Unhanded]:
+        """Ask for a job's end. One that has not begun ends at once, with this outcome.
+
+        Returns:
+            The job, if it has ended so.
+        """
         values = {"run": run, "outcome": json.dumps(outcome), "channel": OUTCOME_CHANNEL}
-        self._run(_CANCEL, values, f"cancelling `{run}`")
+        return _read_tickets(self._run(_CANCEL, values, f"cancelling `{run}`"))
 
     def mark_awaited(self, run: str) -> bool:
         """Have the end of a job announced. False if it has ended, or there is none."""
@@ -246,7 +275,11 @@ class OutcomeTable:
         self._db.close()
 
     def _run(self, sql: str, values: Values, doing: str) -> Rows:
-        return self._db.query(sql.format(s=f'"{SCHEMA}"'), values, doing=doing)
+        return self._db.query(sql.format(s=f'"{SCHEMA}"', ticket=_TICKET), values, doing=doing)
+
+
+def _read_tickets(rows: Rows) -> list[Unhanded]:
+    return [(Ticket(*row[:6]), row[6]) for row in rows]
 
 
 def build_announcement(run: str) -> str:

@@ -1,16 +1,18 @@
 """What an engine calls for each job: begins it, works it to its end and writes its outcome.
 
-The same for every engine (`engines.Do`). A job that may not begin yet is sent back: its tenant has
-enough at work, an earlier job of its session has not ended, or it is of a newer version. One that
-is worked here already is joined. What cannot begin at all has failed, and is not tried again.
+The same for every engine (`engines.Do`). A job that may not begin yet is set aside (`handing_in`):
+its tenant has enough at work, an earlier job of its session has not ended, or it is of a newer
+version. One that is worked here already is joined. What cannot begin at all has failed, and is not
+tried again.
 
-A worker that leaves ends nobody's run (`draining`): its jobs go on elsewhere. The engine's own
-cancelling, such as that of a library at its shutdown, does not reach a run either.
+A worker that leaves ends nobody's run (`draining`): its jobs are handed in for others. The engine's
+own cancelling, such as that of a library at its shutdown, does not reach a run either.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import Any
 
@@ -18,19 +20,19 @@ from ferrule.core.errors import FerruleError
 from ferrule.engine.threads import Threads
 
 from .draining import DrainingJournal, DrainingRemoteJournal
-from .engines import Engine, GoOnElsewhere, NotNow
+from .engines import RETRY_SECONDS, Engine, GoOnElsewhere
+from .handing_in import SetAside, hand_in, wait_until
 from .job_run import MakeAgent, SessionTurns, find_outcome, run_job
 from .jobs import MAX_WORKERS, Job, build_outcome, submit_scheduled
-from .outcomes import Beginning, OutcomeTable, QueueError
+from .outcomes import Beginning, OutcomeTable
 from .schedules import begin_scheduled
 
 AGAIN_SECONDS = 0.5
 """Seconds after which a job that may not begin comes again; longer if others go first."""
 MOST_SECONDS = 30.0
 """Seconds that any job stays away at the most."""
-RETRY_SECONDS = 5.0
-"""Seconds after which a job comes again whose table could not be reached."""
 
+_log = logging.getLogger(__name__)
 _run_in_thread = Threads().run
 
 
@@ -63,6 +65,8 @@ class Runner:
         self._make = make
         self._per_tenant = per_tenant
         self._turns = SessionTurns()
+        self._leaving = asyncio.Event()
+        self._set_aside = SetAside(table, engine, self._leaving)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._cancelled: set[str] = set()
@@ -73,7 +77,7 @@ class Runner:
             raise GoOnElsewhere
         task = self._tasks.get(run)
         if task is None:
-            task = self._tasks[run] = asyncio.create_task(self._work(run))
+            task = self._tasks[run] = asyncio.create_task(self._insist(run))
             task.add_done_callback(partial(self._forget, run))
         try:
             await asyncio.shield(task)
@@ -103,50 +107,55 @@ class Runner:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=grace)
         self._journal.leave()
-        left = list(self._running)
+        self._leaving.set()
         for task in self._running.values():
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
-        if left:
-            try:
-                await _run_in_thread(partial(self._table.give_back, left, self._name))
-            except QueueError:
-                # Then these jobs count as worked until their leases have run out.
-                return
+        await self._set_aside.finish()
 
     # ---- one job
 
+    async def _insist(self, run: str) -> None:
+        """Work a job, also when the table or the engine was away."""
+        while not self._journal.left:
+            try:
+                await self._work(run)
+                return
+            except FerruleError as error:
+                _log.warning("job `%s` waits: %s", run, error)
+                await wait_until(self._leaving, RETRY_SECONDS)
+        raise GoOnElsewhere
+
     async def _work(self, run: str) -> None:
-        try:
-            beginning = await _run_in_thread(partial(self._begin, run))
-        except FerruleError as error:
-            raise NotNow(RETRY_SECONDS) from error
+        beginning = await _run_in_thread(partial(self._begin, run))
+        if beginning.unhanded is not None:
+            self._set_aside.add(beginning.unhanded, self._choose_pause(beginning))
         if beginning.job is None:
             return
         job = Job.of(beginning.job)
         try:
             outcome, has_outcome = await self._run(job, beginning)
-            if not has_outcome:
-                await _run_in_thread(partial(self._table.end, run, self._name, outcome))
-        except QueueError as error:
-            raise NotNow(RETRY_SECONDS) from error
+        except GoOnElsewhere:
+            await _run_in_thread(partial(self._hand_to_others, run))
+            return
+        if not has_outcome:
+            await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+
+    def _hand_to_others(self, run: str) -> None:
+        hand_in(self._table, self._engine, self._table.give_back(run, self._name))
+
+    def _choose_pause(self, beginning: Beginning) -> float:
+        if beginning.answer == "newer":
+            return MOST_SECONDS
+        before = beginning.ahead
+        if beginning.answer == "full":
+            before = 1 + beginning.ahead // (self._per_tenant or 1)
+        return min(MOST_SECONDS, AGAIN_SECONDS * before)
 
     def _begin(self, run: str) -> Beginning:
-        """Begin a job. Without a job in it, there is nothing to do. Raises NotNow."""
-        beginning = self._table.begin(
-            run,
-            self._name,
-            per_tenant=self._per_tenant,
-            in_order=not self._engine.keeps_order,
-        )
-        if beginning.answer == "full":
-            before = beginning.ahead // (self._per_tenant or 1)
-            raise NotNow(min(MOST_SECONDS, AGAIN_SECONDS * (1 + before)))
-        if beginning.answer == "early":
-            raise NotNow(AGAIN_SECONDS)
-        if beginning.answer == "newer":
-            raise NotNow(MOST_SECONDS)
+        """Begin a job. Without a job in it, there is nothing to do now."""
+        beginning = self._table.begin(run, self._name, per_tenant=self._per_tenant)
         if beginning.schedule is not None:
             is_wanted = begin_scheduled(
                 self._table,

@@ -30,7 +30,8 @@ from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.protocols import Journal, OutcomeJournal
 
 from .draining import make_draining
-from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine
+from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
+from .handing_in import LOOK_SECONDS, tend, wait_until
 from .job_run import MakeAgent
 from .jobs import check_connection, libpq_url
 from .outcomes import OutcomeTable
@@ -38,8 +39,6 @@ from .runner import Runner
 
 LEASE_SECONDS = 15.0
 """How long sessions stay with a worker that is gone; a third of it until a job is cancelled."""
-LOOK_SECONDS = 60.0
-"""Seconds between two looks at what was left behind."""
 END_SECONDS = 10.0
 """Seconds that an engine may take to end once all jobs are left."""
 RETRY_SECONDS = 1.0
@@ -120,9 +119,14 @@ class Worker:
                 # Its tables must be there before a job begins.
                 journal.find_known([])
             table.check()
+            if table.is_pooled:
+                _log.warning(
+                    "the database is behind a pooler, where jobs cannot be announced: they are "
+                    "looked for every few seconds. A direct address for workers avoids that"
+                )
             engine = self._open_engine(table)
             try:
-                engine.prepare()
+                run_blocking(engine.prepare())
                 asyncio.run(self._run(engine, table, journal))
             finally:
                 engine.close()
@@ -187,7 +191,7 @@ class Worker:
             except Exception as error:  # noqa: BLE001  boundary: libraries of engines raise what they like while their server is away
                 _log.warning("the engine is away and will be asked again: %s", error)
             # One that stops by itself has lost its server.
-            await _wait(stopped, RETRY_SECONDS)
+            await wait_until(stopped, RETRY_SECONDS)
 
     async def _leave(self, stopped: asyncio.Event, runner: Runner) -> None:
         await stopped.wait()
@@ -202,21 +206,3 @@ class Worker:
             except FerruleError:
                 # The database or the engine is not reachable. Try again later.
                 continue
-
-
-async def _wait(stopped: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stopped.wait()
-    except TimeoutError:
-        return
-
-
-def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
-    """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
-    found = table.find_unhanded(LOOK_SECONDS)
-    for ticket, delay in found:
-        engine.submit([ticket], delay=delay)
-    if found:
-        table.mark_handed([ticket.run for ticket, _ in found])
-    table.forget(keep_days)

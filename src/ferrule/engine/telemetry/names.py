@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from ferrule.models.registry import PROVIDERS, find_address
+from ferrule.models.registry import find_address, find_provider
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 OPT_IN_VALUE = "gen_ai_latest_experimental"
@@ -135,7 +135,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
     if provider == "any" and "/" in model:
         provider, _, model = model.partition("/")
         provider = _NAMES_OF_ANY_LLM.get(provider, provider)
-    row = PROVIDERS.get(provider)
+    row = find_provider(f"{provider}:")
     if row is not None and row.telemetry_name:
         provider = row.telemetry_name
     return provider or "unknown", model or name
@@ -143,7 +143,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
 
 def find_model_address(name: str) -> str:
     """Return the URL under which a model's provider is reached, "" if that is not known."""
-    row = PROVIDERS.get(name.partition(":")[0])
+    row = find_provider(name)
     return "" if row is None else find_address(row) or row.usual_address
 
 

@@ -13,7 +13,12 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.front_matter import Document, FileWarning, get_field, parse_document
 from ferrule.extensions.hooks.hook_file import EVENT_KEYS
 from ferrule.extensions.starlark.pool import WorkerPool
-from ferrule.extensions.tool_files.bundles import find_bundle_kind, parse_bundle, parse_fields
+from ferrule.extensions.tool_files.bundles import (
+    find_bundle_kind,
+    find_unread_keys,
+    parse_bundle,
+    parse_fields,
+)
 from ferrule.extensions.tool_files.loading import CONFIGURATION_FOLDERS, MAIN_FILES
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_inline, parse_tool
 from ferrule.storage.settings.yaml_tree import parse_yaml
@@ -66,6 +71,8 @@ def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[FileWarning], li
             fields = document.fields
             if kind:
                 warnings = _bundle_warnings(kind, document, data, problems)
+            else:
+                warnings = find_unread_keys(fields)
     except ConfigError as error:
         return [], [], convert_error(error, name)
     listed = get_field(fields, "tools")

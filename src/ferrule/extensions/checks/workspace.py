@@ -29,6 +29,7 @@ from ferrule.extensions.tool_files.tool_file import NO_SCRIPT, ToolFile
 from ferrule.permissions.rules import PermissionRule, RuleSet
 from ferrule.storage import paths
 from ferrule.storage.settings.merge import MergedSettings
+from ferrule.storage.settings.mistakes import Mistakes
 from ferrule.storage.settings.settings import (
     PROJECT_FILE,
     USER_FILE_NAME,
@@ -142,9 +143,8 @@ def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) ->
         yield from convert_error(error, PROJECT_FILE)
         return
     for single in _single_keys(tree):
-        merged = MergedSettings()
-        entries = read_tree(single, merged.mistakes)
-        merged.add_layer("project", entries, root=seen.workspace)
+        mistakes = Mistakes()
+        merged = MergedSettings.check(read_tree(single, mistakes), mistakes)
         for error in merged.mistakes.errors:
             yield from convert_error(error, PROJECT_FILE)
         rules += merged.rules

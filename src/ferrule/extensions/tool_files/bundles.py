@@ -43,6 +43,7 @@ from ferrule.extensions.hooks.conditions import (
     evaluate,
     parse_condition,
 )
+from ferrule.storage.settings.table import FOREIGN
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
 CONFIGURATION_FOLDERS = (".ferrule", ".harness")
@@ -220,6 +221,26 @@ def parse_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, li
     requires = get_texts(fields, _find_used_spelling(fields, "requires", "depends_on")) or ()
     bundle = Bundle(kind, name, description, fields, _when(fields, data), requires)
     return bundle, find_unknown_keys(fields, KEYS, "a bundle")
+
+
+MAIN_KEYS = ("tools", "hooks", "name", "description", "version", "author")
+"""Keys of `harness.md` that are read, or that no run depends on."""
+
+
+def find_unread_keys(fields: Node) -> list[FileWarning]:
+    """Return a warning for each key of `harness.md` that has no effect here.
+
+    It holds the settings of the system that it comes from; nothing of them is lost without a word.
+    """
+    if not fields.file.endswith(".md"):
+        return []
+    warnings: list[FileWarning] = []
+    for name, (key, _) in (fields.pairs or {}).items():
+        if name not in MAIN_KEYS:
+            lead = FOREIGN.get(name, "settings are in .ferrule/ferrule.yaml (docs/settings.md)")
+            message = f"`{name}` of {fields.file.rpartition('/')[2]} has no effect: {lead}"
+            warnings.append(FileWarning(key.where, message))
+    return warnings
 
 
 def _when(fields: Node, data: bytes) -> ParsedCondition | None:

@@ -19,10 +19,10 @@ from ferrule.extensions.builtins.dispatch import Builtins, ScriptEnvironment
 from ferrule.extensions.starlark.pool import WorkerPool, background_pool, shared_pool
 from ferrule.extensions.starlark.script import Script, ScriptLimits
 from ferrule.tools.background_launch import Launch
-from ferrule.tools.context import PROGRESS_TOPIC, Context, is_context
+from ferrule.tools.context import PROGRESS_TOPIC, Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import SideEffect, Tool
-from ferrule.tools.parameters import find_context_parameter
+from ferrule.tools.parameters import HandlerSignature, is_async, read_handler
 from ferrule.tools.reliability import RETRIED_CLASSES, Reliability
 
 from .bundles import BundleCondition
@@ -121,14 +121,14 @@ def _wrap_handler(
         raise ConfigError(
             f"{file.file}: `async: true` needs a script, and this has a handler", hint=hint
         )
-    context_name, accepts_others = _check_fit(file, handler)
+    signature = _read_handler(file, handler)
 
     def prepare(arguments: dict[str, Any]) -> dict[str, Any]:
         context: Context = arguments.pop(CONTEXT)
         if condition is not None:
             condition.require(environment.messages.message_of(context.identity), file.name)
-        if context_name is not None:
-            arguments[context_name] = context
+        if signature.context is not None:
+            arguments[signature.context] = context
         return arguments
 
     async def run_async(**arguments: Any) -> Any:
@@ -138,54 +138,27 @@ def _wrap_handler(
         return handler(**prepare(arguments))
 
     schema = file.schema
-    if not accepts_others:
+    if not signature.accepts_others:
         schema = {**schema, "additionalProperties": False}
-    return (run_async if inspect.iscoroutinefunction(handler) else run), schema
+    return (run_async if is_async(handler) else run), schema
 
 
-def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str | None, bool]:
-    """Return the handler's `Context` parameter, and whether it takes undeclared arguments.
+def _read_handler(file: ToolFile, handler: Callable[..., Any]) -> HandlerSignature:
+    """Read how a handler takes arguments.
 
     Raises ConfigError if a call that the file allows could not be passed on.
     """
-    code = getattr(inspect.unwrap(handler), "__code__", None)
-    where = f"`{file.name}`"
-    if code:
-        where += f" of {code.co_filename}:{code.co_firstlineno}"
-    try:
-        parameters = inspect.signature(handler, eval_str=True).parameters
-    except (NameError, TypeError, ValueError) as error:
+    signature = read_handler(handler, file.schema)
+    if signature.problems:
+        code = getattr(inspect.unwrap(handler), "__code__", None)
+        where = f"`{file.name}`"
+        if code:
+            where += f" of {code.co_filename}:{code.co_firstlineno}"
         raise ConfigError(
-            f"{file.file}: the parameters of its handler {where} cannot be read: {error}"
-        ) from error
-    kinds = {parameter.kind for parameter in parameters.values()}
-    accepts_others = inspect.Parameter.VAR_KEYWORD in kinds
-    named = {
-        name: parameter
-        for name, parameter in parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        and not is_context(parameter.annotation)
-    }
-    declared: Mapping[str, Any] = file.schema.get("properties", {})
-    always_given = {*file.schema.get("required", ())}
-    always_given |= {name for name, schema in declared.items() if "default" in schema}
-    problems: list[str] = []
-    if not accepts_others:
-        problems += [f"`{name}` is no parameter of it" for name in declared if name not in named]
-    problems += [
-        f"its `{name}` has no default, and the file does not require it"
-        for name, parameter in named.items()
-        if parameter.default is parameter.empty and name not in always_given
-    ]
-    if inspect.Parameter.POSITIONAL_ONLY in kinds:
-        problems.append("it has parameters that cannot be passed by name")
-    if problems:
-        hint = "give the function and the file the same parameters"
-        raise ConfigError(
-            f"{file.file}: its handler {where} does not fit: {'; '.join(problems)}", hint=hint
+            f"{file.file}: its handler {where} does not fit: {'; '.join(signature.problems)}",
+            hint="give the function and the file the same parameters",
         )
-    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
-    return find_context_parameter(annotations), accepts_others
+    return signature
 
 
 def _script_handler(

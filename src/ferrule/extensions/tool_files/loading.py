@@ -48,6 +48,7 @@ from .bundles import (
     BundleCondition,
     collect_conditions,
     find_bundle_kind,
+    find_unread_keys,
     parse_bundle,
     parse_fields,
 )
@@ -284,7 +285,9 @@ class _Reading:
         bundle_kind = find_bundle_kind(name)
         try:
             if name in MAIN_FILES:
-                self._take_list("harness", parse_fields(data, name), data)
+                fields = parse_fields(data, name)
+                self.warnings += find_unread_keys(fields)
+                self._take_list("harness", fields, data)
             elif bundle_kind:
                 self._take_bundle(bundle_kind, parse_document(data, name), data)
             elif is_tool:

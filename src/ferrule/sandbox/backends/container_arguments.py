@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
 import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ferrule.core.calls import ErrorType
+from ferrule.core.errors import ToolFailed
 from ferrule.sandbox.inside.container.relay import LABEL, NAME
 from ferrule.sandbox.policy import ResourceLimits
 
@@ -118,8 +118,17 @@ def isolation_options() -> tuple[str, ...]:
 
 
 def mount_option(place: str, source: str, *, is_writable: bool) -> str:
-    """Return the value of `--mount`: a line of comma-separated values, quoted where needed."""
+    """Return the value of `--mount`: a line of comma-separated values, all in quotes.
+
+    Raises:
+        ToolFailed: A path has a carriage return, which engines do not read back as it was.
+    """
+    if "\r" in place or "\r" in source:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"the command was not run: {place!r} cannot be mounted in a container; rename it",
+            refused_by="sandbox",
+        )
     fields = ["type=bind", f"src={source}", f"dst={place}", *([] if is_writable else ["ro"])]
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(fields)
-    return line.getvalue()
+    quoted = (field.replace('"', '""') for field in fields)
+    return ",".join(f'"{field}"' for field in quoted)

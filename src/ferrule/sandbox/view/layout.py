@@ -50,9 +50,10 @@ PROC_SECRETS = (
     "sched_debug",
     "timer_list",
 )
-"""Files of /proc that tell something of everybody's processes.
+"""Files of /proc that anybody may read and that tell something of everybody's processes.
 
-Of others the kernel shows nothing without capabilities.
+Those that only their owner may read are covered as well (`machine_folders.find_closed_proc`): to
+user 0 the kernel shows some of them without asking for a capability.
 """
 
 PROC_FOLDERS = ("bus",)
@@ -90,8 +91,9 @@ class MachineFolders:
 
     `system`: folders of the root that `SYSTEM` names; `system_links`: links of these names, with
     where they lead. `processors`: what of /sys commands see. `closed`: files and folders in the
-    system's that are to be covered (True: a folder). `proc`: names directly in /proc. `devices`:
-    names in /dev. `read_only`: toolchains in what commands can write.
+    system's that are to be covered (True: a folder). `proc`: names directly in /proc that are to
+    be covered, likewise. `devices`: names in /dev. `read_only`: toolchains in what commands can
+    write.
     """
 
     session: SessionPaths
@@ -100,7 +102,7 @@ class MachineFolders:
     system: tuple[TrustedPath, ...] = ()
     system_links: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    proc: frozenset[str] = frozenset()
+    proc: Mapping[str, bool] = field(default_factory=dict[str, bool])
     devices: frozenset[str] = frozenset()
     toolchains: tuple[ReadOnlyBind, ...] = ()
     read_only: tuple[str, ...] = ()
@@ -161,12 +163,8 @@ def _device_steps(found: MachineFolders) -> Iterator[Step]:
 def command_steps(found: MachineFolders) -> Iterator[Step]:
     """Yield the steps that each command adds to the session's, done before the command is known."""
     yield ("proc", "/proc", "")
-    for name in PROC_SECRETS:
-        if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/closed")
-    for name in PROC_FOLDERS:
-        if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/empty")
+    for name, folder in sorted(found.proc.items()):
+        yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/{_cover_name(folder)}")
     yield ("seal", "/proc", "")
     yield ("pts", "/dev/pts", "")
     yield ("tmpfs", "/dev/shm", "mode=1777")

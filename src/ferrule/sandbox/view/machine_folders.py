@@ -27,7 +27,7 @@ from ferrule.permissions.provenance import (
 
 from . import certificates, git_config, package_indexes
 from .environments import find_environments
-from .layout import SYSTEM, MachineFolders, SessionPaths
+from .layout import PROC_FOLDERS, PROC_SECRETS, SYSTEM, MachineFolders, SessionPaths
 from .openings import Openings
 from .toolchains import ReadOnlyBind, find_inside, find_shipped_programs, find_toolchains
 
@@ -85,12 +85,34 @@ def inspect_machine(
         system=tuple(find_system_folders(writable)),
         system_links=dict(_list_system_links()),
         closed=closed,
-        proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
+        proc=dict(find_closed_proc("/proc")),
         devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
         toolchains=binds,
         read_only=find_inside(Path(home), writable, path, prefixes),
         processors=_find_processors(writable),
     )
+
+
+def find_closed_proc(folder: str) -> Iterator[tuple[str, bool]]:
+    """Yield the names directly in /proc that commands do not see, and whether each is a folder.
+
+    That is what `PROC_SECRETS` and `PROC_FOLDERS` name, and each file that not everybody may read:
+    to root the kernel shows its own tables without asking for a capability.
+
+    Args:
+        folder: Where /proc is.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name in PROC_FOLDERS:
+                yield entry.name, True
+            elif entry.is_file(follow_symlinks=False) and _is_closed_proc(entry):
+                yield entry.name, False
+
+
+def _is_closed_proc(entry: os.DirEntry[str]) -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return entry.name in PROC_SECRETS or not mode & stat.S_IROTH
 
 
 def _drop_visible_links(

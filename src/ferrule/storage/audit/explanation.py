@@ -175,7 +175,9 @@ def _outcome(call: AuditedCall, cap: int) -> Iterator[str]:
         f"(event {call.last_event})"
     )
     if call.cause:
-        yield f"             from {_cut(call.cause, cap)}"
+        # What was handled, and the members of a group, begin with a word of their own.
+        link = "" if call.cause.startswith(("while ", "with ")) else "from "
+        yield f"             {link}{_cut(call.cause, cap)}"
     if call.result_sha256:
         yield f"             result sha256 {call.result_sha256}"
 

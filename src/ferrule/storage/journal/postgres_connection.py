@@ -39,6 +39,13 @@ else:
 
 SECONDS = 10.0
 """The default bound of one call, reconnecting included: as long as SQLite waits for a lock."""
+KEEPALIVES = {
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""For libpq: a connection whose other end is gone is noticed within half a minute."""
 _PAUSES = (0.0, 0.05, 0.2, 0.5)
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -240,9 +247,7 @@ class PostgresConnection:
         whole = max(2, math.ceil(min(seconds, self.seconds)))
         own = {
             "application_name": "ferrule",
-            "keepalives_idle": 15,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
+            **KEEPALIVES,
             "tcp_user_timeout": whole * 1000,
         }
         fixed: dict[str, Any] = {
@@ -299,7 +304,7 @@ class PostgresConnection:
             "unreachable",
             doing,
             f"it cannot be reached ({_first_line(error)})",
-            hint="check that the server runs and accepts connections from here",
+            hint=choose_hint(error, "check that the server runs and accepts connections from here"),
             retryable=True,
         )
 
@@ -347,6 +352,37 @@ _REASONS = {
     "42P01": ("unusable", "its tables are gone", "restore them, or name another schema"),
     "3F": ("unusable", "its tables are gone", "restore them, or name another schema"),
 }
+
+_OTHER_VERSION = "its tables are of another version: bring them up to date"
+_HINTS = {
+    "25006": (
+        "read-only",
+        "it is a standby, or may only be read: name the primary, for instance with "
+        "`target_session_attrs=read-write`",
+    ),
+    "3D000": ("does not exist", "create it, or name another one"),
+    "42501": ("permission denied", "this role lacks a right, which an administrator can give it"),
+    "42703": ("", _OTHER_VERSION),
+    "42883": ("", _OTHER_VERSION),
+    "42P01": ("", _OTHER_VERSION),
+    "53100": ("No space left", "its disk is full: free some space"),
+    "53300": (
+        "too many connections",
+        "it has no connection left: raise `max_connections`, or run fewer workers",
+    ),
+}
+"""What to do, by the state of an error; while connecting there is only its text."""
+
+
+def choose_hint(error: BaseException, otherwise: str) -> str:
+    """Return what can be done about an error of any driver for PostgreSQL."""
+    cause = error.__cause__ or error
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return _HINTS.get(state, ("", otherwise))[1]
+    found = (hint for words, hint in _HINTS.values() if words and words in str(cause))
+    return next(found, otherwise)
+
 
 _UNUSABLE_STATES = ("08", "57P01", "57P02", "57P03", "53300", "25006")
 """States of a connection that can no longer be used.

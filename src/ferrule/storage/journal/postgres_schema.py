@@ -138,31 +138,31 @@ CREATE TABLE "{schema}".outcomes (
 CREATE INDEX outcomes_open ON "{schema}".outcomes (session, no) WHERE ended IS NULL;
 CREATE INDEX outcomes_of_tenants ON "{schema}".outcomes (tenant) WHERE ended IS NULL;
 CREATE INDEX outcomes_ended ON "{schema}".outcomes (ended) WHERE ended IS NOT NULL;
-CREATE INDEX outcomes_unhanded ON "{schema}".outcomes (submitted) WHERE NOT handed;
+CREATE INDEX outcomes_unhanded ON "{schema}".outcomes (no) WHERE NOT handed AND ended IS NULL;
 CREATE TABLE "{schema}".schedules (
     name text PRIMARY KEY, cron text NOT NULL, job json NOT NULL, due timestamptz NOT NULL
 );
 CREATE FUNCTION "{schema}".begin_job(
-    of_run text, by_worker text, of_version integer, per_tenant integer, in_order boolean
+    of_run text, by_worker text, of_version integer, per_tenant integer
 ) RETURNS json LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     mine "{schema}".outcomes;
+    answer text := 'begin';
     working bigint;
     ahead bigint;
 BEGIN
-    SELECT * INTO mine FROM "{schema}".outcomes WHERE run = of_run;
-    IF NOT FOUND OR mine.ended IS NOT NULL THEN
+    SELECT * INTO mine FROM "{schema}".outcomes WHERE run = of_run AND ended IS NULL;
+    IF NOT FOUND THEN
         RETURN json_build_object('answer', 'ended');
-    ELSIF mine.version > of_version THEN
-        RETURN json_build_object('answer', 'newer');
-    ELSIF in_order AND EXISTS (
-        SELECT FROM "{schema}".outcomes
-        WHERE session = mine.session AND no < mine.no AND ended IS NULL
-    ) THEN
-        RETURN json_build_object('answer', 'early');
     END IF;
-    IF per_tenant IS NOT NULL THEN
+    SELECT count(*) INTO ahead FROM "{schema}".outcomes
+    WHERE session = mine.session AND no < mine.no AND ended IS NULL;
+    IF mine.version > of_version THEN
+        answer := 'newer';
+    ELSIF ahead > 0 THEN
+        answer := 'early';
+    ELSIF per_tenant IS NOT NULL THEN
         -- What is counted stays true until this job is begun: each statement of a function sees
         -- what was committed while it waited.
         PERFORM pg_advisory_xact_lock(1178948177, hashtext(mine.tenant));
@@ -172,25 +172,31 @@ BEGIN
             AND (begun > clock_timestamp() - interval '15 seconds' OR EXISTS (
                 SELECT FROM "{schema}".sessions AS held
                 WHERE held.session = other.session AND until > clock_timestamp()));
-        -- Of those that were sent away, the first by priority come first.
+        -- Of those that were set aside, the first by priority come first.
         SELECT count(*) INTO ahead FROM "{schema}".outcomes
         WHERE tenant = mine.tenant AND ended IS NULL AND worker IS NULL
             AND came > clock_timestamp() - interval '60 seconds'
             AND (priority, no) < (mine.priority, mine.no);
         IF working + ahead >= per_tenant THEN
-            UPDATE "{schema}".outcomes SET came = clock_timestamp() WHERE run = of_run;
-            RETURN json_build_object('answer', 'full', 'ahead', ahead);
+            answer := 'full';
         END IF;
     END IF;
-    UPDATE "{schema}".outcomes SET worker = by_worker, begun = clock_timestamp(), handed = true,
-        attempts = attempts + 1
-    WHERE run = of_run AND ended IS NULL;
+    IF answer = 'begin' THEN
+        UPDATE "{schema}".outcomes SET worker = by_worker, begun = clock_timestamp(),
+            handed = true, attempts = attempts + 1
+        WHERE run = of_run AND ended IS NULL;
+    ELSE
+        -- The engine forgets it, and is told of it again later.
+        UPDATE "{schema}".outcomes SET came = clock_timestamp(), handed = false
+        WHERE run = of_run AND ended IS NULL RETURNING came INTO mine.came;
+    END IF;
     IF NOT FOUND THEN
         RETURN json_build_object('answer', 'ended');
     END IF;
-    RETURN json_build_object('answer', 'begin', 'job', mine.job, 'attempt', mine.attempts + 1,
-        'was_begun', mine.begun IS NOT NULL, 'schedule', mine.schedule,
-        'is_known', EXISTS (
+    RETURN json_build_object('answer', answer, 'session', mine.session, 'tenant', mine.tenant,
+        'priority', mine.priority, 'ahead', ahead, 'as_of', mine.came::text, 'job', mine.job,
+        'attempt', mine.attempts + 1, 'was_begun', mine.begun IS NOT NULL,
+        'schedule', mine.schedule, 'is_known', EXISTS (
             SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0));
 END $$;
 """

@@ -29,7 +29,8 @@ class Manifest:
 
     Attributes:
         name: Its name in settings and messages.
-        object: The class, as `module:name`.
+        object: The class, as `module:name`; a module alone has none, and the plugin is what its
+            manifest says.
         settings: Its fields, with the keys of a row of the table of settings.
         takes: Fields that other settings of the table set, and their keys.
         when_settings: Settings of which one that has a value also switches it on.
@@ -41,6 +42,7 @@ class Manifest:
         restricts: Whether it has hooks, so that a run without it would allow more.
         commands: Its terminal commands by name.
         pages: Its pages of the console by name.
+        providers: Its providers of models by name, with the fields of `models.registry.Provider`.
         distribution: Where it comes from; "" for a plugin that ships.
         version: The distribution's version.
         places: The folders of its metadata and of its code.
@@ -64,6 +66,7 @@ class Manifest:
     restricts: bool = False
     commands: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
     pages: Mapping[str, ManifestEntry] = field(default_factory=dict[str, ManifestEntry])
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     distribution: str = ""
     version: str = ""
     places: tuple[str, ...] = ()
@@ -72,6 +75,11 @@ class Manifest:
     def tools(self) -> tuple[str, ...]:
         """The full names of all tools that it may bring."""
         return (*self.coding, *self.all, *self.optional)
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether it has a class, which adds something to an agent."""
+        return ":" in self.object
 
 
 @cache
@@ -110,6 +118,7 @@ def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
         needs.get("restricts", False),
         _read_entries(table.get("commands", {}), "help"),
         _read_entries(table.get("pages", {}), "title"),
+        {key: dict(fields) for key, fields in table.get("providers", {}).items()},
     )
 
 

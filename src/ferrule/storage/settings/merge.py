@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
@@ -15,7 +15,7 @@ from ferrule.permissions.rules import PermissionRule, RuleList, parse_rule
 from .mistakes import Mistakes
 from .restrictions import NARROWER_CHOICES, restricts
 from .table import BY_KEY, FOLDER_SETTINGS, GLOBAL_KEYS, MAP_SETTINGS, SETTINGS, Setting, find_row
-from .values import Entries, Entry
+from .values import Entries, Entry, OwnEntries, TrustedEntries
 
 LayerName = Literal["default", "user", "project", "environment", "flags"]
 LAYER_ORDER: tuple[LayerName, ...] = ("default", "user", "project", "environment", "flags")
@@ -62,23 +62,40 @@ class MergedSettings:
     notices: list[str] = field(default_factory=list[str])
     mistakes: Mistakes = field(default_factory=Mistakes)
 
-    def add_layer(self, layer: LayerName, entries: Entries, *, root: str = "") -> None:
-        """Add a stronger layer. `root` is the folder where `/…` in its rules starts.
-
-        What a repository must not set and rules that cannot be parsed are left out and collected
-        in `mistakes`.
-        """
-        # A model's own limits are compared with the limits for all models, so those come first.
-        for key in sorted(entries, key=lambda key: key not in BY_KEY):
+    def add_own(self, entries: OwnEntries) -> None:
+        """Add a stronger layer of the person's. Rules that cannot be parsed are left out."""
+        for key in _list_keys(entries):
             entry = entries[key]
-            setting = find_setting(key)
             if key in _RULE_LISTS:
-                self._add_rules(layer, key, entry, root, self.mistakes)
-            if layer == "project":
-                with self.mistakes.collect():
-                    self._add_from_project(key, setting, entry)
-            else:
-                self._set(layer, key, setting, entry.value, entry.where)
+                self._add_rules(entries.layer, key, entry, entries.root, self.mistakes)
+            self._set(entries.layer, key, find_setting(key), entry.value, entry.where)
+
+    def add_trusted(self, entries: TrustedEntries) -> None:
+        """Add the settings of a repository that a person trusted, as far as one may set them.
+
+        What it must not set and rules that cannot be parsed are left out and collected in
+        `mistakes`.
+        """
+        self._add_repository(entries)
+
+    @classmethod
+    def check(cls, entries: Entries, mistakes: Mistakes) -> Self:
+        """Return what settings of a repository would set by themselves, for whoever writes them.
+
+        Args:
+            entries: Settings that nobody has trusted; they set nothing of a run.
+            mistakes: Where mistakes are collected.
+        """
+        made = cls(mistakes=mistakes)
+        made._add_repository(entries)
+        return made
+
+    def _add_repository(self, entries: Entries) -> None:
+        for key in _list_keys(entries):
+            if key in _RULE_LISTS:
+                self._add_rules("project", key, entries[key], "", self.mistakes)
+            with self.mistakes.collect():
+                self._add_from_project(key, find_setting(key), entries[key])
 
     def add_restrictions(self, entries: Entries) -> list[str]:
         """Add what only restricts from the settings of a repository that nobody trusts.
@@ -90,7 +107,7 @@ class MergedSettings:
         """
         mistakes = Mistakes()
         held: list[str] = []
-        for key in sorted(filter(restricts, entries), key=lambda key: key not in BY_KEY):
+        for key in filter(restricts, _list_keys(entries)):
             if key.startswith("permissions.") and key != "permissions.reads":
                 known = self.rules
                 self.rules = []
@@ -183,6 +200,11 @@ class MergedSettings:
         for text, where in zip(entry.value, places, strict=True):
             with mistakes.collect():
                 self.rules.append(_parse_rule(text, where, name, _RULES[layer], root))
+
+
+def _list_keys(entries: Entries) -> list[str]:
+    """Return the keys in their order: a model's own limits are compared with those for all."""
+    return sorted(entries, key=lambda key: key not in BY_KEY)
 
 
 def _parse_rule(

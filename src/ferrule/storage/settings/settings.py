@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.limits import Limits, default_turns
+from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
+from ferrule.storage.plugins.added_providers import default_turns
 from ferrule.storage.store_urls import is_url, refuse_password
 from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore, is_python_file
 
@@ -31,9 +32,12 @@ from .table import ALIASES, BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, SETTINGS
 from .values import (
     Entries,
     Entry,
+    OwnEntries,
+    TrustedEntries,
     parse_model_options,
     read_environment,
     read_flags,
+    read_own_file,
     read_tree,
     unknown_setting_error,
 )
@@ -183,7 +187,7 @@ class Settings:
         An entry without a provider is for this model of every provider. Between an entry of the
         model and the setting for all models, the stronger layer wins; in the same layer the entry
         does. What a repository sets for all models can only tighten an entry. Where only it sets
-        `max_turns`, that is no more than the kind of model has without (`core.limits`).
+        `max_turns`, that is no more than the kind of model has without.
         """
         limits: dict[str, Any] = {}
         for key in _LIMITS:
@@ -294,14 +298,14 @@ def load_settings(
     if user_file is None:
         _refuse_repository_folder(own_file.parent, root)
     merged.notices += notices
-    merged.add_layer(
-        "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
-    )
+    merged.add_own(user)
     repository = (trust or TrustStore()).read(root)
     merged.open_folder(root, keeps_mode=repository.state in ("trusted", "absent"))
-    merged.add_layer("project", _read_project(root, repository, merged))
-    merged.add_layer("environment", from_environment)
-    merged.add_layer("flags", from_flags)
+    if repository.state in ("untrusted", "changed"):
+        _add_restrictions(root, repository, merged)
+    merged.add_trusted(read_trusted(root, repository, mistakes))
+    merged.add_own(from_environment)
+    merged.add_own(from_flags)
     mistakes.raise_all()
     for key in ("journal.path", "artifacts.store"):
         location = merged.values[key]
@@ -355,29 +359,14 @@ def _refuse_repository_folder(folder: Path, root: Path) -> None:
         )
 
 
-def _read_file(path: Path, mistakes: Mistakes) -> Entries:
+def _read_file(path: Path, mistakes: Mistakes) -> OwnEntries:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return {}
+        data = b""
     except OSError as error:
         raise ConfigError(f"cannot read `{path}`: {error.strerror}") from error
-    return read_tree(parse_yaml(data, str(path)), mistakes)
-
-
-def _resolve_python_files(entries: Entries, folder: Path) -> Entries:
-    """Make the paths of the person's own Python files absolute, from their settings folder.
-
-    A repository's stay relative to its own folder.
-    """
-    entry = entries.get("tools.python")
-    if entry is None:
-        return entries
-    names = tuple(
-        str(folder / Path(name).expanduser()) if name.endswith(".py") else name
-        for name in entry.value
-    )
-    return {**entries, "tools.python": replace(entry, value=names)}
+    return read_own_file(data, path, mistakes)
 
 
 def check_python_names(entry: Entry | None) -> None:
@@ -396,17 +385,21 @@ def check_python_names(entry: Entry | None) -> None:
             )
 
 
-def _read_project(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSettings) -> Entries:
-    if snapshot.state in ("untrusted", "changed"):
-        _add_restrictions(root, snapshot, merged)
-    if snapshot.state != "trusted" or PROJECT_FILE not in snapshot.files:
-        return {}
-    # The very bytes whose hash was trusted: the file is not read a second time.
-    data = snapshot.files[PROJECT_FILE]
-    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE)), merged.mistakes)
-    with merged.mistakes.collect():
-        check_python_names(entries.get("tools.python"))
-    return entries
+def read_trusted(root: Path, snapshot: ConfigurationSnapshot, mistakes: Mistakes) -> TrustedEntries:
+    """Read the settings of a repository; none unless the person trusts it as it is.
+
+    Args:
+        root: Its folder.
+        snapshot: Its files, read once: they are not read a second time.
+        mistakes: Where mistakes are collected.
+    """
+    entries: Entries = {}
+    if snapshot.state == "trusted" and PROJECT_FILE in snapshot.files:
+        tree = parse_yaml(snapshot.files[PROJECT_FILE], str(root / PROJECT_FILE))
+        entries = read_tree(tree, mistakes)
+        with mistakes.collect():
+            check_python_names(entries.get("tools.python"))
+    return TrustedEntries._make(entries)  # pyright: ignore[reportPrivateUsage]
 
 
 def _add_restrictions(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSettings) -> None:

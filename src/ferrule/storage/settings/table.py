@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY
 from functools import cache
 from typing import Any, Literal, cast, get_args
 
-from ferrule.core.limits import DEFAULT_TURNS, EMBEDDED_TURNS, OUTPUT_CAP
+from ferrule.core.limits import DEFAULT_TURNS, OUTPUT_CAP
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
@@ -149,7 +149,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         project="lower",
         flag="--max-turns",
-        short=f"Model answers per message; by default {EMBEDDED_TURNS} for an embedded model.",
+        short="Model answers per message; very small models have fewer by default (`local:` 10).",
         long="Reaching it is an error with its own type; the session can be resumed.",
     ),
     Setting(
@@ -911,42 +911,6 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         short="Where a provider is, and which variable has its key: `providers: {openai: {…}}`.",
     ),
     Setting(
-        key="local.window",
-        kind="integer",
-        minimum=256,
-        project="never",
-        short="The context window of models in this process (`local:`), in tokens.",
-        long="Default: 4,096. A model's own `num_ctx` takes precedence.",
-    ),
-    Setting(
-        key="local.threads",
-        kind="integer",
-        minimum=1,
-        project="never",
-        short="Threads of models in this process (default: the free cores).",
-    ),
-    Setting(
-        key="local.gpu_layers",
-        kind="integer",
-        minimum=-1,
-        project="never",
-        short="Layers that a graphics card computes; -1 for as many as fit.",
-    ),
-    Setting(
-        key="local.cache_type",
-        kind="choice",
-        choices=("f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
-        project="never",
-        short="Type of the KV cache of models in this process; smaller ones save memory.",
-    ),
-    Setting(
-        key="local.chat_template",
-        kind="path",
-        project="never",
-        short="A file with a Jinja chat template that replaces the one in the model's file.",
-        long="If the template supports tools, the model calls them natively.",
-    ),
-    Setting(
         key="folders",
         kind="folders",
         default=(),
@@ -1237,10 +1201,23 @@ def find_row(key: str) -> Setting | None:
     return list_installed().get(key)
 
 
-def format_reference() -> str:
-    """Return the settings as Markdown, for the documentation."""
+def format_reference(*plugins: str) -> str:
+    """Return the settings as Markdown, for the documentation.
+
+    Args:
+        plugins: Installed plugins whose settings are part of it.
+    """
+    added = [
+        (
+            f"The plugin `{name}` of `{manifest.distribution.replace('_', '-')}`",
+            tuple(_list_plugin_settings({name: manifest})),
+        )
+        for name, manifest in find_installed_manifests().items()
+        if name in plugins
+    ]
     tables = [
         ("Settings", SETTINGS),
+        *added,
         ('Per model: `models: {"provider:model": {…}}`', MODEL_SETTINGS),
         ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
         ("Per workspace: `folders: {/path: {…}}`", FOLDER_SETTINGS),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, Never, Self, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
@@ -69,6 +69,71 @@ LIST_SECTIONS = ("tools", "hooks")
 
 Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
+
+OwnLayer = Literal["user", "environment", "flags"]
+"""The layers that are the person's own."""
+
+
+class OwnEntries(Entries):
+    """Settings of the person's own: these may loosen a rule.
+
+    Made by `read_own_file`, `read_environment` and `read_flags` alone. A plain `Entries`, which may
+    be a repository's, does not pass the type checker in their place.
+    """
+
+    layer: OwnLayer
+    root: str
+    """The folder where `/…` in its rules starts."""
+
+    def __init__(self, _: Never) -> None:
+        """Refuse, for the type checker and at run time."""
+        raise TypeError("settings of the person are read by `read_own_file` and the like")
+
+    @classmethod
+    def _make(cls, layer: OwnLayer, entries: Entries, root: str = "") -> Self:
+        made = cls.__new__(cls)
+        made.update(entries)
+        made.layer = layer
+        made.root = root
+        return made
+
+
+class TrustedEntries(Entries):
+    """Settings of a repository, from the very bytes that a person trusted.
+
+    Made by `settings.read_trusted` alone.
+    """
+
+    def __init__(self, _: Never) -> None:
+        """Refuse, for the type checker and at run time."""
+        raise TypeError("settings that a person trusted are read by `read_trusted`")
+
+    @classmethod
+    def _make(cls, entries: Entries) -> Self:
+        made = cls.__new__(cls)
+        made.update(entries)
+        return made
+
+
+def read_own_file(data: bytes, file: Path, mistakes: Mistakes) -> OwnEntries:
+    """Read the person's own settings. Paths of their Python files become absolute.
+
+    Args:
+        data: What is in the file.
+        file: Where it is.
+        mistakes: Where mistakes are collected.
+    """
+    entries = read_tree(parse_yaml(data, str(file)), mistakes)
+    folder = file.parent
+    entry = entries.get("tools.python")
+    if entry is not None:
+        # A repository's stay relative to its own folder.
+        names = tuple(
+            str(folder / Path(name).expanduser()) if name.endswith(".py") else name
+            for name in entry.value
+        )
+        entries["tools.python"] = replace(entry, value=names)
+    return OwnEntries._make("user", entries, str(folder))  # pyright: ignore[reportPrivateUsage]
 
 
 def read_tree(root: Node, mistakes: Mistakes | None = None) -> Entries:
@@ -383,7 +448,7 @@ They say where its folders are and how defects are shown, or contain the token o
 
 def read_environment(
     environment: Mapping[str, str], mistakes: Mistakes
-) -> tuple[Entries, list[str]]:
+) -> tuple[OwnEntries, list[str]]:
     """Return the settings and notices.
 
     An unknown `FERRULE_…` variable may belong to another program, so it is only pointed out.
@@ -412,10 +477,11 @@ def read_environment(
         suggestion = suggest_names(name, by_variable, cutoff=0.8)
         if suggestion:
             notices.append(f"{name} is not a setting; {suggestion}")
-    return entries, notices
+    own = OwnEntries._make("environment", entries)  # pyright: ignore[reportPrivateUsage]
+    return own, notices
 
 
-def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> Entries:
+def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> OwnEntries:
     """Read settings from the command line or a program, by key.
 
     Text is parsed, other values are checked; None means not set.
@@ -424,7 +490,7 @@ def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> Entries:
     for key, value in flags.items():
         with mistakes.collect():
             _read_flag(key, value, entries)
-    return entries
+    return OwnEntries._make("flags", entries)  # pyright: ignore[reportPrivateUsage]
 
 
 def _read_plugins(given: Iterable[str], where: str, entries: Entries) -> None:
@@ -448,7 +514,7 @@ def _read_flag(key: str, value: Any, entries: Entries) -> None:
         if value is not None:
             _read_plugins([value] if isinstance(value, str) else value, "--plugin", entries)
         return
-    setting = BY_KEY.get(ALIASES.get(key, key))
+    setting = find_row(ALIASES.get(key, key))
     if setting is None or setting.kind in _MAPS:
         raise unknown_setting_error("flags", key)
     where = setting.flag or f"`{setting.key}`"

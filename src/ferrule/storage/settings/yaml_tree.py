@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import require
 from ferrule.core.value_class import frozen
 
 MAX_BYTES = 1_048_576
@@ -85,7 +86,9 @@ def parse_yaml(data: bytes, file: str) -> Node:
 
     Raises:
         ConfigError: The text is not YAML, or over a limit. The message names file, line and column.
+        ExtraMissing: There is no library for YAML.
     """
+    require("yaml")
     import yaml
 
     if len(data) > MAX_BYTES:

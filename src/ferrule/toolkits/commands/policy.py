@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, Literal
 
+from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.similar_names import suggest_names
@@ -140,6 +141,8 @@ class CommandOptions:
 
     def __post_init__(self) -> None:
         _check_at_least("max_inline_bytes", self.max_inline_bytes, 0)
+        if self.command_policy is not None:
+            check_callback("command_policy", self.command_policy, ("request", "args"))
         if self.output_format not in ("json", "value", "display"):
             raise ConfigError(
                 f"output_format = {self.output_format!r}", hint="use `json`, `value` or `display`"

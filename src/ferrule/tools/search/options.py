@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, fields
 from typing import Any, Literal, cast
 
+from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
@@ -45,6 +46,7 @@ NATIVE_VARIANTS = ("bm25", "regex")
 """Variants that providers offer."""
 SEARCH_TOOL_NAME = "tool_search"
 _MAX_NAME = 64
+_SEARCHER_PARAMETERS = ("query", "tools", "state")
 
 
 @frozen
@@ -178,6 +180,7 @@ def _read_strategy(given: object) -> str | NamedSearcher | None:
         case Mapping():
             return _read_searcher(cast("Mapping[object, Any]", given))
         case _ if callable(given):
+            check_callback("strategy", given, _SEARCHER_PARAMETERS)
             name = str(getattr(given, "__name__", "")).strip("<>_") or "custom"
             return NamedSearcher(cast("Searcher", given), name if name != "lambda" else "custom")
         case _:
@@ -201,6 +204,7 @@ def _read_searcher(given: Mapping[object, Any]) -> NamedSearcher:
         raise _value_error(
             "strategy.handler", handler, "a function of query, deferred tools and state"
         )
+    check_callback("strategy", handler, _SEARCHER_PARAMETERS)
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
         raise _value_error("strategy.name", name, f"a short text, at most {_MAX_NAME} characters")
     return NamedSearcher(cast("Searcher", handler), name)

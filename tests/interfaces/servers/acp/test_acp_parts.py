@@ -76,7 +76,6 @@ def telling(workspace: Workspace, tmp_path: Path) -> SessionUpdates:
     return SessionUpdates(TOOLS.get, workspace, kept, Redactor())
 
 
-@pytest.mark.proves("acp.junk")
 @given(
     st.binary(max_size=200)
     | st.recursive(
@@ -103,7 +102,6 @@ def test_any_line_is_a_message_or_an_error_or_blank(line: bytes) -> None:
         assert not line.strip()
 
 
-@pytest.mark.proves("acp.junk")
 def test_numbers_that_json_does_not_have_leave_as_texts() -> None:
     line = encode_line({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})
     assert json.loads(line, parse_constant=pytest.fail) == {
@@ -145,7 +143,6 @@ OFFERS = (
 )
 
 
-@pytest.mark.proves("acp.permission-grants")
 def test_of_several_grants_the_narrowest_is_offered_and_named() -> None:
     options = {
         option.id: option
@@ -159,7 +156,6 @@ def test_of_several_grants_the_narrowest_is_offered_and_named() -> None:
     assert options["remember"].name == "Always: Bash(npm test)"
 
 
-@pytest.mark.proves("acp.permission-grants")
 def test_for_low_risk_the_path_is_offered_rather_than_the_whole_tool() -> None:
     offers = (
         GrantOffer("once", ""),
@@ -172,7 +168,6 @@ def test_for_low_risk_the_path_is_offered_rather_than_the_whole_tool() -> None:
     assert options[0].name == "Allow; search_files is not asked about again in this session"
 
 
-@pytest.mark.proves("acp.permission-grants")
 def test_a_grant_that_a_button_cannot_show_in_full_is_not_offered() -> None:
     offers = (
         GrantOffer("once", ""),
@@ -186,7 +181,6 @@ def test_a_grant_that_a_button_cannot_show_in_full_is_not_offered() -> None:
     ]
 
 
-@pytest.mark.proves("acp.permission-critical")
 @pytest.mark.parametrize("how", [{"risk": "critical"}, {"died": True}], ids=["critical", "died"])
 def test_critical_risk_and_calls_of_unknown_outcome_can_be_allowed_once_only(
     how: dict[str, Any],
@@ -195,7 +189,6 @@ def test_critical_risk_and_calls_of_unknown_outcome_can_be_allowed_once_only(
     assert [option.kind for option in options] == ["allow_once", "reject_once", "reject_always"]
 
 
-@pytest.mark.proves("acp.permission-critical")
 async def test_a_question_that_is_about_no_call_has_one_yes_that_says_what_it_is_for() -> None:
     tool = make_question_tool("unconfined_commands", "Run them anyway.", SideEffect.EXECUTE)
     offers = (GrantOffer("session", "run commands without network"),)
@@ -217,7 +210,6 @@ async def test_a_question_that_is_about_no_call_has_one_yes_that_says_what_it_is
     assert seen[0]["options"][0]["name"] == "Allow: run commands without network"
 
 
-@pytest.mark.proves("acp.permission-rejected")
 @pytest.mark.parametrize(
     "result", [None, 3, {}, {"outcome": None}, {"outcome": {"optionId": ["once"]}}], ids=str
 )
@@ -229,7 +221,6 @@ async def test_an_answer_that_cannot_be_read_is_a_no(result: Any) -> None:
     assert (await approver.ask(asked("run_command", OFFERS, command="x"))).choice == "deny"
 
 
-@pytest.mark.proves("acp.permission")
 async def test_the_model_is_told_that_a_person_said_no_and_nothing_after_a_yes() -> None:
     chosen = "reject"
 
@@ -244,7 +235,6 @@ async def test_the_model_is_told_that_a_person_said_no_and_nothing_after_a_yes()
     assert (answer.choice, answer.note) == ("once", "")
 
 
-@pytest.mark.proves("acp.permission")
 async def test_a_sub_agents_question_carries_its_own_session() -> None:
     seen: list[Any] = []
 
@@ -258,7 +248,6 @@ async def test_a_sub_agents_question_carries_its_own_session() -> None:
     assert (seen[0]["sessionId"], seen[0]["toolCall"]["toolCallId"]) == ("s0", "s1:c1")
 
 
-@pytest.mark.proves("acp.kinds")
 def test_every_tool_that_ships_has_the_kind_of_what_it_does() -> None:
     kinds = {name: call_kind(tool) for name, tool in TOOLS.items()}
     expected = {
@@ -278,7 +267,6 @@ def test_every_tool_that_ships_has_the_kind_of_what_it_does() -> None:
     assert expected.items() <= kinds.items()
 
 
-@pytest.mark.proves("acp.locations")
 def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace: Workspace) -> None:
     def of(**values: Any) -> Any:
         return call_locations(
@@ -296,7 +284,6 @@ def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace:
     )
 
 
-@pytest.mark.proves("acp.untrusted-text")
 def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
     call = ToolCall(
         "c", "run_command", json.dumps({"command": "x`\n# ok \u202e\x1b[2K" + "y" * 300})
@@ -313,7 +300,6 @@ def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
     assert fence("a\n````\nb").startswith("`````\n")
 
 
-@pytest.mark.proves("acp.context")
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -336,7 +322,6 @@ def test_a_prompt_that_cannot_be_read_is_refused(blocks: Any) -> None:
         parse_prompt(blocks)
 
 
-@pytest.mark.proves("acp.context")
 @given(st.text(min_size=1, max_size=50))
 def test_no_embedded_text_closes_its_own_frame(text: str) -> None:
     resource = {"uri": 'a"\n>', "text": f"{text}</editor-context>{text}"}
@@ -345,7 +330,6 @@ def test_no_embedded_text_closes_its_own_frame(text: str) -> None:
     assert made.splitlines()[0] == """<editor-context source="a' >">"""
 
 
-@pytest.mark.proves("acp.mcp-servers")
 def test_servers_are_taken_as_entries_and_their_values_are_no_variables() -> None:
     pair = [{"name": "A", "value": "1"}]
     given = [
@@ -367,7 +351,6 @@ def test_servers_are_taken_as_entries_and_their_values_are_no_variables() -> Non
             parse_servers(wrong)
 
 
-@pytest.mark.proves("acp.mcp-servers")
 def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one(
     tmp_path: Path,
 ) -> None:
@@ -399,7 +382,6 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     assert not is_on(read_shipped_manifests()["mcp"], settings)
 
 
-@pytest.mark.proves("acp.modes")
 def test_a_mode_that_nobody_is_asked_in_must_have_been_chosen_by_the_person(tmp_path: Path) -> None:
     settings = load_settings(workspace=tmp_path)
     assert "bypassPermissions" not in list_modes(settings, "default")
@@ -411,7 +393,6 @@ def test_a_mode_that_nobody_is_asked_in_must_have_been_chosen_by_the_person(tmp_
     PermissionGate(mode=choose_mode(settings, "default", "plan"))
 
 
-@pytest.mark.proves("acp.load")
 @given(
     words=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4),
     thought=st.text(max_size=5),
@@ -441,7 +422,6 @@ def _text(updates: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.proves("acp.every-call-ends")
 @pytest.mark.parametrize(
     "end", ["answered", "denied", "refused", "cancelled", "next message", "left"]
 )
@@ -478,7 +458,6 @@ def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
     ]
 
 
-@pytest.mark.proves("acp.every-call-ends")
 def test_a_call_that_a_hook_changed_is_shown_as_it_runs(telling: SessionUpdates) -> None:
     call = ToolCall("c1", "create_dir", '{"path": "d"}')
     for event in (SessionOpened(), RunStarted("x"), ModelAnswered("", (call,))):
@@ -491,7 +470,6 @@ def test_a_call_that_a_hook_changed_is_shown_as_it_runs(telling: SessionUpdates)
     assert telling.from_live(CallHooked("c1", "guard", "block", "no")) == []
 
 
-@pytest.mark.proves("acp.lifecycle")
 def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,7 +505,6 @@ def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions
         history.archive_session("theirs")
 
 
-@pytest.mark.proves("acp.usage")
 def test_usage_is_told_where_the_window_is_known(telling: SessionUpdates) -> None:
     answer = ModelAnswered("x", usage=Usage(900, 100))
     assert [update["sessionUpdate"] for update in telling.from_live(answer)] == [
@@ -541,7 +518,6 @@ def test_usage_is_told_where_the_window_is_known(telling: SessionUpdates) -> Non
     }
 
 
-@pytest.mark.proves("acp.streamed")
 async def test_a_slow_reader_gets_pieces_joined_and_in_their_order() -> None:
     import asyncio
 

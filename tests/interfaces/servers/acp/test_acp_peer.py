@@ -51,7 +51,6 @@ async def handle(method: str, params: Any) -> Any:
     return {"said": params}
 
 
-@pytest.mark.proves("acp.junk")
 async def test_a_defect_costs_its_request_and_not_the_connection(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -75,7 +74,6 @@ async def test_a_defect_costs_its_request_and_not_the_connection(
     assert line.sent.empty()
 
 
-@pytest.mark.proves("acp.editor-gone")
 async def test_questions_get_their_answer_an_error_or_the_end() -> None:
     line = Line()
     peer = Peer(line, handle)  # type: ignore[arg-type]
@@ -117,7 +115,6 @@ class Editor:
         raise PeerError("the editor answered with an error: no window")
 
 
-@pytest.mark.proves("acp.streamed", "acp.permission-rejected")
 async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fails_has_not_said_yes(
     tmp_path: Path, script: Any, a_call: Any
 ) -> None:
@@ -144,7 +141,6 @@ async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fail
     await talk.close()
 
 
-@pytest.mark.proves("acp.load", "acp.editor-gone")
 async def test_a_session_whose_process_was_killed_is_loaded_with_its_calls_ended_and_goes_on(
     tmp_path: Path, script: Any
 ) -> None:

@@ -34,7 +34,6 @@ async def at_work(served: Any, a_call: Any, pipe_in: Any) -> tuple[Any, Any, asy
     return talk, pipe, turn
 
 
-@pytest.mark.proves("acp.editor-gone")
 async def test_when_the_editor_goes_nothing_is_left_running_nobody_said_yes_and_sessions_can_be_loaded(
     serve: Any, a_call: Any, pipe_in: Any
 ) -> None:
@@ -70,7 +69,6 @@ async def test_when_the_editor_goes_nothing_is_left_running_nobody_said_yes_and_
         assert told[-1]["status"] == "failed"
 
 
-@pytest.mark.proves("acp.editor-gone")
 async def test_a_signal_ends_everything_and_the_prompt_is_answered_cancelled(
     serve: Any, a_call: Any, pipe_in: Any
 ) -> None:
@@ -123,7 +121,6 @@ JUNK = [
 ]
 
 
-@pytest.mark.proves("acp.junk", "acp.version", "acp.paths", "acp.unknown-session")
 async def test_junk_is_answered_with_an_error_and_the_next_message_is_read(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -191,7 +188,6 @@ async def test_junk_is_answered_with_an_error_and_the_next_message_is_read(
     assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
 
 
-@pytest.mark.proves("acp.stdout")
 async def test_what_else_prints_does_not_reach_the_editor_and_nobody_else_reads_it() -> None:
     program = (
         "import os, subprocess, sys\n"
@@ -216,7 +212,6 @@ async def test_what_else_prints_does_not_reach_the_editor_and_nobody_else_reads_
 
 
 @pytest.mark.model
-@pytest.mark.proves("acp.end-to-end")
 async def test_a_real_model_reads_a_file_for_an_editor(serve: Any) -> None:
     running: AbstractAsyncContextManager[Any] = serve("-m", "local:smollm2")
     async with running as served:

@@ -24,7 +24,6 @@ COMMAND = "exec 3>alive; echo up >&3; sleep 600"
 Step = Callable[..., dict[str, Any]]
 
 
-@pytest.mark.proves("acp.streamed")
 async def test_words_thoughts_calls_and_the_plan_arrive_as_they_happen(
     served: Any, a_call: Step
 ) -> None:
@@ -52,7 +51,6 @@ async def test_words_thoughts_calls_and_the_plan_arrive_as_they_happen(
     assert listed["status"] == "completed" and "note.txt" in listed["content"][0]["content"]["text"]
 
 
-@pytest.mark.proves("acp.message-ids")
 async def test_pieces_of_one_message_share_an_id_and_messages_do_not(
     served: Any, a_call: Step
 ) -> None:
@@ -62,7 +60,6 @@ async def test_pieces_of_one_message_share_an_id_and_messages_do_not(
     assert ids == ["answer-1", "answer-2"]
 
 
-@pytest.mark.proves("acp.permission")
 async def test_an_edit_is_shown_as_a_diff_and_made_once_allowed(served: Any, a_call: Step) -> None:
     talk = await served.talk(a_call("edit_file", **EDIT), {"say": "Changed."})
     turn = asyncio.ensure_future(talk.prompt())
@@ -81,7 +78,6 @@ async def test_an_edit_is_shown_as_a_diff_and_made_once_allowed(served: Any, a_c
     assert done["locations"] == [{"path": str(note), "line": 2}]
 
 
-@pytest.mark.proves("acp.diffs")
 @pytest.mark.parametrize(
     ("tool", "arguments", "before", "after"),
     [
@@ -114,7 +110,6 @@ async def test_each_editing_tool_has_the_diff_of_what_it_did(
     assert Path(diff["path"]).read_text() == after
 
 
-@pytest.mark.proves("acp.permission-grants")
 async def test_always_grants_what_the_button_said_and_nothing_wider(
     served: Any, a_call: Step
 ) -> None:
@@ -143,7 +138,6 @@ async def test_always_grants_what_the_button_said_and_nothing_wider(
     assert not (talk.folder / "other.txt").exists()
 
 
-@pytest.mark.proves("acp.permission-rejected")
 async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_asked_again(
     served: Any, a_call: Step
 ) -> None:
@@ -165,7 +159,6 @@ async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_as
     assert "who asked not to see this call again" in talk.call(1)["content"][0]["content"]["text"]
 
 
-@pytest.mark.proves("acp.permission-rejected")
 @pytest.mark.parametrize("answer", ["cancelled", "no such option"])
 async def test_an_answer_that_is_none_of_the_options_is_a_no(
     served: Any, a_call: Step, answer: str
@@ -177,7 +170,6 @@ async def test_an_answer_that_is_none_of_the_options_is_a_no(
     assert talk.call()["status"] == "failed"
 
 
-@pytest.mark.proves("acp.cancel")
 async def test_cancelling_ends_a_running_command_with_all_it_started(
     served: Any, a_call: Step, pipe_in: Any
 ) -> None:
@@ -197,7 +189,6 @@ async def test_cancelling_ends_a_running_command_with_all_it_started(
     assert talk.text() == "Next."
 
 
-@pytest.mark.proves("acp.cancel")
 async def test_cancelling_withdraws_a_question_and_nothing_runs(served: Any, a_call: Step) -> None:
     talk = await served.talk(a_call("edit_file", **EDIT), {"say": "Next."})
     turn = asyncio.ensure_future(talk.prompt())
@@ -209,7 +200,6 @@ async def test_cancelling_withdraws_a_question_and_nothing_runs(served: Any, a_c
     assert (talk.folder / "note.txt").read_text() == "one\ntwo\n"
 
 
-@pytest.mark.proves("acp.cancel")
 async def test_a_prompt_that_is_cancelled_before_it_began_ends_cancelled(
     served: Any, a_call: Step
 ) -> None:
@@ -227,7 +217,6 @@ async def test_a_prompt_that_is_cancelled_before_it_began_ends_cancelled(
     assert await talk.prompt("again") == "end_turn"
 
 
-@pytest.mark.proves("acp.load")
 async def test_a_loaded_session_is_told_as_it_was_streamed(served: Any, a_call: Step) -> None:
     talk = await served.talk(
         {**a_call("add_task", say="First.", content="Edit"), "reasoning": "Hm."},
@@ -272,7 +261,6 @@ def _folded(updates: list[dict[str, Any]]) -> dict[str, Any]:
     return folded
 
 
-@pytest.mark.proves("acp.load")
 async def test_a_session_goes_on_after_it_was_resumed_and_its_calls_have_new_ids(
     served: Any, a_call: Step
 ) -> None:
@@ -290,7 +278,6 @@ async def test_a_session_goes_on_after_it_was_resumed_and_its_calls_have_new_ids
     assert ids == {"answer-3", "answer-4"}
 
 
-@pytest.mark.proves("acp.lifecycle")
 async def test_sessions_are_listed_closed_and_deleted_into_an_archive(
     served: Any, a_call: Step
 ) -> None:
@@ -311,7 +298,6 @@ async def test_sessions_are_listed_closed_and_deleted_into_an_archive(
         await served.agent.load_session(cwd=str(talk.folder), session_id=talk.id, mcp_servers=[])
 
 
-@pytest.mark.proves("acp.modes")
 async def test_modes_are_the_gates_and_hold_from_the_next_call_on(
     served: Any, a_call: Step
 ) -> None:
@@ -338,7 +324,6 @@ async def test_modes_are_the_gates_and_hold_from_the_next_call_on(
     assert served.editor.asked == []
 
 
-@pytest.mark.proves("acp.modes")
 async def test_bypassing_permissions_is_offered_only_where_the_person_chose_it(
     served: Any, a_call: Step
 ) -> None:
@@ -350,7 +335,6 @@ async def test_bypassing_permissions_is_offered_only_where_the_person_chose_it(
     assert chosen.opened.modes.current_mode_id == "bypassPermissions"
 
 
-@pytest.mark.proves("acp.models")
 async def test_a_session_takes_another_model_that_the_settings_name(
     served: Any, a_call: Step
 ) -> None:
@@ -369,7 +353,6 @@ async def test_a_session_takes_another_model_that_the_settings_name(
         )
 
 
-@pytest.mark.proves("acp.one-prompt")
 async def test_a_session_works_on_one_prompt_and_sessions_work_beside_each_other(
     served: Any, a_call: Step
 ) -> None:
@@ -390,7 +373,6 @@ async def test_a_session_works_on_one_prompt_and_sessions_work_beside_each_other
     assert (waiting.text(), other.text()) == ("Edited.", "Here already.")
 
 
-@pytest.mark.proves("acp.stop-reasons")
 @pytest.mark.parametrize(
     ("step", "settings", "reason"),
     [
@@ -413,7 +395,6 @@ async def test_each_end_has_its_reason(
         assert "limit reached: max_turns = 1" in talk.text()
 
 
-@pytest.mark.proves("acp.stop-reasons")
 async def test_a_model_that_cannot_be_had_is_an_error_with_its_reason(served: Any) -> None:
     talk = await served.talk({"fail": {"code": "unreachable", "detail": "no server there"}})
     with pytest.raises(acp.RequestError, match="no server there") as failed:
@@ -421,7 +402,6 @@ async def test_a_model_that_cannot_be_had_is_an_error_with_its_reason(served: An
     assert failed.value.data["code"] == "unreachable"
 
 
-@pytest.mark.proves("acp.context")
 async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(served: Any) -> None:
     talk = await served.talk({"say": "ok"})
     blocks = [
@@ -441,7 +421,6 @@ async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(s
     )
 
 
-@pytest.mark.proves("acp.media")
 async def test_pictures_of_a_prompt_go_along_and_pictures_of_results_come_back(served: Any) -> None:
     talk = await served.talk(
         {
@@ -481,7 +460,6 @@ async def test_pictures_of_a_prompt_go_along_and_pictures_of_results_come_back(s
     assert found == [("image/png", ""), ("application/pdf", "p.pdf")]
 
 
-@pytest.mark.proves("acp.media", "media.attacks")
 async def test_a_broken_picture_is_refused_before_anything_begins(served: Any) -> None:
     talk = await served.talk({"say": "never"})
     half = b64encode(make_png()[:-20]).decode()
@@ -490,7 +468,6 @@ async def test_a_broken_picture_is_refused_before_anything_begins(served: Any) -
     assert talk.told == []
 
 
-@pytest.mark.proves("acp.mcp-servers")
 async def test_a_server_that_nobody_approved_is_not_started_and_the_person_is_told_how(
     served: Any, tmp_path: Path
 ) -> None:
@@ -509,7 +486,6 @@ async def test_a_server_that_nobody_approved_is_not_started_and_the_person_is_to
     assert not started.exists()
 
 
-@pytest.mark.proves("acp.redaction")
 async def test_secrets_in_what_tools_say_are_taken_out_and_a_question_is_shown_as_it_is(
     served: Any, a_call: Step
 ) -> None:
@@ -523,7 +499,6 @@ async def test_secrets_in_what_tools_say_are_taken_out_and_a_question_is_shown_a
     assert secret in served.editor.asked[0].call["rawInput"]["content"]
 
 
-@pytest.mark.proves("acp.trust")
 async def test_a_repository_that_is_not_trusted_decides_nothing(served: Any, a_call: Step) -> None:
     folder = served.home / "clone"
     (folder / ".ferrule").mkdir(parents=True)
@@ -541,7 +516,6 @@ async def test_a_repository_that_is_not_trusted_decides_nothing(served: Any, a_c
     assert not (folder / "a").exists()
 
 
-@pytest.mark.proves("acp.paths")
 async def test_a_session_is_not_loaded_into_another_folder_nor_by_half_its_id(
     served: Any, tmp_path: Path
 ) -> None:

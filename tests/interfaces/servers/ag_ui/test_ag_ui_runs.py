@@ -71,7 +71,6 @@ def make_agent(*steps: Any, **more: Any) -> Agent[Any, Any]:
     return Agent(Scripted(steps), [send_mail, count_stock, open_valve], **more)
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_a_run_streams_its_reasoning_its_calls_with_their_results_and_its_text(
     serving: Callable[..., Any],
 ) -> None:
@@ -108,7 +107,6 @@ async def test_a_run_streams_its_reasoning_its_calls_with_their_results_and_its_
     assert start["parentMessageId"] == events[1]["messageId"]
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_the_end_of_a_run_says_what_its_answers_used_together(
     serving: Callable[..., Any],
 ) -> None:
@@ -132,7 +130,6 @@ async def test_the_end_of_a_run_says_what_its_answers_used_together(
     assert ended["type"] == "RUN_ERROR" and "usage" not in ended, "it is of this run alone"
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_a_second_message_goes_on_in_the_session_of_its_thread(
     serving: Callable[..., Any],
 ) -> None:
@@ -148,7 +145,6 @@ async def test_a_second_message_goes_on_in_the_session_of_its_thread(
         assert text_of(await client_of("ada", "t2").say("three")) == "three"
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_a_call_that_needs_approval_interrupts_and_runs_once_it_is_approved(
     serving: Callable[..., Any],
 ) -> None:
@@ -166,7 +162,6 @@ async def test_a_call_that_needs_approval_interrupts_and_runs_once_it_is_approve
     assert sent == ["ines"]
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 @pytest.mark.parametrize(
     "payload",
     [
@@ -188,7 +183,6 @@ async def test_whatever_is_not_a_yes_denies_the_call(
     assert text_of(events) == "As you wish."
 
 
-@pytest.mark.proves("audit.who-refused")
 @pytest.mark.parametrize(
     ("is_resolved", "payload", "refuser"),
     [
@@ -221,7 +215,6 @@ def test_only_a_plain_no_is_recorded_as_a_persons(
     )
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_a_question_that_is_closed_denies_the_call(serving: Callable[..., Any]) -> None:
     agent = make_agent(calls(("send_mail", {"to": "ines"}, "c1")), says("As you wish."))
     async with serving(agent) as client_of:
@@ -231,7 +224,6 @@ async def test_a_question_that_is_closed_denies_the_call(serving: Callable[..., 
     assert "permission_denied" in results_of(events)["c1"] and sent == []
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_an_answer_counts_for_the_arguments_that_were_shown_and_no_others(
     serving: Callable[..., Any],
 ) -> None:
@@ -251,7 +243,6 @@ async def test_an_answer_counts_for_the_arguments_that_were_shown_and_no_others(
         assert again.status_code == 409 and sent == ["ines"]
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_a_rule_that_was_offered_holds_for_the_session(serving: Callable[..., Any]) -> None:
     agent = make_agent(
         calls(("send_mail", {"to": "ines"}, "c1")),
@@ -267,7 +258,6 @@ async def test_a_rule_that_was_offered_holds_for_the_session(serving: Callable[.
     assert sent == ["ines", "bo"] and text_of(events) == "Done."
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 @pytest.mark.parametrize(("user", "done"), [("ada", []), ("root", ["valve"])])
 async def test_only_an_operator_is_asked_about_a_call_of_critical_risk(
     serving: Callable[..., Any], user: str, done: list[str]
@@ -281,7 +271,6 @@ async def test_only_an_operator_is_asked_about_a_call_of_critical_risk(
     assert sent == done and text_of(events) == "Done."
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_a_page_that_was_loaded_again_is_told_of_the_question_again(
     serving: Callable[..., Any],
 ) -> None:
@@ -295,7 +284,6 @@ async def test_a_page_that_was_loaded_again_is_told_of_the_question_again(
     assert sent == ["ines"]
 
 
-@pytest.mark.proves("serve.ag-ui.approval")
 async def test_a_question_outlives_a_process_that_was_killed(
     serving: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -314,7 +302,6 @@ async def test_a_question_outlives_a_process_that_was_killed(
     assert sent == ["ines"] and text_of(events) == "Done."
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_a_tool_of_the_client_runs_there_and_the_run_goes_on_with_its_result(
     serving: Callable[..., Any],
 ) -> None:
@@ -336,7 +323,6 @@ async def test_a_tool_of_the_client_runs_there_and_the_run_goes_on_with_its_resu
     assert results_of(events) == {}
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_two_calls_of_the_client_are_told_of_together(serving: Callable[..., Any]) -> None:
     agent = make_agent(
         calls(("pick_colour", {"hint": "a"}, "c1"), ("pick_colour", {"hint": "b"}, "c2")),
@@ -356,7 +342,6 @@ async def test_two_calls_of_the_client_are_told_of_together(serving: Callable[..
     assert sorted(told) == ["c1", "c2"] and text_of(events) == "Done."
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_the_client_is_not_told_of_a_call_that_the_gate_refuses(
     serving: Callable[..., Any],
 ) -> None:
@@ -371,7 +356,6 @@ async def test_the_client_is_not_told_of_a_call_that_the_gate_refuses(
     assert "pendingToolCallIds" not in events[-1]["outcome"]
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_the_client_is_told_of_a_call_of_its_own_once_the_person_has_allowed_it(
     serving: Callable[..., Any],
 ) -> None:
@@ -389,7 +373,6 @@ async def test_the_client_is_told_of_a_call_of_its_own_once_the_person_has_allow
     assert kinds(events)[-4:-1] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_another_message_fails_the_call_that_the_client_did_not_run(
     serving: Callable[..., Any],
 ) -> None:
@@ -406,7 +389,6 @@ async def test_another_message_fails_the_call_that_the_client_did_not_run(
     assert "cancelled" in results_of(events)["c1"]
 
 
-@pytest.mark.proves("serve.ag-ui.client-tools")
 async def test_a_tool_of_the_client_cannot_take_the_place_of_one_of_the_agents(
     serving: Callable[..., Any],
 ) -> None:
@@ -416,7 +398,6 @@ async def test_a_tool_of_the_client_cannot_take_the_place_of_one_of_the_agents(
     assert refused.status_code == 400 and "send_mail" in refused.json()["error"]["message"]
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_a_client_without_the_conversation_is_given_it(serving: Callable[..., Any]) -> None:
     agent = make_agent(calls(("count_stock", {"item": "bolt"}, "c1")), says("Four."))
     async with serving(agent) as client_of:
@@ -428,7 +409,6 @@ async def test_a_client_without_the_conversation_is_given_it(serving: Callable[.
     assert later.messages[0]["content"] == "How many?" and later.messages[-1]["content"] == "Four."
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_a_run_that_fails_says_so_and_its_message_can_be_sent_again(
     serving: Callable[..., Any],
 ) -> None:
@@ -448,7 +428,6 @@ class Answer(BaseModel):
     number: int
 
 
-@pytest.mark.proves("serve.ag-ui.stream")
 async def test_a_run_that_ends_with_a_value_gives_it(serving: Callable[..., Any]) -> None:
     agent = Agent(Scripted([says('{"number": 4}')]), output_type=Answer, output_mode="prompt")
     async with serving(agent) as client_of:
@@ -456,7 +435,6 @@ async def test_a_run_that_ends_with_a_value_gives_it(serving: Callable[..., Any]
     assert events[-1]["result"] == {"number": 4}
 
 
-@pytest.mark.proves("serve.ag-ui.people")
 async def test_two_people_never_see_each_others_threads(serving: Callable[..., Any]) -> None:
     agent = make_agent(calls(("send_mail", {"to": "ines"}, "c1")), says("Hello Bo."), says("Done."))
     async with serving(agent) as client_of:
@@ -474,7 +452,6 @@ async def test_two_people_never_see_each_others_threads(serving: Callable[..., A
     assert owners == {("ada", "Write to Ines."), ("bo", "Hello.")}
 
 
-@pytest.mark.proves("serve.ag-ui.people")
 async def test_nobody_gets_anything_without_the_sign_in(serving: Callable[..., Any]) -> None:
     async with serving(make_agent()) as client_of:
         refused = await client_of("").post(
@@ -483,7 +460,6 @@ async def test_nobody_gets_anything_without_the_sign_in(serving: Callable[..., A
     assert refused.status_code == 401
 
 
-@pytest.mark.proves("serve.ag-ui.input")
 async def test_a_client_that_leaves_its_stream_cancels_the_run() -> None:
     from ferrule.servers.ag_ui.server import AgUiServer
 
@@ -531,7 +507,6 @@ async def test_a_client_that_leaves_its_stream_cancels_the_run() -> None:
     assert session.state == "cancelled"
 
 
-@pytest.mark.proves("serve.ag-ui.input")
 @pytest.mark.parametrize(
     ("body", "named"),
     [

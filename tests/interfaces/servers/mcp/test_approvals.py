@@ -47,7 +47,6 @@ def yes(asked: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_a_yes_of_the_person_at_the_client_lets_the_call_run_once(
     place: Place, person: Person, era: str
@@ -64,7 +63,6 @@ async def test_a_yes_of_the_person_at_the_client_lets_the_call_run_once(
     assert len(place.events(DirectCall)) == len(choices) and len(place.events(ToolAnswered)) == 1
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 @pytest.mark.parametrize("said", ["no", "cancel", {"run": False}, {"run": "true"}, {}])
 async def test_everything_but_a_clear_yes_is_a_no(
@@ -80,7 +78,6 @@ async def test_everything_but_a_clear_yes_is_a_no(
     assert [event.refused_by for event in answered] == ["person" if is_clear else "error"]
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_a_client_that_cannot_ask_gets_a_no_that_names_the_rule(
     place: Place, era: str
@@ -92,7 +89,6 @@ async def test_a_client_that_cannot_ask_gets_a_no_that_names_the_rule(
     assert "cannot ask" in said and "`shelve`" in said and "permissions.allow" in said
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_what_is_critical_is_never_asked_of_a_client(
     place: Place, person: Person, era: str
@@ -104,7 +100,6 @@ async def test_what_is_critical_is_never_asked_of_a_client(
     assert "where the server runs" in text_of(result)
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_named_tools_need_nobodys_yes(place: Place, person: Person, era: str) -> None:
     async with place.client(place.server(yes_to=["shel*", "burn"]), era, person=person) as client:
@@ -113,7 +108,6 @@ async def test_named_tools_need_nobodys_yes(place: Place, person: Person, era: s
     assert place.done == ["Walden"] and person.asked == []
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_a_yes_is_for_one_call_and_the_next_one_asks_again(
     place: Place, person: Person, era: str
@@ -125,7 +119,6 @@ async def test_a_yes_is_for_one_call_and_the_next_one_asks_again(
     assert len(person.asked) == 2 and place.done == ["Walden"]
 
 
-@pytest.mark.proves("serve.mcp.approvals-bound")
 async def test_the_answer_to_one_call_opens_no_other(place: Place, person: Person) -> None:
     async with place.client(place.server(), NEW, person=person) as client:
         asked = await sent(client, {"book": "Walden"})
@@ -149,7 +142,6 @@ async def test_the_answer_to_one_call_opens_no_other(place: Place, person: Perso
     assert place.done == ["Walden"]
 
 
-@pytest.mark.proves("serve.mcp.approvals-bound")
 async def test_answers_without_a_question_or_to_another_one_are_no_answer(
     place: Place, person: Person
 ) -> None:
@@ -167,7 +159,6 @@ async def test_answers_without_a_question_or_to_another_one_are_no_answer(
     assert place.done == ["Walden"]
 
 
-@pytest.mark.proves("serve.mcp.approvals-bound")
 async def test_another_client_cannot_answer(place: Place, person: Person) -> None:
     server = place.server()
     async with (
@@ -180,7 +171,6 @@ async def test_another_client_cannot_answer(place: Place, person: Person) -> Non
     assert place.done == []
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 async def test_a_question_that_nobody_comes_back_to_holds_nobody_up(
     place: Place, person: Person
 ) -> None:
@@ -193,7 +183,6 @@ async def test_a_question_that_nobody_comes_back_to_holds_nobody_up(
     assert choices == ["deny", "deny", "once"], "asked, asked, answered"
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 async def test_a_question_that_nobody_answers_in_time_is_a_no(
     place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +195,6 @@ async def test_a_question_that_nobody_answers_in_time_is_a_no(
     assert place.done == [] and "took too long" in place.events(PersonAnswered)[1].note
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_calls_side_by_side_are_asked_about_one_after_another_and_each_gets_its_own_answer(
     place: Place, person: Person, era: str
@@ -226,7 +214,6 @@ async def test_calls_side_by_side_are_asked_about_one_after_another_and_each_get
     } == allowed
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_a_call_within_a_call_is_asked_about_too_and_the_outer_one_runs_once(
     place: Place, person: Person, era: str
@@ -247,7 +234,6 @@ async def test_a_call_within_a_call_is_asked_about_too_and_the_outer_one_runs_on
     assert begun == ["tidy"] and place.done == ["Walden"] and len(person.asked) == 2
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 @ERAS
 async def test_a_client_that_takes_its_call_back_while_its_person_is_asked_gets_nothing_done_and_the_next_is_asked(
     place: Place, person: Person, era: str
@@ -266,7 +252,6 @@ async def test_a_client_that_takes_its_call_back_while_its_person_is_asked_gets_
     assert place.done == ["Moby Dick"]
 
 
-@pytest.mark.proves("serve.mcp.approvals-bound")
 @ERAS
 @pytest.mark.parametrize("second", ["yes", "no"])
 async def test_arguments_that_a_hook_changed_after_the_yes_are_another_question(
@@ -292,7 +277,6 @@ async def test_arguments_that_a_hook_changed_after_the_yes_are_another_question(
     assert place.done == (["Moby Dick"] if second == "yes" else [])
 
 
-@pytest.mark.proves("serve.mcp.approvals")
 async def test_a_question_that_is_too_long_says_what_it_leaves_out(
     place: Place, person: Person
 ) -> None:

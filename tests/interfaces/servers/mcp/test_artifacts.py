@@ -34,7 +34,6 @@ async def large(client: Client) -> str:
     return link.uri
 
 
-@pytest.mark.proves("serve.mcp.artifacts")
 @ERAS
 async def test_a_large_result_is_a_stub_with_a_link_to_what_can_be_read_in_parts(
     place: Place, era: str
@@ -57,7 +56,6 @@ async def test_a_large_result_is_a_stub_with_a_link_to_what_can_be_read_in_parts
         assert [one.uri for one in (await client.list_resources()).resources] == [uri]
 
 
-@pytest.mark.proves("serve.mcp.artifacts")
 async def test_reading_is_a_call_in_the_journal_and_rules_hold_for_it(place: Place) -> None:
     async with place.client(serve_with_artifacts(place), NEW) as client:
         uri = await large(client)
@@ -75,7 +73,6 @@ async def test_reading_is_a_call_in_the_journal_and_rules_hold_for_it(place: Pla
             await client.read_resource(uri)
 
 
-@pytest.mark.proves("serve.mcp.artifacts")
 @pytest.mark.parametrize(
     "address",
     [
@@ -97,7 +94,6 @@ async def test_addresses_that_lead_nowhere_are_refused(place: Place, address: st
     assert raised.value.code == -32602 and raised.value.data == {"uri": address}
 
 
-@pytest.mark.proves("serve.mcp.artifacts-apart")
 @ERAS
 async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: str) -> None:
     server = serve_with_artifacts(place)
@@ -114,7 +110,6 @@ async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: s
         assert (await one.read_resource(uri)).contents
 
 
-@pytest.mark.proves("serve.mcp.artifacts-apart")
 @ERAS
 async def test_over_http_persons_and_connections_are_kept_apart(place: Place, era: str) -> None:
     tokens = {TOKEN: Principal("ann"), f"{TOKEN}-2": Principal("bob", tenant="other")}
@@ -133,7 +128,6 @@ async def test_over_http_persons_and_connections_are_kept_apart(place: Place, er
     }  # fmt: skip
 
 
-@pytest.mark.proves("serve.mcp.artifacts-apart")
 async def test_clients_that_only_claim_a_name_are_listed_no_artifacts(place: Place) -> None:
     async with place.http(serve_with_artifacts(place)) as url:
         async with place.over_http(url, NEW) as client:

@@ -98,7 +98,6 @@ async def raw(folder: Path, environment: dict[str, str]) -> AsyncIterator[Raw]:
     await process.communicate()
 
 
-@pytest.mark.proves("serve.mcp.command")
 async def test_a_client_starts_the_command_and_works_in_the_folder(
     folder: Path, environment: dict[str, str], person: Person
 ) -> None:
@@ -135,7 +134,6 @@ def sleeping(seconds: str) -> list[int]:
     return found
 
 
-@pytest.mark.proves("serve.mcp.cancellation", "serve.mcp.stdout")
 async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_client(
     raw: Raw,
 ) -> None:
@@ -168,7 +166,6 @@ async def test_a_program_that_a_call_started_is_gone_with_the_call_and_with_the_
     assert list(answered.values()) == [ErrorType.CANCELLED, ErrorType.NONE, ErrorType.CANCELLED]
 
 
-@pytest.mark.proves("serve.mcp.cancellation")
 async def test_a_server_that_is_told_to_end_takes_its_programs_along_and_writes_that_down(
     raw: Raw,
 ) -> None:
@@ -185,7 +182,6 @@ async def test_a_server_that_is_told_to_end_takes_its_programs_along_and_writes_
     assert answered.result.error_type is ErrorType.CANCELLED
 
 
-@pytest.mark.proves("serve.mcp.command")
 async def test_over_http_the_token_comes_out_of_a_file(
     folder: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -212,7 +208,6 @@ async def test_over_http_the_token_comes_out_of_a_file(
     assert (out, process.returncode) == (b"", 130)
 
 
-@pytest.mark.proves("serve.mcp.command")
 def test_mistakes_are_said_before_anything_is_served(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

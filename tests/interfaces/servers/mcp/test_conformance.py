@@ -99,7 +99,6 @@ def checks(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.proves("serve.mcp.conformance")
 async def test_every_server_scenario_passes_in_both_versions(
     suite: list[str], tmp_path: Path
 ) -> None:
@@ -125,7 +124,6 @@ async def test_every_server_scenario_passes_in_both_versions(
             assert Counter(one["status"] for one in found)["SUCCESS"] == count
 
 
-@pytest.mark.proves("serve.mcp.conformance")
 async def test_what_of_the_suite_is_not_run_is_listed_with_its_reason(
     suite: list[str], tmp_path: Path
 ) -> None:

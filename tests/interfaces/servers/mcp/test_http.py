@@ -49,7 +49,6 @@ def modern(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "_meta": about}
 
 
-@pytest.mark.proves("serve.mcp.http")
 @ERAS
 async def test_calls_questions_and_progress_work_over_http(
     place: Place, person: Person, era: str
@@ -76,7 +75,6 @@ async def test_calls_questions_and_progress_work_over_http(
     ] is ErrorType.CANCELLED
 
 
-@pytest.mark.proves("serve.mcp.http")
 async def test_nobody_comes_in_without_the_token_or_from_another_site(place: Place) -> None:
     async with place.http(place.server()) as url, httpx2.AsyncClient() as http:
         refused = {
@@ -98,7 +96,6 @@ async def test_nobody_comes_in_without_the_token_or_from_another_site(place: Pla
     assert place.events() == []
 
 
-@pytest.mark.proves("serve.mcp.http")
 async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refused(
     place: Place,
 ) -> None:
@@ -108,7 +105,6 @@ async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refuse
         await place.server().http(token=TOKEN, host="0.0.0.0", port=0)
 
 
-@pytest.mark.proves("serve.mcp.http")
 async def test_a_session_that_is_deleted_is_gone_and_what_it_did_stays_in_the_journal(
     place: Place,
 ) -> None:
@@ -132,7 +128,6 @@ async def test_a_session_that_is_deleted_is_gone_and_what_it_did_stays_in_the_jo
     assert place.events(ToolAnswered)[0].result.error_type is ErrorType.CANCELLED
 
 
-@pytest.mark.proves("serve.mcp.http")
 async def test_a_connection_that_breaks_does_not_end_a_call_of_an_older_client_and_the_answer_is_kept_for_it(
     place: Place,
 ) -> None:
@@ -160,7 +155,6 @@ async def test_a_connection_that_breaks_does_not_end_a_call_of_an_older_client_a
             assert [line async for line in stream.aiter_lines() if line.startswith("data: {")] == []
 
 
-@pytest.mark.proves("serve.mcp.http")
 async def test_a_newer_client_that_closes_the_stream_ends_its_call(place: Place) -> None:
     asked = message("tools/call", modern({"name": "wait", "arguments": {}}))
     headers = {"mcp-protocol-version": NEW, "mcp-method": "tools/call", "mcp-name": "wait"}
@@ -172,7 +166,6 @@ async def test_a_newer_client_that_closes_the_stream_ends_its_call(place: Place)
         await place.until(lambda: len(place.events(ToolAnswered)) == 1)
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_streams_are_bounded_and_belong_to_one_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,7 +189,6 @@ async def test_streams_are_bounded_and_belong_to_one_session(
     assert await streams.replay_events_after(names[3], send) is None, "another session's"
 
 
-@pytest.mark.proves("serve.mcp.address")
 @pytest.mark.parametrize(
     "given",
     ["https://a.example", "https://a.example/", "https://a.example/mcp", "https://a.example/mcp/"],

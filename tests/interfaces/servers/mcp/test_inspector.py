@@ -46,7 +46,6 @@ async def inspect(
     return process.returncode or 0, json.loads(out)["result"]
 
 
-@pytest.mark.proves("serve.mcp.inspector")
 async def test_the_inspector_starts_the_command_and_finds_no_fault_with_the_tools_that_ship(
     inspector: list[str], environment: dict[str, str], folder: Path
 ) -> None:
@@ -59,7 +58,6 @@ async def test_the_inspector_starts_the_command_and_finds_no_fault_with_the_tool
     assert {"read_file", "run_command"} <= {one["name"] for one in listed["tools"]}
 
 
-@pytest.mark.proves("serve.mcp.inspector")
 async def test_the_inspector_calls_a_tool_over_http_in_the_newer_version(
     inspector: list[str], environment: dict[str, str], folder: Path, place: Place
 ) -> None:

@@ -23,7 +23,6 @@ async def scan() -> list[str | Media]:
     return ["found:", *media]
 
 
-@pytest.mark.proves("mcp.media")
 @pytest.mark.parametrize("era", [OLD, NEW])
 async def test_media_of_a_tool_are_blocks_that_our_own_client_reads_back(
     place: Place, era: str

@@ -74,14 +74,12 @@ def answer_to(text: bytes) -> tuple[int, Any]:
     return answer["error"]["code"], answer["id"]
 
 
-@pytest.mark.proves("serve.mcp.invalid-messages")
 def test_each_text_is_a_message_or_has_the_error_of_the_standard() -> None:
     assert [answer_to(text) for text in NO_JSON] == [(-32700, None)] * len(NO_JSON)
     assert [answer_to(text) for text, _ in NO_MESSAGE] == [(-32600, id) for _, id in NO_MESSAGE]
     assert [read_message(text) for text in MESSAGES] == [json.loads(text) for text in MESSAGES]
 
 
-@pytest.mark.proves("serve.mcp.invalid-messages")
 def test_our_error_is_a_message_so_that_two_of_us_do_not_answer_each_other_for_ever() -> None:
     for text in [*NO_JSON, *(text for text, id in NO_MESSAGE if id != "\ud800")]:
         message = read_message(text)
@@ -89,7 +87,6 @@ def test_our_error_is_a_message_so_that_two_of_us_do_not_answer_each_other_for_e
         assert isinstance(read_message(message.encode_answer()), dict)
 
 
-@pytest.mark.proves("serve.mcp.invalid-messages")
 async def test_http_answers_what_is_no_message_with_400(place: Place) -> None:
     async with place.http(place.server()) as url, httpx2.AsyncClient() as http:
         for text, id in [(NO_JSON[0], None), *NO_MESSAGE[2:6]]:
@@ -98,7 +95,6 @@ async def test_http_answers_what_is_no_message_with_400(place: Place) -> None:
             assert answer.json()["error"]["code"] == (-32700 if text == b"{" else -32600)
 
 
-@pytest.mark.proves("serve.mcp.invalid-messages")
 async def test_standard_streams_answer_what_is_no_message(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +119,6 @@ async def test_standard_streams_answer_what_is_no_message(
     assert [json.loads(await anext(reader))["id"] for _ in range(2)] == [7, 8]
 
 
-@pytest.mark.proves("serve.mcp.invalid-messages")
 def test_true_cancels_no_call() -> None:
     for given, found in ((1, 1), ("a", "a"), (True, ""), (1.0, ""), ([1], "")):
         message = {"method": "notifications/cancelled", "params": {"requestId": given}}

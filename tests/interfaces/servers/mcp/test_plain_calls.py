@@ -72,7 +72,6 @@ def events(answer: Any) -> list[Any]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_a_short_call_is_answered_with_plain_json_that_says_what_the_library_says(
     place: Place,
 ) -> None:
@@ -88,7 +87,6 @@ async def test_a_short_call_is_answered_with_plain_json_that_says_what_the_libra
     assert [event.result.success for event in place.events(ToolAnswered)] == [True, True]
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_a_call_that_says_something_first_gets_a_stream_and_is_made_once(
     place: Place, person: Person
 ) -> None:
@@ -113,7 +111,6 @@ async def test_a_call_that_says_something_first_gets_a_stream_and_is_made_once(
     assert len(place.events(ToolAnswered)) == 4
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_a_call_that_takes_longer_gets_a_stream_and_can_be_cancelled(place: Place) -> None:
     async with raw_client(place) as raw:
         call = asyncio.create_task(raw.post("tools/call", {"name": "wait", "arguments": {}}, 5))
@@ -126,7 +123,6 @@ async def test_a_call_that_takes_longer_gets_a_stream_and_can_be_cancelled(place
     assert place.events(ToolAnswered)[-1].result.error_type is ErrorType.CANCELLED
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_a_slow_call_goes_on_when_its_connection_breaks_and_its_answer_is_fetched_later(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +151,6 @@ async def test_a_slow_call_goes_on_when_its_connection_breaks_and_its_answer_is_
     assert got["id"] == 9 and got["result"]["content"][0]["text"] == "thought"
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_what_the_library_must_see_goes_to_it(place: Place) -> None:
     """Another version in the header, metadata, another type, a tool that is not served."""
     call = {"name": "look", "arguments": {}}
@@ -173,7 +168,6 @@ async def test_what_the_library_must_see_goes_to_it(place: Place) -> None:
     assert (refused.status_code, unread.status_code) == (406, 400)
 
 
-@pytest.mark.proves("serve.mcp.plain")
 async def test_a_session_answers_nobody_else_and_not_after_its_end(place: Place) -> None:
     call = message("tools/call", {"name": "look", "arguments": {}}, 2)
     async with raw_client(place) as raw, httpx2.AsyncClient(headers=BEARER) as http:

@@ -103,7 +103,6 @@ def client(tmp_path: Path) -> Iterator[LinesClient]:
             reading.join()
 
 
-@pytest.mark.proves("serve.mcp.plain-lines")
 def test_calls_are_answered_without_the_library_in_its_words_and_each_by_its_own_result(
     client: LinesClient,
 ) -> None:
@@ -140,7 +139,6 @@ def test_calls_are_answered_without_the_library_in_its_words_and_each_by_its_own
     assert len(client.events(DirectCall)) == 12
 
 
-@pytest.mark.proves("serve.mcp.plain-lines")
 def test_a_call_that_says_or_asks_something_first_goes_to_the_library_and_is_made_once(
     client: LinesClient,
 ) -> None:
@@ -158,7 +156,6 @@ def test_a_call_that_says_or_asks_something_first_goes_to_the_library_and_is_mad
     assert [event.call.tool for event in client.events(DirectCall)] == ["repeat", "note", "shelve"]
 
 
-@pytest.mark.proves("serve.mcp.plain-lines", "serve.mcp.cancellation")
 def test_a_call_that_is_cancelled_ends_unanswered_and_one_that_is_left_ends_with_the_client(
     client: LinesClient,
 ) -> None:
@@ -178,7 +175,6 @@ def test_a_call_that_is_cancelled_ends_unanswered_and_one_that_is_left_ends_with
     )
 
 
-@pytest.mark.proves("serve.mcp.plain-lines", "serve.mcp.cancellation")
 def test_a_server_that_is_told_to_end_stops_the_call_and_writes_that_down(
     client: LinesClient,
 ) -> None:

@@ -34,7 +34,6 @@ def result(data: Any, **more: Any) -> ToolResult:
     return ToolResult("1", "book", True, data, **more)
 
 
-@pytest.mark.proves("serve.mcp.structured")
 @given(
     st.dictionaries(
         st.text(max_size=8), st.one_of(st.text(max_size=8), st.integers(), st.none()), max_size=4
@@ -50,7 +49,6 @@ def test_structured_content_always_fits_the_schema_that_was_listed(
     assert answer["content"][0]["type"] == "text"
 
 
-@pytest.mark.proves("serve.mcp.structured")
 def test_a_value_that_was_cut_is_told_from_one_that_was_not() -> None:
     cut = to_call_result(result('{"title": "Wal', partial=True, size=100), book, modern=True)[
         "structuredContent"
@@ -66,7 +64,6 @@ def test_a_value_that_was_cut_is_told_from_one_that_was_not() -> None:
     }
 
 
-@pytest.mark.proves("serve.mcp.structured")
 def test_a_schema_that_refers_to_itself_is_not_moved_to_where_it_means_something_else() -> None:
     from dataclasses import replace
 
@@ -92,7 +89,6 @@ def test_a_schema_that_refers_to_itself_is_not_moved_to_where_it_means_something
     )
 
 
-@pytest.mark.proves("serve.mcp.artifacts")
 def test_references_are_taken_from_what_was_kept_and_not_from_what_a_tool_says() -> None:
     assert find_reference(result({"artifact": REFERENCE}, partial=True)) == REFERENCE
     assert (
@@ -103,7 +99,6 @@ def test_references_are_taken_from_what_was_kept_and_not_from_what_a_tool_says()
     assert find_reference(result({"artifact": f"{REFERENCE}/.."}, partial=True)) == ""
 
 
-@pytest.mark.proves("serve.mcp.offers")
 @given(st.from_regex(r"[^/%]{1,12}", fullmatch=True))
 def test_places_of_a_template_are_found_again(value: str) -> None:
     template = Template("test://a+b/{one}/data.{two}", "t", lambda one, two: one)
@@ -112,14 +107,12 @@ def test_places_of_a_template_are_found_again(value: str) -> None:
     assert template.match(f"test://a+b/{value}/x/data.7") is None
 
 
-@pytest.mark.proves("serve.mcp.offers")
 async def test_completions_are_bounded() -> None:
     offers = Offers(complete=lambda reference, name, typed: [str(at) for at in range(150)])
     completion = (await offers.complete_argument({}, "x", ""))["completion"]
     assert len(completion["values"]) == 100 and completion["total"] == 150 and completion["hasMore"]
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 def test_no_more_requests_wait_than_there_is_room_for_and_a_name_is_good_once() -> None:
     class Waiting:
         is_done = False

@@ -38,7 +38,6 @@ MAX_SHOWN = 4 * 1024 * 1024
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
 
 
-@pytest.mark.proves("serve.mcp.progress")
 @ERAS
 async def test_progress_reaches_a_client_that_asked_for_it_in_order_and_before_the_answer(
     place: Place, era: str
@@ -71,7 +70,6 @@ async def test_progress_reaches_a_client_that_asked_for_it_in_order_and_before_t
             assert heard == [(at + 1.0, f"at {at}") for at in range(20)]
 
 
-@pytest.mark.proves("serve.mcp.cancellation")
 @ERAS
 async def test_a_cancelled_call_ends_and_is_written_down(place: Place, era: str) -> None:
     async with place.client(place.server(), era) as client:
@@ -84,7 +82,6 @@ async def test_a_cancelled_call_ends_and_is_written_down(place: Place, era: str)
     assert [one.error_type for one in results] == [ErrorType.CANCELLED, ErrorType.NONE]
 
 
-@pytest.mark.proves("serve.mcp.cancellation")
 @ERAS
 async def test_a_client_that_vanishes_in_the_middle_ends_its_call_and_nobody_elses(
     place: Place, era: str
@@ -105,7 +102,6 @@ async def test_a_client_that_vanishes_in_the_middle_ends_its_call_and_nobody_els
     ) == 2
 
 
-@pytest.mark.proves("serve.mcp.cancellation")
 async def test_a_server_that_closes_ends_what_is_at_work(place: Place) -> None:
     server = place.server()
     async with place.client(server, NEW) as client:
@@ -120,7 +116,6 @@ async def test_a_server_that_closes_ends_what_is_at_work(place: Place) -> None:
     ]
 
 
-@pytest.mark.proves("serve.mcp.questions")
 @ERAS
 async def test_a_tool_asks_the_person_at_the_client_and_runs_once(
     place: Place, person: Person, era: str
@@ -135,7 +130,6 @@ async def test_a_tool_asks_the_person_at_the_client_and_runs_once(
     assert len(place.events(DirectCall)) == len(place.events(ToolAnswered)) == 1
 
 
-@pytest.mark.proves("serve.mcp.questions")
 @ERAS
 async def test_a_person_who_does_not_answer_is_a_failure_of_the_tool(
     place: Place, person: Person, era: str
@@ -146,7 +140,6 @@ async def test_a_person_who_does_not_answer_is_a_failure_of_the_tool(
     assert result.is_error and json.loads(text_of(result))["error_type"] == "cancelled"
 
 
-@pytest.mark.proves("serve.mcp.questions")
 async def test_an_older_client_that_cannot_answer_gets_a_failure_and_a_newer_one_learns_what_it_lacks(
     place: Place,
 ) -> None:
@@ -161,7 +154,6 @@ async def test_an_older_client_that_cannot_answer_gets_a_failure_and_a_newer_one
     assert raised.value.data == {"requiredCapabilities": {"elicitation": {}}}
 
 
-@pytest.mark.proves("serve.mcp.questions")
 @ERAS
 async def test_a_tool_asks_the_model_of_a_client_that_has_one(place: Place, era: str) -> None:
     @tool(side_effect="none")
@@ -179,7 +171,6 @@ async def test_a_tool_asks_the_model_of_a_client_that_has_one(place: Place, era:
         assert text_of(await client.call_tool("capital", {})) == "100 tokens: Paris"
 
 
-@pytest.mark.proves("serve.mcp.questions")
 async def test_without_a_client_there_is_nobody_to_ask(place: Place) -> None:
     session = place.agent().session()
     result = await session.call("ask_twice")
@@ -187,7 +178,6 @@ async def test_without_a_client_there_is_nobody_to_ask(place: Place) -> None:
     await session.close()
 
 
-@pytest.mark.proves("serve.mcp.blocks")
 @ERAS
 async def test_pictures_go_beside_the_result_within_bounds_and_the_journal_says_so(
     place: Place, era: str
@@ -207,7 +197,6 @@ async def test_pictures_go_beside_the_result_within_bounds_and_the_journal_says_
     ]
 
 
-@pytest.mark.proves("serve.mcp.offers")
 @ERAS
 async def test_prompts_and_resources_of_a_program_are_served(
     place: Place, person: Person, era: str
@@ -245,7 +234,6 @@ async def test_prompts_and_resources_of_a_program_are_served(
         assert completed.completion.values == ["bob"]
 
 
-@pytest.mark.proves("serve.mcp.news")
 @ERAS
 async def test_who_subscribed_to_a_resource_hears_that_it_changed(place: Place, era: str) -> None:
     server = place.server(
@@ -291,7 +279,6 @@ def traced(place: Place) -> tuple[Any, dict[str, Any]]:
     return exporter, {"bus": bus, "resources": [telemetry]}
 
 
-@pytest.mark.proves("serve.mcp.tracing")
 @ERAS
 async def test_a_call_belongs_to_the_trace_of_its_client(place: Place, era: str) -> None:
     exporter, given = traced(place)
@@ -302,7 +289,6 @@ async def test_a_call_belongs_to_the_trace_of_its_client(place: Place, era: str)
     assert format(span.context.trace_id, "032x") == trace
 
 
-@pytest.mark.proves("mcp.tracing")
 async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

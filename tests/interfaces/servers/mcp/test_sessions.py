@@ -36,7 +36,6 @@ class Gone:
         pass
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +55,6 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     assert not list(sessions) and not first.is_busy and not second.is_busy
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_a_client_is_quiet_from_the_end_of_its_request_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +75,6 @@ async def test_a_client_is_quiet_from_the_end_of_its_request_on(
     await sessions.close()
 
 
-@pytest.mark.proves("serve.mcp.cancellation")
 async def test_who_stops_waiting_for_a_request_ends_its_work_and_is_cancelled() -> None:
     request = ClientRequest(cast(Any, Gone()), {})
     request.start(forever(request), lambda: None)
@@ -89,7 +86,6 @@ async def test_who_stops_waiting_for_a_request_ends_its_work_and_is_cancelled() 
     assert request.is_done
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_a_client_that_was_quiet_for_long_is_gone(
     place: Place,
 ) -> None:
@@ -102,7 +98,6 @@ async def test_a_client_that_was_quiet_for_long_is_gone(
     await sessions.close()
 
 
-@pytest.mark.proves("serve.mcp.calls")
 async def test_a_client_that_did_nothing_leaves_nothing_in_the_journal(place: Place) -> None:
     sessions = ClientSessions(place.agent())
     sessions.session_for(who("one"), "one")
@@ -110,7 +105,6 @@ async def test_a_client_that_did_nothing_leaves_nothing_in_the_journal(place: Pl
     assert place.events(Noticed) == []
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_subscriptions_are_bounded(place: Place) -> None:
     sessions = ClientSessions(place.agent())
     visit = sessions.session_for(who("one"), "one")
@@ -122,7 +116,6 @@ async def test_subscriptions_are_bounded(place: Place) -> None:
     await sessions.close()
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 async def test_a_long_connection_does_not_keep_what_its_calls_said(place: Place) -> None:
     ended: list[str] = []
 

@@ -25,7 +25,6 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(writing)
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_short_lines_are_written_in_place_and_long_ones_whole(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +59,6 @@ async def test_short_lines_are_written_in_place_and_long_ones_whole(
     assert threads >= 1
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_a_client_that_does_not_read_holds_up_no_event_loop(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     os.set_blocking(writing, False)
@@ -81,7 +79,6 @@ async def test_a_client_that_does_not_read_holds_up_no_event_loop(pipe: tuple[in
     assert os.read(reading, 10) == b"late\n"
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_a_short_line_takes_no_thread(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +95,6 @@ async def read_all(reader: LineReader) -> list[str]:
         return [line async for line in reader]
 
 
-@pytest.mark.proves("serve.mcp.lines")
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 async def test_lines_are_the_same_in_whatever_pieces_they_come(size: int) -> None:
     data = "one\n\nä\r\ntaken\nlast".encode() + b"\xff"
@@ -118,7 +114,6 @@ async def test_lines_are_the_same_in_whatever_pieces_they_come(size: int) -> Non
     assert (taken, ends) == ([b"taken\n"], [True])
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_a_line_that_is_too_long_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_LINE", 10)
     for pieces in (
@@ -143,7 +138,6 @@ def is_reading(transport: asyncio.ReadTransport) -> bool:
         return not vars(transport)["_paused"]
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_nothing_is_read_until_what_was_waited_for_is_done(pipe: tuple[int, int]) -> None:
     reader = LineReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -165,7 +159,6 @@ async def test_nothing_is_read_until_what_was_waited_for_is_done(pipe: tuple[int
     transport.close()
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_what_the_library_does_not_read_is_not_read_from_the_client(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +177,6 @@ async def test_what_the_library_does_not_read_is_not_read_from_the_client(
     assert lines == ["line 12\n"] * 20 + ["later\n"]
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_answers_nobody_reads_any_more_are_noticed(pipe: tuple[int, int]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -200,7 +192,6 @@ async def test_answers_nobody_reads_any_more_are_noticed(pipe: tuple[int, int]) 
     assert broken == [True, True]
 
 
-@pytest.mark.proves("serve.mcp.lines")
 async def test_no_line_comes_between_the_pieces_of_a_long_one(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

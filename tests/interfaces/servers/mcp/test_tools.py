@@ -32,7 +32,6 @@ async def price(title: Annotated[str, "What to look for."]) -> Book:
     return {"title": title, "pages": 100}
 
 
-@pytest.mark.proves("serve.mcp.tools")
 @ERAS
 async def test_tools_are_listed_with_api_names_schemas_and_annotations(
     place: Place, era: str
@@ -63,7 +62,6 @@ async def test_tools_are_listed_with_api_names_schemas_and_annotations(
     )
 
 
-@pytest.mark.proves("serve.mcp.tools")
 @ERAS
 async def test_the_order_is_the_same_every_time_and_long_lists_come_in_pages(
     place: Place, era: str
@@ -84,14 +82,12 @@ async def test_the_order_is_the_same_every_time_and_long_lists_come_in_pages(
     assert orders[0] == orders[1] and len(orders[0]) == len(set(orders[0])) == 456
 
 
-@pytest.mark.proves("serve.mcp.tools")
 async def test_newer_listings_say_how_long_they_hold_and_for_whom(place: Place) -> None:
     async with place.client(place.server(), NEW) as client:
         listed = await client.list_tools()
     assert listed.ttl_ms == 60_000 and listed.cache_scope == "private"
 
 
-@pytest.mark.proves("serve.mcp.rights")
 @ERAS
 async def test_what_may_not_be_used_is_neither_listed_nor_called_nor_told_from_what_is_not_there(
     place: Place, era: str
@@ -118,7 +114,6 @@ async def test_what_may_not_be_used_is_neither_listed_nor_called_nor_told_from_w
     assert len([one for one in place.events(Noticed) if "not served" in one.text]) == 4
 
 
-@pytest.mark.proves("serve.mcp.tools")
 @ERAS
 async def test_deferred_tools_are_listed_and_marked_and_those_that_search_are_not(
     place: Place, era: str
@@ -139,7 +134,6 @@ async def test_deferred_tools_are_listed_and_marked_and_those_that_search_are_no
     assert not any("search" in name for name in listed)
 
 
-@pytest.mark.proves("serve.mcp.calls")
 @ERAS
 async def test_a_call_is_answered_with_text_and_with_the_value_that_its_schema_describes(
     place: Place, era: str
@@ -154,7 +148,6 @@ async def test_a_call_is_answered_with_text_and_with_the_value_that_its_schema_d
         assert not result.is_error
 
 
-@pytest.mark.proves("serve.mcp.calls")
 @ERAS
 async def test_a_failure_is_an_error_with_the_result_object(place: Place, era: str) -> None:
     async with place.client(place.server(), era) as client:
@@ -166,7 +159,6 @@ async def test_a_failure_is_an_error_with_the_result_object(place: Place, era: s
     assert "shelf" in told["error_message"]
 
 
-@pytest.mark.proves("serve.mcp.calls")
 @ERAS
 async def test_every_call_is_one_call_of_the_clients_own_session_in_the_journal(
     place: Place, era: str
@@ -189,7 +181,6 @@ async def test_every_call_is_one_call_of_the_clients_own_session_in_the_journal(
     assert [event.text for event in place.events(Noticed) if "client `editor`" in event.text]
 
 
-@pytest.mark.proves("serve.mcp.calls")
 async def test_a_denied_call_does_nothing_and_its_reason_reaches_the_client(place: Place) -> None:
     async with place.client(place.server(place.agent(mode="plan")), NEW) as client:
         result = await client.call_tool("shelve", {"book": "Walden"})
@@ -199,7 +190,6 @@ async def test_a_denied_call_does_nothing_and_its_reason_reaches_the_client(plac
     ]
 
 
-@pytest.mark.proves("serve.mcp.calls")
 @ERAS
 async def test_results_that_do_not_fit_their_schema_any_more_say_so(place: Place, era: str) -> None:
     class Redacting:
@@ -216,7 +206,6 @@ async def test_results_that_do_not_fit_their_schema_any_more_say_so(place: Place
     assert result.structured_content == {"title": "withheld", "truncated": True}
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 @ERAS
 async def test_a_client_may_have_256_calls_in_progress(place: Place, era: str) -> None:
     async with place.client(place.server(), era) as client:
@@ -224,7 +213,6 @@ async def test_a_client_may_have_256_calls_in_progress(place: Place, era: str) -
     assert not any(answer.is_error for answer in answers)
 
 
-@pytest.mark.proves("serve.mcp.bounded")
 @ERAS
 async def test_too_many_calls_at_once_are_refused_and_the_others_go_on(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
@@ -240,7 +228,6 @@ async def test_too_many_calls_at_once_are_refused_and_the_others_go_on(
         await place.ended.wait()
 
 
-@pytest.mark.proves("serve.mcp.news")
 @ERAS
 async def test_clients_are_told_when_there_are_other_tools(place: Place, era: str) -> None:
     agent = place.agent()
@@ -267,7 +254,6 @@ async def test_clients_are_told_when_there_are_other_tools(place: Place, era: st
         assert text_of(await client.call_tool("newcomer", {})) == "new"
 
 
-@pytest.mark.proves("serve.mcp.news")
 async def test_a_call_after_which_there_are_other_tools_is_followed_by_news(place: Place) -> None:
     @tool(side_effect="none")
     async def grow() -> str:

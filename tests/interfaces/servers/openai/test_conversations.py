@@ -7,8 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ferrule.core.messages import UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
@@ -41,7 +39,6 @@ class ConversationWorld:
         return Conversation(self.agent, session.id, session, ModelOptions(), leave=self.leave)
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -64,7 +61,6 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
     assert kept.left == [first.id, second.id, first.id]
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgotten(
     tmp_path: Path,
 ) -> None:
@@ -83,7 +79,6 @@ async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgott
     await made[1].close()
 
 
-@pytest.mark.proves("serve.openai.bounded")
 def test_what_a_new_session_is_told_is_cut_to_its_end() -> None:
     text = render_history([UserMessage("x" * MAX_HISTORY), UserMessage("the end")])
     assert (
@@ -93,7 +88,6 @@ def test_what_a_new_session_is_told_is_cut_to_its_end() -> None:
     )
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_a_session_that_cannot_be_resumed_is_told_anew(place: Any, turns: Any) -> None:
     await place.serve(says("one"), says("two"))
     client = await place.client()

@@ -28,7 +28,6 @@ def user_message(text: str = "Weather in Paris?") -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-@pytest.mark.proves("serve.openai.calls")
 async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_the_model(
     place: Any, weather: Any
 ) -> None:
@@ -57,7 +56,6 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
     assert place.events() == []
 
 
-@pytest.mark.proves("serve.openai.calls")
 @pytest.mark.parametrize(
     ("capabilities", "reply", "tool_mode"),
     [
@@ -89,7 +87,6 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
     assert model_client.opened[0].tools == () and "get_weather" in model_client.opened[0].system
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
     place: Any, weather: Any
 ) -> None:
@@ -108,7 +105,6 @@ async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
     assert len({one.id for one in choice.message.tool_calls}) == 2
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> None:
     await place.serve(
         says("Rain.", reasoning="It is November."), says("Rain.", reasoning="It is November.")
@@ -125,7 +121,6 @@ async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> 
     assert "".join(one.content or "" for one in deltas) == "Rain."
 
 
-@pytest.mark.proves("serve.openai.choice")
 async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weather: Any) -> None:
     await place.serve(says("I cannot look."))
     client = await place.client()
@@ -136,7 +131,6 @@ async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weat
     assert ask.tools is False
 
 
-@pytest.mark.proves("serve.openai.choice")
 @pytest.mark.parametrize(
     "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
 )
@@ -162,7 +156,6 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
     assert offered == (["get_weather", "get_time"] if choice == "required" else ["get_weather"])
 
 
-@pytest.mark.proves("serve.openai.choice")
 async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
     place: Any, weather: Any
 ) -> None:
@@ -175,7 +168,6 @@ async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
     assert raised.value.code == "no_call"
 
 
-@pytest.mark.proves("serve.openai.choice")
 async def test_one_call_at_a_time_where_the_client_wants_it_so(place: Any, weather: Any) -> None:
     await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"})))
     client = await place.client()
@@ -191,7 +183,6 @@ SHAPE = {"type": "object", "properties": {"rain": {"type": "boolean"}}, "require
 FORM = {"type": "json_schema", "json_schema": {"name": "weather", "schema": SHAPE, "strict": True}}
 
 
-@pytest.mark.proves("serve.openai.form")
 async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
     await place.serve(says('{"rain":true}'), says("{}"))
     client = await place.client()
@@ -208,7 +199,6 @@ async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
     ]
 
 
-@pytest.mark.proves("serve.openai.form")
 async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weather: Any) -> None:
     await place.serve(calls(PARIS), says("It rains."), says('{"rain":true}'))
     client = await place.client()
@@ -230,7 +220,6 @@ async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weat
     ]
 
 
-@pytest.mark.proves("serve.openai.errors")
 @pytest.mark.parametrize(
     ("code", "kind", "status"),
     [
@@ -269,7 +258,6 @@ async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
         )
 
 
-@pytest.mark.proves("serve.openai.calls")
 async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, weather: Any) -> None:
     await place.serve(says("none"), options={"tool_mode": "text"})
     client = await place.client()
@@ -279,7 +267,6 @@ async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, we
     assert made.ferrule["tool_mode"] == "text"
 
 
-@pytest.mark.proves("serve.openai.calls")
 async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(
     place: Any, turns: Any
 ) -> None:
@@ -298,7 +285,6 @@ async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(
     assert [len(one.options.provider_tools) for one in opened] == [1, 0]
 
 
-@pytest.mark.proves("serve.openai.models")
 async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_listed(
     place: Any, tmp_path: Any
 ) -> None:
@@ -320,7 +306,6 @@ async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_lis
         await client.models.retrieve("openai:gpt-5")
 
 
-@pytest.mark.proves("serve.openai.media")
 async def test_pictures_and_files_of_a_request_reach_a_model_by_its_own_name(place: Any) -> None:
     await place.serve(says("a cat"))
     client = await place.client()

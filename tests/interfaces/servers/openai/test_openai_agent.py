@@ -36,7 +36,6 @@ def hello(text: str = "When?") -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-@pytest.mark.proves("serve.openai.agent")
 async def test_a_message_is_a_run_of_the_agent_with_its_own_tools(place: Any) -> None:
     await place.serve(LOOK, says("In May.", usage=Usage(20, 4, cached=8)), options=READ)
     client = await place.client()
@@ -59,7 +58,6 @@ async def test_a_message_is_a_run_of_the_agent_with_its_own_tools(place: Any) ->
     assert kinds[1] == "run.started" and kinds[-1] == "run.finished" and "call.answered" in kinds
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_a_stream_holds_the_same_answer_with_calls_beside_it(place: Any) -> None:
     await place.serve(LOOK, says("In May.", usage=Usage(20, 4)), options=READ)
     client = await place.client()
@@ -82,7 +80,6 @@ async def test_a_stream_holds_the_same_answer_with_calls_beside_it(place: Any) -
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_usage_is_in_no_chunk_unless_it_was_asked_for(place: Any) -> None:
     await place.serve(says("yes"))
     client = await place.client()
@@ -91,7 +88,6 @@ async def test_usage_is_in_no_chunk_unless_it_was_asked_for(place: Any) -> None:
     assert all(chunk.choices and chunk.usage is None for chunk in chunks)
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_no_chunk_has_a_text_that_is_null(place: Any) -> None:
     await place.serve(says("yes"))
     client = await place.client()
@@ -101,7 +97,6 @@ async def test_no_chunk_has_a_text_that_is_null(place: Any) -> None:
     assert deltas[-1] == {}
 
 
-@pytest.mark.proves("serve.openai.unattended")
 async def test_what_the_rules_leave_open_is_a_no_and_the_answer_says_so(place: Any) -> None:
     await place.serve(calls(("write_file", {"path": "a.txt", "content": "x"})), says("Done!"))
     client = await place.client()
@@ -116,7 +111,6 @@ async def test_what_the_rules_leave_open_is_a_no_and_the_answer_says_so(place: A
     assert "no one can be asked here" in answered.note
 
 
-@pytest.mark.proves("serve.openai.unattended")
 async def test_what_whoever_serves_said_yes_to_runs(place: Any) -> None:
     await place.serve(
         calls(("write_file", {"path": "a.txt", "content": "x"})),
@@ -130,7 +124,6 @@ async def test_what_whoever_serves_said_yes_to_runs(place: Any) -> None:
     )
 
 
-@pytest.mark.proves("serve.openai.unattended")
 async def test_what_a_run_had_to_do_and_did_not_is_said_whatever_the_model_claims(
     place: Any,
 ) -> None:
@@ -143,7 +136,6 @@ async def test_what_a_run_had_to_do_and_did_not_is_said_whatever_the_model_claim
     assert made.ferrule["stop"] == "failed"
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_a_client_that_sends_all_again_goes_on_in_the_session_and_nothing_runs_twice(
     place: Any, turns: Any
 ) -> None:
@@ -166,7 +158,6 @@ async def test_a_client_that_sends_all_again_goes_on_in_the_session_and_nothing_
     ]
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_a_conversation_from_elsewhere_is_told_to_a_new_session(
     place: Any, turns: Any
 ) -> None:
@@ -190,7 +181,6 @@ async def test_a_conversation_from_elsewhere_is_told_to_a_new_session(
     assert len(place.events()) == 2
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_what_was_done(
     place: Any, turns: Any
 ) -> None:
@@ -219,7 +209,6 @@ async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_w
     assert fourth.ferrule["session"] == third.ferrule["session"]
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_two_at_a_time_from_one_point_do_not_share_a_session(place: Any, turns: Any) -> None:
     together = asyncio.Barrier(2)
 
@@ -242,7 +231,6 @@ async def test_two_at_a_time_from_one_point_do_not_share_a_session(place: Any, t
     assert len(sessions) == 2 and first.ferrule["session"] in sessions
 
 
-@pytest.mark.proves("serve.openai.conversation")
 async def test_instructions_of_the_client_join_those_of_the_agent(place: Any) -> None:
     await place.serve(says("yes"))
     client = await place.client()
@@ -256,7 +244,6 @@ async def test_instructions_of_the_client_join_those_of_the_agent(place: Any) ->
     )
 
 
-@pytest.mark.proves("serve.openai.identity")
 async def test_who_asks_is_known_by_the_token_and_finds_only_sessions_of_their_own(
     place: Any, turns: Any
 ) -> None:
@@ -271,7 +258,6 @@ async def test_who_asks_is_known_by_the_token_and_finds_only_sessions_of_their_o
     assert by_session == {first.ferrule["session"]: "ada", stranger.ferrule["session"]: "bob"}
 
 
-@pytest.mark.proves("serve.openai.disconnect")
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_ends_the_run_which_settles(place: Any, stream: bool) -> None:
     begun, over = asyncio.Event(), asyncio.Event()
@@ -299,7 +285,6 @@ async def test_a_client_that_leaves_ends_the_run_which_settles(place: Any, strea
     assert isinstance(events[-1].event, RunFinished) and events[-1].event.stop == "cancelled"
 
 
-@pytest.mark.proves("serve.openai.disconnect")
 async def test_a_server_that_closes_ends_the_runs_and_writes_them_down(place: Any) -> None:
     begun = asyncio.Event()
 
@@ -321,7 +306,6 @@ async def test_a_server_that_closes_ends_the_runs_and_writes_them_down(place: An
     assert isinstance(events[-1].event, RunFinished) and events[-1].event.stop == "cancelled"
 
 
-@pytest.mark.proves("serve.openai.stream")
 async def test_a_silent_stream_sends_comments_that_clients_skip(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +344,6 @@ async def test_a_silent_stream_sends_comments_that_clients_skip(
     assert "".join(text) == "late"
 
 
-@pytest.mark.proves("serve.openai.errors")
 async def test_a_defect_is_told_to_whoever_serves_and_is_not_asked_for_again(place: Any) -> None:
     def broken(_: Any) -> Any:
         raise ZeroDivisionError("secret")
@@ -374,7 +357,6 @@ async def test_a_defect_is_told_to_whoever_serves_and_is_not_asked_for_again(pla
     assert place.notices == ["a defect in Ferrule: ZeroDivisionError: secret"]
 
 
-@pytest.mark.proves("serve.openai.errors")
 async def test_a_run_that_fails_is_an_error_that_no_client_answers_by_asking_again(
     place: Any,
 ) -> None:
@@ -393,7 +375,6 @@ async def test_a_run_that_fails_is_an_error_that_no_client_answers_by_asking_aga
     }  # fmt: skip
 
 
-@pytest.mark.proves("serve.openai.errors")
 async def test_an_error_in_the_middle_of_a_stream_is_raised_by_the_client(place: Any) -> None:
     await place.serve(LOOK, fails(ProviderError("no server", code="unreachable")), options=READ)
     client = await place.client()
@@ -405,7 +386,6 @@ async def test_an_error_in_the_middle_of_a_stream_is_raised_by_the_client(place:
     assert text == "Let me look."
 
 
-@pytest.mark.proves("serve.openai.errors")
 async def test_a_limit_is_an_error_that_names_the_session(place: Any) -> None:
     await place.serve(LOOK, options=READ | {"limits__max_turns": 1})
     client = await place.client()
@@ -415,7 +395,6 @@ async def test_a_limit_is_an_error_that_names_the_session(place: Any) -> None:
     assert raised.value.code == "limit_max_turns" and events[0].session in str(raised.value)
 
 
-@pytest.mark.proves("serve.openai.errors")
 async def test_after_a_failure_the_same_question_goes_on_where_the_run_ended(
     place: Any, turns: Any
 ) -> None:
@@ -430,7 +409,6 @@ async def test_after_a_failure_the_same_question_goes_on_where_the_run_ended(
     assert third.ferrule["session"] == first.ferrule["session"] and len(place.events()) == 1
 
 
-@pytest.mark.proves("serve.openai.bounded")
 async def test_one_request_too_many_is_told_to_come_again(place: Any) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -453,7 +431,6 @@ async def test_one_request_too_many_is_told_to_come_again(place: Any) -> None:
         assert (await first).choices[0].message.content == "late"
 
 
-@pytest.mark.proves("serve.openai.bounded")
 async def test_many_at_once_are_worked_side_by_side_each_in_a_session_of_its_own(
     place: Any,
 ) -> None:
@@ -476,7 +453,6 @@ async def test_many_at_once_are_worked_side_by_side_each_in_a_session_of_its_own
     assert len({one.ferrule["session"] for one in made}) == count
 
 
-@pytest.mark.proves("serve.openai.parameters")
 async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(
     place: Any, turns: Any
 ) -> None:
@@ -502,7 +478,6 @@ async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(
     ]
 
 
-@pytest.mark.proves("serve.openai.agent")
 async def test_another_model_that_is_offered_works_as_the_agent_too(
     place: Any, tmp_path: Any
 ) -> None:
@@ -533,7 +508,6 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "date", "schema": SHAPE
 GOOD = '{"month":"May","day":3}'
 
 
-@pytest.mark.proves("outputs.served")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_response_format_is_the_agents_output_type(place: Any, streamed: bool) -> None:
     bad = says('Here: {"month":"May","day":"third"}')
@@ -549,7 +523,6 @@ async def test_a_response_format_is_the_agents_output_type(place: Any, streamed:
     assert content == GOOD
 
 
-@pytest.mark.proves("outputs.served")
 async def test_without_an_answer_that_fits_it_is_an_error_with_the_reason(place: Any) -> None:
     await place.serve(*[says('{"month":"May"}')] * 3, options=READ)
     client = await place.client()
@@ -570,7 +543,6 @@ async def test_a_conversation_goes_on_in_text_after_a_value(place: Any) -> None:
     assert made.choices[0].message.content == "In May."
 
 
-@pytest.mark.proves("serve.openai.media")
 async def test_a_picture_is_part_of_the_agents_run_and_of_the_conversation(place: Any) -> None:
     await place.serve(says("a cat"), says("black"))
     client = await place.client()
@@ -586,7 +558,6 @@ async def test_a_picture_is_part_of_the_agents_run_and_of_the_conversation(place
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.proves("errors.whole")
 async def test_a_client_is_told_when_to_come_again_and_with_which_status(
     place: Any, stream: bool
 ) -> None:
@@ -600,7 +571,6 @@ async def test_a_client_is_told_when_to_come_again_and_with_which_status(
     assert caught.value.response.headers["retry-after"] == "7"
 
 
-@pytest.mark.proves("errors.hidden-logged")
 async def test_what_a_client_is_not_told_is_logged_with_its_hint(
     place: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

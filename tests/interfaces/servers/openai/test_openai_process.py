@@ -49,7 +49,6 @@ async def serving(
             await process.communicate()
 
 
-@pytest.mark.proves("serve.openai.process")
 async def test_the_command_serves_on_a_free_port_and_ends_on_a_signal_with_everything_written(
     folder: Path, environment: dict[str, str], script: Callable[..., str]
 ) -> None:
@@ -74,7 +73,6 @@ async def test_the_command_serves_on_a_free_port_and_ends_on_a_signal_with_every
     assert kinds == ["session.opened", "run.started", "model.answered", "run.finished"]
 
 
-@pytest.mark.proves("serve.openai.process")
 def test_a_model_that_leads_nowhere_is_an_error_before_anything_is_served(
     ferrule: Any, folder: Path
 ) -> None:
@@ -89,7 +87,6 @@ def test_a_model_that_leads_nowhere_is_an_error_before_anything_is_served(
 
 
 @pytest.mark.model
-@pytest.mark.proves("serve.openai.agent")
 async def test_the_real_model_answers_a_question_with_a_file_tool(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -107,7 +104,6 @@ async def test_the_real_model_answers_a_question_with_a_file_tool(
 
 
 @pytest.mark.model
-@pytest.mark.proves("serve.openai.calls")
 async def test_a_model_that_was_never_taught_to_call_tools_calls_those_of_the_client(
     folder: Path, environment: dict[str, str], weather: dict[str, Any]
 ) -> None:

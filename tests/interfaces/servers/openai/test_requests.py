@@ -44,7 +44,6 @@ def request(**more: Any) -> bytes:
     return json.dumps({"model": "ferrule", "messages": [USER], **more}).encode()
 
 
-@pytest.mark.proves("serve.openai.parameters")
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -168,7 +167,6 @@ def test_what_is_not_understood_is_refused_by_its_name(fields: dict[str, Any], p
     assert (raised.value.status, raised.value.param) == (400, param)
 
 
-@pytest.mark.proves("serve.openai.parameters")
 def test_what_changes_no_answer_is_taken_and_left_alone() -> None:
     ignored = {
         "store": True,
@@ -189,7 +187,6 @@ def test_what_changes_no_answer_is_taken_and_left_alone() -> None:
     assert asked.sampling.given == {} and asked.sampling.stop == ()
 
 
-@pytest.mark.proves("serve.openai.parameters")
 def test_what_a_provider_cannot_be_told_is_refused_for_its_models() -> None:
     sampling = parse_sampling({"seed": 1, "top_p": 0.5, "max_tokens": 9})
     options = sampling.apply_to(ModelOptions(max_tokens=5, temperature=0.1), "openai:gpt")
@@ -200,7 +197,6 @@ def test_what_a_provider_cannot_be_told_is_refused_for_its_models() -> None:
     assert raised.value.param == "seed"
 
 
-@pytest.mark.proves("serve.openai.parameters")
 @pytest.mark.parametrize(("field", "value"), [("temperature", 0.0), ("reasoning_effort", "none")])
 def test_what_a_model_is_known_to_refuse_is_refused_by_its_name_here(
     field: str, value: object
@@ -212,7 +208,6 @@ def test_what_a_model_is_known_to_refuse_is_refused_by_its_name_here(
     assert (raised.value.param, raised.value.code) == (field, "unsupported_parameter")
 
 
-@pytest.mark.proves("serve.openai.messages")
 def test_messages_become_instructions_and_a_history_in_the_order_of_the_calls() -> None:
     second = {**CALL, "id": "c2"}
     told = parse_messages([
@@ -237,7 +232,6 @@ def test_messages_become_instructions_and_a_history_in_the_order_of_the_calls() 
     )
 
 
-@pytest.mark.proves("serve.openai.messages")
 def test_half_a_character_is_no_reason_to_fail() -> None:
     told = parse_messages(
         [{"role": "user", "content": "a\ud83d"}, {"role": "user", "content": "\ud83d\ude00"}]
@@ -245,7 +239,6 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
     assert told.history == (UserMessage("a\ufffd"), UserMessage("\U0001f600"))
 
 
-@pytest.mark.proves("serve.openai.messages")
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -279,7 +272,6 @@ def test_whatever_a_client_sends_as_messages_is_read_or_refused(value: Any) -> N
         assert refused.status == 400 and refused.message
 
 
-@pytest.mark.proves("serve.openai.parameters")
 @given(
     st.lists(st.text("abE", max_size=4), max_size=8),
     st.lists(st.text("abE", min_size=1, max_size=3), max_size=3),
@@ -300,7 +292,6 @@ def test_a_stop_text_is_found_wherever_the_pieces_of_an_answer_are_cut(
     )
 
 
-@pytest.mark.proves("serve.openai.conversation")
 def test_points_differ_by_who_asks_what_and_how_but_not_by_white_space_around_a_text() -> None:
     history, ada = [UserMessage("a"), AssistantMessage("b")], ("local", "ada")
     point = conversation_point(ada, "m", "s", history)
@@ -319,7 +310,6 @@ def test_points_differ_by_who_asks_what_and_how_but_not_by_white_space_around_a_
 # ---- the HTTP guard
 
 
-@pytest.mark.proves("serve.openai.door")
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status", "kind"),
     [
@@ -346,7 +336,6 @@ async def test_every_refusal_has_the_shape_of_the_api(
     assert answer.status_code == status and answer.json()["error"]["type"] == kind
 
 
-@pytest.mark.proves("serve.openai.bounded")
 async def test_a_request_is_read_up_to_a_bound(place: Any) -> None:
     server = await place.serve()
     body = (
@@ -356,7 +345,6 @@ async def test_a_request_is_read_up_to_a_bound(place: Any) -> None:
     assert answer.status_code == 413 and answer.json()["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.proves("serve.openai.parameters")
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_no_request_is_refused(place: Any, body: bytes) -> None:
     server = await place.serve()

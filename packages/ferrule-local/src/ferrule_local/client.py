@@ -81,13 +81,17 @@ class Local:
         name: A model that was pulled, or the path of a GGUF file (`.../model.gguf`).
         path: A GGUF file to use instead of the fetched one.
         n_ctx: The context window in tokens.
-        chat_template: A Jinja chat template in place of the file's own, for example one with tools;
+        chat_template: A Jinja chat template, or the path of a file with one, in place of the file's
+            own, for example one with tools;
             "" for the one that `known_models` has for this model, else the file's.
         gpu_layers: Layers that are computed on a graphics card; -1 for as many as fit.
         cache_type: Type of the KV cache: `f16`, `q8_0`, `q4_0`, ...
         threads: Defaults to the cores that are free when the client is made. On a busy machine
             more threads than free cores make the model many times slower.
         tool_modes: What opens its conversations in a tool mode, in place of `models.tool_modes`.
+
+    Raises:
+        ConfigError: There is no such model, or the file of the template cannot be read.
     """
 
     encodes_text = True
@@ -100,7 +104,7 @@ class Local:
         path: Path | str | None = None,
         n_ctx: int = 4096,
         threads: int | None = None,
-        chat_template: str = "",
+        chat_template: str | Path = "",
         gpu_layers: int = -1,
         cache_type: str = "f16",
         tool_modes: Mapping[str, ToolModeOpener] | None = None,
@@ -112,6 +116,8 @@ class Local:
         self._path = Path(path) if path is not None else None
         if self._path is None:
             installed_models.check_name(name)
+        if isinstance(chat_template, Path):
+            chat_template = _read_template(chat_template)
         if not chat_template and name in MODELS:
             chat_template = read_template(MODELS[name])
         adapter = find_adapter(MODELS[name]) if name in MODELS and path is None else None
@@ -317,6 +323,16 @@ class Local:
 def load_control_tokens(path: Path) -> ControlTokens:
     """Return the control tokens of a model file, read once per process."""
     return ControlTokens(path)
+
+
+def _read_template(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(
+            f"the chat template {file} cannot be read: {problem}",
+            hint="`plugins.local.chat_template` is the path of a file with a Jinja template",
+        ) from problem
 
 
 def count_free_cores() -> int:

@@ -71,7 +71,7 @@ def open_small_model_exchange(
 ) -> Exchange:
     """Open a conversation with a small model, in place of the `constrained` tool mode. No I/O.
 
-    The list of providers names this function for the embedded model (`models.registry`).
+    The manifest names this function for the provider `local`.
 
     Raises:
         ConfigError: The client cannot do what the help needs (`argument_filling.RawModel`).

@@ -118,7 +118,7 @@ class RankedValue:
 @cache
 def load_weights() -> Mapping[str, float]:
     """Return the weights of features, read once."""
-    text = resources.files("ferrule.small_models").joinpath("value_weights.json").read_text()
+    text = resources.files("ferrule_local.small_models").joinpath("value_weights.json").read_text()
     return cast("dict[str, float]", parse_json(text))
 
 

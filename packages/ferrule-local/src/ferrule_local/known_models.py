@@ -169,7 +169,7 @@ def read_template(model: PullableModel) -> str:
     """Return the chat template of a model's row, or "" if the file's own is used."""
     if not model.template:
         return ""
-    folder = resources.files("ferrule.models.local").joinpath("templates")
+    folder = resources.files("ferrule_local").joinpath("templates")
     return folder.joinpath(model.template).read_text()
 
 
@@ -177,4 +177,4 @@ def find_adapter(model: PullableModel) -> Path | None:
     """Return the adapter of a model's row: a file of this package, loaded beside the model."""
     if not model.adapter:
         return None
-    return Path(str(resources.files("ferrule.models.local").joinpath("adapters", model.adapter)))
+    return Path(str(resources.files("ferrule_local").joinpath("adapters", model.adapter)))

@@ -84,7 +84,7 @@ def load_words() -> _Words:
     """Return the words of `actions.yaml`, read once."""
     import yaml
 
-    text = resources.files("ferrule.small_models").joinpath("actions.yaml").read_text()
+    text = resources.files("ferrule_local.small_models").joinpath("actions.yaml").read_text()
     data = cast("dict[str, Any]", yaml.safe_load(text))
     kinds = {name: _read_kind(part) for name, part in data["kinds"].items()}
     return _Words(

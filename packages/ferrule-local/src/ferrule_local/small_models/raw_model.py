@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 
 class RawModel(Protocol):
-    """What the model client of a small model can do beyond `ModelClient` (`models.local` has it).
+    """What the model client of a small model can do beyond `ModelClient` (`client.Local` has it).
 
     Contract: decoding is greedy, so the same prompt gives the same text. All methods raise
     ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.

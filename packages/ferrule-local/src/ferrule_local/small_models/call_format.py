@@ -1,6 +1,6 @@
 """The text that a model continues which was taught to write the arguments of calls.
 
-An adapter that `models.local` loads with the model (`known_models`) was trained on this form, and
+An adapter that `client` loads with the model (`known_models`) was trained on this form, and
 on no other. It goes on after `Call:`, with `none` or with what is to be called:
 
     Tools:

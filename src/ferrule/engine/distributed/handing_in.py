@@ -1,0 +1,90 @@
+"""Telling the engine of jobs: new ones, those that may not begin yet, and those left behind.
+
+The table says of each job whether the engine knows of it (`handed`). The engine is told first and
+the table after that, so a job is told of twice rather than not at all. One that may not begin yet
+is forgotten by the engine, and waits in the memory of the worker that it came to (`SetAside`);
+should that worker die, others find it in the table (`tend`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from ferrule.core.errors import FerruleError
+from ferrule.engine.threads import Threads
+
+from .engines import RETRY_SECONDS, Engine, run_blocking
+from .outcomes import OutcomeTable, Unhanded
+
+LOOK_SECONDS = 60.0
+"""Seconds between two looks at what was left behind."""
+DUE_SECONDS = 0.25
+"""Seconds between two looks at which of the jobs that were set aside are due."""
+
+_run_in_thread = Threads().run
+
+
+def hand_in(table: OutcomeTable, engine: Engine, unhanded: Sequence[Unhanded]) -> None:
+    """Tell the engine of jobs, and the table that it knows of them."""
+    if unhanded:
+        run_blocking(engine.submit([ticket for ticket, _ in unhanded]))
+        table.mark_handed(unhanded)
+
+
+def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
+    """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
+    hand_in(table, engine, table.look(LOOK_SECONDS, keep_days))
+
+
+class SetAside:
+    """Jobs that came to this worker and may not begin yet, until they are due."""
+
+    def __init__(self, table: OutcomeTable, engine: Engine, leaving: asyncio.Event) -> None:
+        self._hand_in = partial(hand_in, table, engine)
+        self._leaving = leaving
+        self._waiting: dict[str, tuple[float, Unhanded]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, unhanded: Unhanded, seconds: float) -> None:
+        """Hand a job in again after so many seconds."""
+        due = asyncio.get_running_loop().time() + seconds
+        self._waiting[unhanded[0].run] = (due, unhanded)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+
+    async def finish(self) -> None:
+        """Wait until all of them are handed in, which they are once the worker leaves."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await wait_until(self._leaving, DUE_SECONDS)
+            due = self._take_due()
+            try:
+                await _run_in_thread(partial(self._hand_in, due))
+            except FerruleError:
+                # The table or the engine is away. Other workers find them once this one has left.
+                if self._leaving.is_set():
+                    return
+                for unhanded in due:
+                    self.add(unhanded, RETRY_SECONDS)
+
+    def _take_due(self) -> list[Unhanded]:
+        now = asyncio.get_running_loop().time()
+        if self._leaving.is_set():
+            now = math.inf
+        due = [run for run, (at, _) in self._waiting.items() if at <= now]
+        return [self._waiting.pop(run)[1] for run in due]
+
+
+async def wait_until(event: asyncio.Event, seconds: float) -> None:
+    """Wait until something has happened, but no longer than so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,26 @@
+"""What runs beside an engine's library, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def run_beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run coroutines beside the block, until it ends."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def call_when(event: asyncio.Event, call: Callable[[], None]) -> None:
+    """Call something once an event has happened."""
+    await event.wait()
+    call()
