@@ -55,7 +55,6 @@ from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
-from .attack_results import apply_attack_results
 from .chosen_plugins import (
     Fields,
     choose_plugins,
@@ -70,6 +69,7 @@ from .model_clients import (
     list_approval_tools,
     read_model_options,
 )
+from .sandbox_findings import apply_sandbox_findings
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,
@@ -246,7 +246,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names, notice)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
-    apply_attack_results()
+    apply_sandbox_findings()
     confine = make_sandbox_policy(settings, workspace.root, readable.names_for_commands())
     command_policy = _command_policy(settings, for_model, confine)
     gate.find_confinement = lambda: find_confinement(command_policy)
