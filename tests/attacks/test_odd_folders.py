@@ -219,7 +219,6 @@ def start(folder: Path, *words: str, before: str = "") -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize("words", [["doctor"], ["tools", "list"], ["run", "x"], ["trust"]])
 def test_a_folder_that_was_removed_is_named_with_the_next_step(
     words: list[str], tmp_path: Path
@@ -231,7 +230,6 @@ def test_a_folder_that_was_removed_is_named_with_the_next_step(
     assert "Traceback" not in said
 
 
-@pytest.mark.proves("bad-input.odd-folders")
 @pytest.mark.parametrize(
     ("name", "step"),
     [

@@ -75,7 +75,6 @@ def gets_through(world: PlantedWorld, opened: str, script: str, backend: str, se
 KINDS = [(backend, session) for session in SESSIONS for backend in BACKENDS]
 
 
-@pytest.mark.proves("sandbox.git.attacks")
 @pytest.mark.parametrize(
     ("opened", "script", "backend", "session"),
     [
