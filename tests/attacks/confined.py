@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Iterator
@@ -18,7 +19,9 @@ from typing import Any, TypeVar
 import pytest
 from sandbox_world import World
 
+from containers import use_container_engine
 from ferrule.permissions.child_environment import filter_environment
+from ferrule.sandbox.backends.container_arguments import PYTHON as IMAGE_PYTHON
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import SandboxBackend, available_backends
 from ferrule.sandbox.command import Capture, Command, CommandResult
@@ -76,6 +79,9 @@ class Confined:
         directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         bash = shutil.which("bash")
         assert bash is not None
+        if self.sandbox.protections().backend == "container":
+            # The interpreter of the machine is not there: an attack in it would prove nothing.
+            text = text.replace(os.path.realpath(sys.executable), IMAGE_PYTHON)
         try:
             ended = await self.sandbox.run(
                 Command(
@@ -112,6 +118,15 @@ def attacked() -> Iterator[World]:
         built.close()
 
 
+def find_backend(name: str, policy: SandboxPolicy) -> SandboxBackend:
+    """The backend of this name; the test is skipped where the machine does not have it."""
+    refused = use_container_engine() if name == "container" else ""
+    found = next((one for one in available_backends(policy, probe()) if one.name == name), None)
+    if found is None:
+        pytest.skip(f"this machine cannot start `{name}`: {refused or dict(probe().why)}")
+    return found
+
+
 @contextmanager
 def confined_by(world: World, backend: str) -> Iterator[Confined]:
     """Commands in a world, held by this backend; skipped where the machine does not have it."""
@@ -121,9 +136,7 @@ def confined_by(world: World, backend: str) -> Iterator[Confined]:
         writable=(str(world.shared),),
         limits=ResourceLimits(memory=1 << 30, processes=128, file_size=1 << 28),
     )
-    found = next((one for one in available_backends(policy, probe()) if one.name == backend), None)
-    if found is None:
-        pytest.skip(f"this machine cannot start `{backend}`: {dict(probe().why)}")
+    found = find_backend(backend, policy)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(world.home))
         patch.setenv("DEPLOY_TOKEN", world.canary().strip())

@@ -1,6 +1,4 @@
-"""Ordinary work goes on where the machine offers less: under bubblewrap, and under Landlock
-alone.
-"""
+"""Ordinary work goes on under the other backends: bubblewrap, a container, Landlock alone."""
 
 from __future__ import annotations
 
@@ -17,10 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import test_benign as benign
 from benign_rows import WORK, Work
-from confined import Confined
+from confined import Confined, find_backend
 
-from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 
 CHOSEN = {
@@ -45,15 +41,10 @@ def base() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+@pytest.fixture(scope="module", params=["bubblewrap", "container", "landlock"])
 def confined(request: pytest.FixtureRequest, base: Path) -> Iterator[Confined]:
     policy = SandboxPolicy(base / "project", readable=(benign.PACKAGES,), require=frozenset())
-    found = next(
-        (one for one in available_backends(policy, probe()) if one.name == request.param), None
-    )
-    if found is None:
-        pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
-    built = Confined(policy, found)
+    built = Confined(policy, find_backend(request.param, policy))
     yield built
     built.close()
 

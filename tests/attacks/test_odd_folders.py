@@ -8,6 +8,7 @@ is an internal error.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -199,3 +200,53 @@ def test_a_workspace_with_an_odd_name_is_one(kind: str, backend: str, world: Pla
     finally:
         shutil.rmtree(world.root)
         world.root = usual
+
+
+MAIN = "from ferrule.cli.entry import main; main()"
+
+
+def start(folder: Path, *words: str, before: str = "") -> tuple[int, str]:
+    """How a command of the terminal ends that starts in a folder, and what it says."""
+    line = shlex.join([sys.executable, "-c", MAIN, *words])
+    ended = subprocess.run(
+        ["sh", "-c", f"{before or ':'}; exec {line}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["tools", "list"], ["run", "x"], ["trust"]])
+def test_a_folder_that_was_removed_is_named_with_the_next_step(
+    words: list[str], tmp_path: Path
+) -> None:
+    before = f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone"
+    code, said = start(tmp_path, *words, before=before)
+    assert code == 2
+    assert f"{tmp_path}/gone" in said and "go to another one" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("loop", "name the folder itself"),
+        ("nowhere", "make the folder"),
+        ("shut/work", "change its rights"),
+    ],
+)
+def test_a_workspace_that_cannot_be_read_is_named_with_the_next_step(
+    name: str, step: str, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "shut/work").mkdir(parents=True)
+    (tmp_path / "shut").chmod(0)
+    if name == "shut/work" and not os.geteuid():
+        pytest.skip("root may look into every folder")
+    code, said = start(tmp_path, "tools", "call", "list_files", "-C", f"{tmp_path}/{name}")
+    (tmp_path / "shut").chmod(0o700)
+    assert code == 2, said
+    assert f"{tmp_path}/{name}" in said and step in said

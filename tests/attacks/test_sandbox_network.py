@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from confined import Confined
+from confined import Confined, find_backend
 from test_benign import PACKAGES, PYTHON, _wheel
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.skipif(
@@ -75,19 +75,15 @@ def elsewhere() -> Iterator[socket.socket]:
     made.close()
 
 
-@pytest.fixture(scope="module", params=["namespaces", "bubblewrap"])
+@pytest.fixture(scope="module", params=["namespaces", "bubblewrap", "container"])
 def confined(request: pytest.FixtureRequest, folder: Path, index: int) -> Iterator[Confined]:
     shutil.rmtree(folder / "project", ignore_errors=True)
     (folder / "project").mkdir()
     policy = SandboxPolicy(
         folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",)
     )
-    backend = next(
-        (one for one in available_backends(policy, probe()) if one.name == request.param), None
-    )
-    if backend is None:
-        pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
-    built = Confined(policy, backend)
+    policy = replace(policy, require=frozenset())
+    built = Confined(policy, find_backend(request.param, policy))
     yield built
     built.close()
 

@@ -100,13 +100,39 @@ async def test_a_run_says_what_it_cost_wherever_the_price_is_known(prices: Path)
     assert (await agent(list(steps), Limits()).run("go")).cost is None
 
 
-async def test_a_run_goes_on_and_says_so_if_the_price_file_is_broken(prices: Path) -> None:
+async def test_a_broken_price_file_is_told_to_whoever_asks_for_the_cost(prices: Path) -> None:
     prices.write_text("scripted:test: {input: many}\n")
-    ours = agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits())
+    result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
+    assert result.text == "ok"
+    with pytest.raises(ConfigError, match=r"prices\.yaml"):
+        _ = result.cost
+
+
+async def test_prices_are_looked_up_when_they_matter(
+    prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def note(model: str) -> Any:
+        asked.append(model)
+        return find_price(model)
+
+    monkeypatch.setattr("ferrule.models.prices.find_price", note)
+    result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
+    assert asked == []
+    assert (result.cost, asked) == (2.0, ["scripted:test"])
+
+
+async def test_what_sub_agents_cost_is_part_of_the_run_without_a_limit(prices: Path) -> None:
+    asked = calls(("delegate", {"agent": "adder", "task": "add"}), usage=ONE_DOLLAR)
+    steps = [asked, says("done", usage=ONE_DOLLAR), says("ok", usage=ONE_DOLLAR)]
+    ours = agent(steps, Limits(), agents=[SubAgent("adder", "Adds.")])
     result = await ours.run("go")
-    assert (result.text, result.cost) == ("ok", None)
-    (told,) = notices(ours, result.session)
-    assert "is not counted" in told and "prices.yaml" in told
+    assert (result.text, result.cost) == ("ok", 3.0)
+    ours = agent([*steps], Limits(), agents=[SubAgent("adder", "Adds.")])
+    result = await ours.run("go")
+    prices.unlink()
+    assert result.cost is None
 
 
 async def test_a_part_without_a_price_leaves_the_whole_without_one() -> None:

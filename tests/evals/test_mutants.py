@@ -237,27 +237,33 @@ from pathlib import Path
 import pytest
 from toy import cut
 
+@pytest.mark.proves("toy.strong")
 def test_three():
     assert cut([1, 2, 3, 4]) == [1, 2, 3]
 
+@pytest.mark.proves("toy.child")
 def test_three_in_a_process_without_our_environment():
     program = "import sys; sys.path.insert(0, sys.argv[1]); from toy import cut; print(len(cut('abcdef')))"
     source = Path(__file__).parents[1] / "src"
     ran = subprocess.run([sys.executable, "-c", program, source], env={}, capture_output=True, check=True)
     assert ran.stdout == b"3\\n"
 
+@pytest.mark.proves("toy.weak")
 def test_something():
     assert cut([1, 2, 3, 4])
 
+@pytest.mark.proves("toy.red")
 def test_that_fails():
     assert cut([1, 2]) == [2, 1]
 
 def test_that_is_skipped():
     pytest.skip("not here")
 
+@pytest.mark.proves("toy.slow")
 def test_that_waits():
     signal.pause()
 
+@pytest.mark.proves("toy.harmful")
 def test_that_writes_and_kills():
     with pytest.raises(OSError):
         (Path.home() / "ferrule-was-here").write_text("x")

@@ -16,7 +16,7 @@ from ferrule.cli import entry
 from ferrule.cli.doctor import attack
 from ferrule.cli.doctor.command import doctor
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.attack_results import apply_attack_results
+from ferrule.runtime.sandbox_findings import apply_sandbox_findings
 from ferrule.sandbox.backends.probes import AttackResult, Probes, probe, use_attack_results
 from ferrule.sandbox.backends.selection import (
     MissingProtections,
@@ -95,7 +95,7 @@ def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
     assert doctor.main(["--attack"], standalone_mode=False) == 1
     said = capsys.readouterr().out
     assert "names (claimed): cat note.txt: it printed BROKEN" in said
-    apply_attack_results()
+    apply_sandbox_findings()
     try:
         choose_backend(SandboxPolicy(own_folders), probe())
     except (MissingProtections, ConfigError) as error:

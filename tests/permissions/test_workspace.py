@@ -11,6 +11,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import unicodedata
 from collections import Counter
@@ -877,6 +878,20 @@ def test_this_kernel_has_openat2_or_we_say_so() -> None:
 
 def test_without_openat2_the_walk_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_beneath, "_openat2", lambda: lambda root, path, flags: -errno.ENOSYS)
+    open_beneath.select_open_folder.cache_clear()
+    try:
+        assert open_beneath.select_open_folder() is open_beneath.open_by_walk
+    finally:
+        monkeypatch.undo()
+        open_beneath.select_open_folder.cache_clear()
+
+
+def test_on_another_system_no_call_is_made_by_a_number_of_linux(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # 437 may be any other call there, and an unknown one ends the process of a Mac (SIGSYS).
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(open_beneath, "_openat2", lambda: pytest.fail("a call by its number"))
     open_beneath.select_open_folder.cache_clear()
     try:
         assert open_beneath.select_open_folder() is open_beneath.open_by_walk

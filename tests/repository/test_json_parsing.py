@@ -12,6 +12,7 @@ _OWN_TEXT = {
     "permissions/command_analysis/option_parsing.py": "a table of the package",
     "sandbox/backends/kernel_probe.py": "what this module wrote into its pipe",
     "sandbox/backends/probes.py": "what our own probe printed",
+    "sandbox/inside/container/channels.py": "our own frames, in a process of its own",
     "testing/ollama_double.py": "what a test wrote",
     "testing/provider_double.py": "what a test wrote",
     "testing/sandbox_conformance.py": "what was encoded in the same line",

@@ -39,6 +39,10 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         "the fork server, which gets the path of a `TrustedCommand`, or of a command where a "
         "person chose no sandbox",
     ),
+    "sandbox/inside/container/relay.py": (
+        {"os.posix_spawn", "subprocess.run"},
+        "the container engine that the launch names, looked at again when the launch was made",
+    ),
     "sandbox/inside/process_tree.py": ({"subprocess.run"}, "`/bin/ps`, named by its full path"),
     "permissions/installed_code.py": (
         {"distributions"},

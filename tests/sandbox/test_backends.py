@@ -21,7 +21,8 @@ from ferrule.permissions.approvals import (
     DenyingApprover,
 )
 from ferrule.permissions.provenance import Origin, TrustedProgram
-from ferrule.sandbox.backends.probes import Probes
+from ferrule.sandbox.backends.container_engine import ContainerEngine
+from ferrule.sandbox.backends.probes import AttackResult, Probes
 from ferrule.sandbox.backends.reduced_protection import (
     ReducedProtectionApproval,
     SandboxMode,
@@ -61,9 +62,17 @@ FULL = Probes(
     cgroup="v2",
 )
 POLICY = SandboxPolicy(Path("/work"))
-EVERY = {"namespaces", "bubblewrap", "landlock", "seatbelt", "none"}
+EVERY = {"namespaces", "bubblewrap", "container", "landlock", "seatbelt", "none"}
 ME = Identity("local", "me", "s1", "r1")
 
+CONTAINERS = ContainerEngine(
+    program("/usr/bin/podman"),
+    "sha256:0",
+    user="--userns=keep-id",
+    limits=True,
+    notify=True,
+    same_files=True,
+)
 NO_NAMESPACES = replace(
     FULL, user_namespaces=False, mount=False, network=False, pid=False, overlay=False
 )
@@ -103,6 +112,39 @@ def test_the_best_backend_comes_first_and_none_is_always_last() -> None:
         "none"
     ]
     assert choose_backend(POLICY, FULL).name == "namespaces"
+    assert [
+        backend.name
+        for backend in available_backends(POLICY, replace(NO_NAMESPACES, container=CONTAINERS))
+    ] == ["container", "landlock", "none"]
+
+
+@pytest.mark.proves("sandbox.backend.container", "sandbox.backend.order")
+def test_containers_confine_commands_where_the_system_itself_cannot() -> None:
+    probes = replace(NOTHING, container=CONTAINERS)
+    assert choose_backend(POLICY, probes).name == "container"
+    assert set(holds(probes, "container").values()) == {Enforcement.YES}
+
+
+@pytest.mark.proves("sandbox.backend.container")
+def test_an_engine_claims_no_more_than_its_trial_showed() -> None:
+    lesser = replace(CONTAINERS, limits=False, notify=False, why="no seccomp")
+    held = holds(replace(NOTHING, container=lesser), "container")
+    not_held = {aspect for aspect, level in held.items() if level is not Enforcement.YES}
+    assert not_held == {Protection.MEMORY, Protection.PROCESSES, Protection.NEW_NAMES}
+    assert held[Protection.NEW_NAMES] is Enforcement.NO
+
+
+@pytest.mark.proves("sandbox.backend.container")
+def test_on_a_mac_containers_claim_only_what_attacks_there_have_shown() -> None:
+    probes = Probes(platform="darwin", seatbelt=True, container=CONTAINERS)
+    assert Enforcement.YES not in holds(probes, "container").values()
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, probes)
+    assert raised.value.backend.name == "container"
+    assert "ferrule doctor --attack" in raised.value.hint
+    held = frozenset(map(str, DEFAULT_REQUIRED))
+    shown = replace(probes, attacks={"container": AttackResult(held)})
+    assert choose_backend(POLICY, shown).name == "container"
 
 
 @pytest.mark.proves("sandbox.backend.order")

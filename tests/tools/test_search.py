@@ -5,6 +5,7 @@ better.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -112,6 +113,47 @@ def test_no_expression_can_make_a_search_hang() -> None:
 )
 def test_requests_in_other_words_find_the_tool(query: str, first: str) -> None:
     assert names(MANY, query)[0] == first
+
+
+PEOPLE = ToolIndex(
+    [
+        made("create_customer", "Creates a new customer."),
+        made("remove_customer", "Permanently removes a customer."),
+        made("list_pull_requests", "Lists pull requests."),
+        made("merge_branch", "Merges a branch into another one."),
+        made("rename_branch", "Gives a branch a new name."),
+    ]
+)
+
+
+@pytest.mark.proves("search.default-ranking")
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("get rid of a shopper", "remove_customer"),
+        ("show me the open PRs", "list_pull_requests"),
+        ("register a buyer", "create_customer"),
+    ],
+)
+def test_words_that_mean_the_same_find_the_tool(query: str, first: str) -> None:
+    assert names(PEOPLE, query)[0] == first
+
+
+@pytest.mark.proves("search.default-ranking")
+def test_the_word_itself_counts_more_than_one_that_means_the_same() -> None:
+    index = ToolIndex([made("erase_note", "Erase a note."), made("delete_note", "Delete a note.")])
+    assert names(index, "delete note") == ["delete_note", "erase_note"]
+    assert names(index, "erase note") == ["erase_note", "delete_note"]
+
+
+def test_each_member_of_a_group_of_synonyms_is_one_to_three_words_and_stands_once() -> None:
+    text = (files("ferrule.tools.search") / "synonyms.txt").read_text(encoding="utf-8")
+    groups = [line.split(", ") for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(groups) == len({frozenset(group) for group in groups})
+    for group in groups:
+        assert len(set(group)) == len(group) >= 2, group
+        assert all(1 <= len(member.split()) <= 3 for member in group), group
+        assert all(member == member.lower().strip() for member in group), group
 
 
 @pytest.mark.proves("search.default-ranking")

@@ -42,6 +42,7 @@ def main() -> None:
             return
     if sys.platform == "win32":
         sys.exit(WINDOWS)
+    _check_current_folder()
     refused = protect_imports(sys.argv[1:])
     if refused:
         _refuse(refused)
@@ -61,6 +62,15 @@ def main() -> None:
         gc.freeze()
     _drop_unwritten_output()
     sys.exit(code)
+
+
+def _check_current_folder() -> None:
+    """Refuse to begin in a folder that was removed: no path could be resolved there."""
+    try:
+        os.getcwd()  # noqa: PTH109  pathlib is not loaded yet
+    except OSError as error:
+        named = os.environ.get("PWD", ".")
+        _refuse(f"the current folder `{named}` is gone ({error.strerror}); go to another one: `cd`")
 
 
 def _open_closed_streams() -> None:

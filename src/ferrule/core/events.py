@@ -76,8 +76,8 @@ class Usage:
         cached: The part of `input` that came from the provider's cache.
         written: The part of `input` that was written to the cache (some providers charge more).
         reasoning: The part of `output` that is hidden reasoning.
-        cost: The price of all, in billionths of a US dollar; None if that of a part is not known
-            (`engine.budgets`).
+        cost: The price of all, in billionths of a US dollar; None if a part was not counted, as
+            where money is not limited (`engine.budgets`).
     """
 
     input: int = 0
@@ -109,6 +109,10 @@ def _add_costs(one: Usage, other: Usage) -> int | None:
     if other.cost is None and other.is_empty:
         return one.cost
     return None if one.cost is None or other.cost is None else one.cost + other.cost
+
+
+Spent = tuple[str, Usage]
+"""Tokens and the model that took them, "" for those of a sub-agent."""
 
 
 @frozen

@@ -64,6 +64,8 @@ class Machine:
         """The number of model answers requested in this run."""
         self.usage = events.Usage()
         """Tokens of this run, those of sub-agents included."""
+        self.spent: list[events.Spent] = []
+        """The same, answer by answer."""
         self.limits = Limits()
         self.history: list[Message] = []
         """The messages that the model is sent."""
@@ -79,6 +81,7 @@ class Machine:
         self.first_instructions = ""
         """What functions of the program said for the first run: the end of the system text."""
         self._instructions: str | None = None
+        self._model = ""
         self._candidate = ""
         self._finish = FinishRun("done")
         self._required: tuple[str, ...] = ()
@@ -142,6 +145,8 @@ class Machine:
         self.limits = event.limits
         self.turn = 0
         self.usage = events.Usage()
+        self.spent = []
+        self._model = event.model
         self._required = event.require
         self._join = event.join
         self.output_request = event.output_request
@@ -193,7 +198,7 @@ class Machine:
 
     def _on_context_compacted(self, event: events.ContextCompacted) -> list[Command]:
         self.history = self.compaction.apply(event, self.history)
-        self.usage += event.usage
+        self._count(event.model or self._model, event.usage)
         return []
 
     def _on_context_restored(self, event: events.ContextRestored) -> list[Command]:
@@ -233,7 +238,7 @@ class Machine:
         """Add the answer to the history, then have its calls evaluated or end the run."""
         if self.phase is not RunPhase.AWAITING_MODEL:
             return []
-        self.usage += event.usage
+        self._count(event.model or self._model, event.usage)
         event = assign_call_ids(event, self.call_ids, self.turn)
         calls = () if self._is_last_answer else event.calls
         if not calls:
@@ -367,8 +372,12 @@ class Machine:
         return self._advance()
 
     def _on_delegation_finished(self, event: events.DelegationFinished) -> list[Command]:
-        self.usage += event.usage
+        self._count("", event.usage)
         return []
+
+    def _count(self, model: str, usage: events.Usage) -> None:
+        self.usage += usage
+        self.spent.append((model, usage))
 
     def _advance(self) -> list[Command]:
         """Start all that may start now; once all calls of the turn are answered, go on."""

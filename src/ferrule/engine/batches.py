@@ -245,9 +245,10 @@ class _Batch(Generic[OutputT]):
         return dollars is not None and self._spent >= dollars
 
     def _find_cost(self, result: RunResult[OutputT]) -> float:
-        if self.budget.price is None and result.cost is not None:
-            return result.cost
-        return 0.0 if self._price is None else float(self._price(result.usage))
+        if self._price is None:
+            return 0.0
+        cost = result.cost if self.budget.price is None else None
+        return float(self._price(result.usage)) if cost is None else cost
 
     def _end(self, item: BatchItem[OutputT]) -> None:
         self.items[item.key] = item

@@ -2,15 +2,14 @@
 
 Rules of this file, each a promise with a test:
 
-* What is spent is in the journal: tokens and their price with each answer, what sub-agents used
-  with the end of their work. So a run that is resumed in another process goes on with what was
-  spent, and its time does not start anew.
+* What is spent is in the journal: tokens with each answer, and their price where money is limited;
+  what sub-agents used with the end of their work. So a run that is resumed in another process goes
+  on with what was spent, and its time does not start anew.
 * An answer that exceeds a limit is kept, none of its calls is run, and the run stops with a
   `LimitReached` of its own code (`limit_max_tokens`, `limit_max_cost`, `limit_max_calls`). An
   answer that ends the run counts as an answer.
-* What an answer cost is counted wherever the price of its model is known. Where money is limited, a
-  model without a known price is refused before it is asked: a cost that cannot be counted is not
-  allowed.
+* Where money is limited, a model without a known price is refused before it is asked: a cost that
+  cannot be counted is not allowed. Elsewhere a cost is counted when somebody asks (`count_cost`).
 * When a share of a limit is passed (`Limits.warn_at`), a person is told once in a run: the notice
   `budget`.
 
@@ -22,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from math import ceil
 
 from ferrule import models
@@ -35,6 +35,7 @@ from ferrule.core.events import (
     ModelAnswered,
     Recovered,
     RunStarted,
+    Spent,
     Usage,
 )
 from ferrule.core.limits import Limits
@@ -71,9 +72,11 @@ class Budgets:
         self._machine = machine
         self._notice = notice
         self._model = model
-        self._prices: dict[str, models.Price | None] = {}
-        if limits.counts_cost:
-            self._prices = {name: require_price(name) for name in (model, *others)}
+        self._prices = (
+            None
+            if not limits.counts_cost
+            else {name: require_price(name) for name in (model, *others)}
+        )
         self._told: set[str] | None = None
 
     def count_answer(
@@ -106,26 +109,12 @@ class Budgets:
     def _add_cost(
         self, answer: ModelAnswered | ContextCompacted
     ) -> ModelAnswered | ContextCompacted:
-        price = self._find_price(answer.model or self._model)
-        if price is None and self._machine.limits.counts_cost:
-            # A summary may be another model's. Where money is limited, nothing is free.
-            price = self._prices[self._model]
-        if price is None:
+        if self._prices is None:
             return answer
-        # Rounded up: a budget never counts too little.
-        cost = ceil(price(answer.usage) * NANODOLLARS)
+        # A summary may be another model's. Where money is limited, nothing is free.
+        price = self._prices.get(answer.model) or self._prices[self._model]
+        cost = _price_tokens(price, answer.usage)
         return replace(answer, usage=replace(answer.usage, cost=cost))
-
-    def _find_price(self, model: str) -> models.Price | None:
-        if model not in self._prices:
-            from ferrule.models.prices import find_price
-
-            try:
-                self._prices[model] = find_price(model)
-            except ConfigError as error:
-                self._prices[model] = None
-                self._notice("budget", f"what the run costs is not counted: {error}")
-        return self._prices[model]
 
     def _measure(self) -> Iterator[tuple[LimitName, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
@@ -148,12 +137,43 @@ def _measure_spending(machine: Machine) -> Iterator[tuple[LimitName, float, floa
     if limits.max_tokens is not None:
         yield "max_tokens", used.input + used.output, limits.max_tokens
     if limits.max_cost is not None:
-        yield "max_cost", cost_in_dollars(used) or 0.0, limits.max_cost
+        yield "max_cost", in_dollars(used.cost) or 0.0, limits.max_cost
 
 
-def cost_in_dollars(usage: Usage) -> float | None:
-    """Return the cost in US dollars; None if a price is not known."""
-    return None if usage.cost is None else usage.cost / NANODOLLARS
+def in_dollars(cost: int | None) -> float | None:
+    """Return a cost in billionths of a US dollar in dollars; None stays None."""
+    return None if cost is None else cost / NANODOLLARS
+
+
+def count_cost(spent: Iterable[Spent]) -> int | None:
+    """Return what tokens cost, in billionths of a US dollar.
+
+    It is None if the price of a part is unknown. What was counted before stays as it was; the rest
+    is counted by the prices of now.
+
+    Raises:
+        ConfigError: The price file is broken.
+    """
+    from ferrule.models.prices import find_price
+
+    find_once = cache(find_price)
+    total = None
+    for model, usage in spent:
+        cost = usage.cost
+        if cost is None and usage.is_empty:
+            continue
+        if cost is None:
+            price = find_once(model) if model else None
+            if price is None:
+                return None
+            cost = _price_tokens(price, usage)
+        total = cost + (total or 0)
+    return total
+
+
+def _price_tokens(price: models.Price, usage: Usage) -> int:
+    # Rounded up: a budget never counts too little.
+    return ceil(price(usage) * NANODOLLARS)
 
 
 def count_calls(machine: Machine) -> int:

@@ -25,6 +25,7 @@ from ferrule.core.events import (
     ContextCompacted,
     RunFinished,
     RunStarted,
+    Spent,
     Usage,
 )
 from ferrule.core.identity import Identity
@@ -49,7 +50,7 @@ from ferrule.tools.definition import Tool
 from . import hooks
 from . import output as typed_output
 from . import rewind as rewinding
-from .budgets import cost_in_dollars
+from .budgets import count_cost, in_dollars
 from .closed_by_with import ClosedByWith
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
@@ -81,7 +82,7 @@ class RunResult(Generic[OutputT]):
         turns: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
-        cost: In US dollars, sub-agents included; None if a price is not known.
+        spent: The tokens of each of its answers, and the models that gave them.
         messages: All messages of the session so far; `history=` of another session takes them.
     """
 
@@ -93,8 +94,19 @@ class RunResult(Generic[OutputT]):
     turns: int
     session: str
     missing: tuple[tuple[str, ...], ...] = ()
-    cost: float | None = None
+    spent: tuple[Spent, ...] = ()
     messages: MessageHistory = MessageHistory()
+
+    @property
+    def cost(self) -> float | None:
+        """Cost in US dollars, sub-agents included; None if a price is not known.
+
+        It is counted when it is asked for, but for a run whose `max_cost` is set.
+
+        Raises:
+            ConfigError: The price file is broken.
+        """
+        return in_dollars(count_cost(self.spent))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook displays of the run."""
@@ -522,11 +534,8 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     @property
     def cost(self) -> float | None:
-        """Cost of the current or last run in US dollars.
-
-        None if a price is not known (`models.prices`).
-        """
-        return cost_in_dollars(self.usage)
+        """Cost of the current or last run in US dollars, as `RunResult.cost`."""
+        return in_dollars(count_cost(self.driver.machine.spent))
 
     @property
     def turns(self) -> int:
@@ -801,7 +810,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             machine.turn,
             self.id,
             finish.missing,
-            cost_in_dollars(finish.usage),
+            tuple(machine.spent),
             MessageHistory(
                 tuple(machine.history),
                 read_media=self._media.read if machine.has_media else None,

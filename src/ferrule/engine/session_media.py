@@ -8,6 +8,7 @@ is fetched first (`engine.web`), once.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +177,7 @@ class SessionMedia:
                 raise MediaInvalid(f"{label} cannot be read: {error.message}") from error
         path = Path(part.path)
         refusal = DEFAULT_NAMES.check(path.name, write=False)
-        resolved_refusal = DEFAULT_NAMES.check(path.resolve().name, write=False)
+        resolved_refusal = DEFAULT_NAMES.check(Path(os.path.realpath(path)).name, write=False)
         if refusal or resolved_refusal:
             raise MediaInvalid(f"{label} is not read: {refusal or resolved_refusal}")
         try:

@@ -17,6 +17,7 @@ Paths are relative to the file and stay below its folder.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from pathlib import Path
@@ -122,7 +123,7 @@ class _Reading:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._folder = file.resolve().parent
+        self._folder = Path(os.path.realpath(file)).parent
         self._mistakes = Mistakes()
         self._rubrics: dict[str, str] = {}
 
@@ -404,7 +405,7 @@ class _Reading:
     def _path(self, node: Node | None) -> Path | None:
         if node is None:
             return None
-        path = (self._folder / self._text(node)).resolve()
+        path = Path(os.path.realpath(self._folder / self._text(node)))
         if not path.is_relative_to(self._folder):
             # A file of cases that somebody sent must not have other folders copied or read.
             self._add(node, f"`{path}` is outside of `{self._folder}`", "keep it beside the file")

@@ -10,8 +10,7 @@ from ferrule.core.calls import CallOutcome, read_arguments
 from ferrule.core.events import JournalRecord, ModelAnswered, RunFinished, SessionOpened
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
-from ferrule.engine.budgets import cost_in_dollars
-from ferrule.models.prices import find_price
+from ferrule.engine.budgets import count_cost, in_dollars
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
 from ferrule.tools.definition import Tool
 
@@ -153,11 +152,7 @@ class _Reading:
         if not answer.usage.input and not answer.usage.output:
             # A script, or a provider that counts nothing: there is nothing to pay for.
             return
-        cost = cost_in_dollars(answer.usage)
-        if cost is None:
-            # A recording may be older than the price.
-            price = find_price(model)
-            cost = None if price is None else float(price(answer.usage))
+        cost = in_dollars(count_cost([(model, answer.usage)]))
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -184,7 +185,8 @@ def make_path_matcher(
         settings: The folder of the settings that hold the rule.
         root: The workspace.
         home: The folder that `~` stands for.
-        careful: For deny and ask rules: ignore case, and match a folder with its contents.
+        careful: For deny and ask rules: match every spelling (`fold_path`), and a folder with its
+            contents.
     """
     anchor, pattern = split_anchor(specifier, settings, root, home)
     pattern = pattern.rstrip("/") or "/**"
@@ -193,21 +195,44 @@ def make_path_matcher(
         # The folder itself. `a/**` means the folder `a` at the start and no other of that name.
         folder = pattern[:-3]
         patterns.append(folder if "/" in folder else f"/{folder}")
-    if careful:
-        patterns = [pattern.lower() for pattern in patterns]
-        anchor = anchor.lower()
-    matches_below = _compile_patterns(tuple(patterns))
-    matches_anchor = pattern in ("/**", "**", "/*", "*")
+    if not careful:
+        return _make_exact_matcher(anchor, tuple(patterns))
+    in_lower_case = _make_exact_matcher(anchor.lower(), tuple(map(str.lower, patterns)))
+    folded = _make_exact_matcher(fold_path(anchor), tuple(map(fold_path, patterns)))
+    is_ascii = "".join((anchor, *patterns)).isascii()
+
+    def matches(path: str) -> bool:
+        if in_lower_case(path.lower()):
+            return True
+        # A character can become two, which a wildcard for one does not match: so both are asked.
+        return not (is_ascii and path.isascii()) and folded(fold_path(path))
+
+    return matches
+
+
+def _make_exact_matcher(anchor: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that matches paths below a folder as they are spelled."""
+    matches_below = _compile_patterns(patterns)
+    matches_anchor = patterns[0] in ("/**", "**", "/*", "*")
     below = anchor.rstrip("/") + "/"
 
     def matches(path: str) -> bool:
-        if careful:
-            path = path.lower()
         if path == anchor or path + "/" == below:
             return matches_anchor
         return path.startswith(below) and matches_below(path[len(below) :])
 
     return matches
+
+
+def fold_path(path: str) -> str:
+    """Return what all spellings of a path have in common where a file system does not tell them.
+
+    macOS opens one file by names in any case and either normal form; this is the Unicode standard's
+    canonical caseless match (D145).
+    """
+    if path.isascii():
+        return path.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
 def split_anchor(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def make_sandbox_policy(
 
         AllowedHosts.parse(network)
     return SandboxPolicy(
-        root=root or Path(settings.workspace).resolve(),
+        root=root or Path(os.path.realpath(settings.workspace)),
         names=names,
         readable=_absolute_paths(settings["sandbox.readable"]),
         writable=_absolute_paths(settings["sandbox.writable"]),
@@ -52,7 +53,7 @@ def make_opening_writer(settings: Settings) -> Callable[[Opening], None]:
 
     It raises ConfigError if that cannot be done.
     """
-    root = str(Path(settings.workspace).resolve())
+    root = os.path.realpath(settings.workspace)
 
     def remember(opening: Opening) -> None:
         open_for_folder(paths.config() / USER_FILE_NAME, root, opening.key, opening.target)
@@ -68,7 +69,7 @@ def make_mode_writer(
     A folder whose own configuration they do not trust is not remembered. Never raises: the mode
     holds for the session in any case, and `notice` gets what became of the memory.
     """
-    root = str(Path(settings.workspace).resolve())
+    root = os.path.realpath(settings.workspace)
 
     def remember(mode: PermissionMode) -> None:
         if settings.repository.state not in ("trusted", "absent"):
@@ -96,7 +97,7 @@ def forget_mode(settings: Settings) -> bool:
     if not any(name.startswith("folders.") and name.endswith(".mode") for name in settings.values):
         return False
     file = paths.config() / USER_FILE_NAME
-    return set_mode_of_folder(file, str(Path(settings.workspace).resolve()), "")
+    return set_mode_of_folder(file, os.path.realpath(settings.workspace), "")
 
 
 def find_opened_folders(settings: Settings) -> OpenedFolders:
@@ -110,7 +111,7 @@ def find_opened_folders(settings: Settings) -> OpenedFolders:
 def list_own_folders() -> tuple[str, ...]:
     """Return the folders of Ferrule itself, which nothing opens for commands."""
     own = (paths.config(), paths.state(), paths.cache())
-    return tuple(str(folder.resolve()) for folder in own)
+    return tuple(os.path.realpath(folder) for folder in own)
 
 
 def _absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:

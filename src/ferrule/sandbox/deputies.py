@@ -48,6 +48,7 @@ DEPUTIES: tuple[Deputy, ...] = (
         "no sandbox of commands; most lock themselves down",
     ),
     Deputy("bubblewrap", ("bwrap",), DeputyRights.OWN, "it builds the sandbox"),
+    Deputy("containers", ("docker", "podman"), DeputyRights.OWN, "it builds the sandbox"),
     Deputy("search", ("rg",), DeputyRights.OWN, "no sandbox"),
     Deputy("git tools", ("git",), DeputyRights.COMMANDS),
     Deputy(

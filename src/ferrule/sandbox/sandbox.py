@@ -50,12 +50,14 @@ def _load_backend(name: str) -> type[NamespaceBackend] | None:
     and all that they need are loaded with the first sandbox.
     """
     from .backends.bubblewrap import BubblewrapBackend
+    from .backends.container import ContainerBackend
     from .backends.landlock import LandlockBackend
     from .backends.namespaces import NamespaceBackend
 
     backends: dict[str, type[NamespaceBackend]] = {
         "namespaces": NamespaceBackend,
         "bubblewrap": BubblewrapBackend,
+        "container": ContainerBackend,
         "landlock": LandlockBackend,
     }
     return backends.get(name)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import errno
 import fcntl
 import hashlib
 import json
@@ -289,13 +290,24 @@ class TrustStore:
 # ---- reading a repository
 
 
+_NEXT_STEPS = {
+    errno.ENOENT: "check the path, or make the folder",
+    errno.ENOTDIR: "name a folder",
+    errno.ELOOP: "its links lead round in a circle: name the folder itself",
+    errno.EACCES: "you may not read it, or a folder above it: change its rights, or take another",
+}
+
+
 def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
     try:
         base = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"cannot read the folder `{root}`: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot read the folder `{root}`: {error.strerror}",
+            hint=_NEXT_STEPS.get(error.errno or 0, ""),
+        ) from error
     try:
         for name in COVERED_NAMES:
             _read(base, name, name, files, links, 0)

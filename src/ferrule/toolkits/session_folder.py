@@ -7,6 +7,7 @@ the folder as one of those that a session has for itself (`Confinement.own`).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
@@ -36,7 +37,7 @@ class Place:
 def share_folder(context: Context, found: Path, seen: str) -> None:
     """Let file tools of this session see a folder of its commands, under the name commands use."""
     known = context.memory.get(_MEMORY_KEY)
-    if not isinstance(known, Place) or known.workspace.root != found.resolve():
+    if not isinstance(known, Place) or known.workspace.root != Path(os.path.realpath(found)):
         context.memory[_MEMORY_KEY] = Place(Workspace(found), "", seen)
 
 

@@ -356,7 +356,7 @@ def get_server(path: Path, options: ServerOptions) -> Server:
             loaded.
     """
     # A forked child cannot ask its parent's server, whose threads it lacks.
-    key = (os.getpid(), str(path.resolve()), options)
+    key = (os.getpid(), os.path.realpath(path), options)
     with _LOCK:
         if key not in _RUNNING_SERVERS:
             _RUNNING_SERVERS[key] = _start_server(path, options)

@@ -81,7 +81,7 @@ def record_file(path: Path, name: str = "", sha256: str = "") -> ModelRecord:
         ConfigError: The name cannot be used.
         ProviderError: `model_missing`, `model_damaged` (no model), `bad_hash`.
     """
-    place = path.expanduser().resolve()
+    place = Path(os.path.realpath(path.expanduser()))
     chosen = choose_name(str(place), name)
     if not place.is_file():
         raise ProviderError(

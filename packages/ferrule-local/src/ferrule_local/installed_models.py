@@ -163,9 +163,9 @@ def check_path(place: Path) -> None:
             code="model_missing",
             hint="check the path; `ferrule models list` shows the models that are installed",
         )
-    resolved = place.resolve()
+    resolved = Path(os.path.realpath(place))
     for record in read_records().values():
-        if (models_folder() / record.file).resolve() == resolved:
+        if Path(os.path.realpath(models_folder() / record.file)) == resolved:
             check_recorded_file(record)
             return
 

@@ -1,4 +1,4 @@
 """`ferrule doctor`: report what this machine supports, what is missing and what is not protected.
 
-Modules: `attack`, `command`, `findings`, `model_report`, `sandbox_report`.
+Modules: `attack`, `command`, `container`, `findings`, `model_report`, `sandbox_report`.
 """

@@ -53,7 +53,7 @@ def attack_this_machine(progress: Callable[[str], None]) -> dict[str, Any]:
     use_attack_results({})
     place = paths.cache()
     paths.make_private_folder(place)
-    folder = Path(tempfile.mkdtemp(prefix="attack-", dir=place)).resolve()
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="attack-", dir=place)))
     rows: list[AttackRow] = []
     try:
         policy = SandboxPolicy(folder / "work", require=frozenset())

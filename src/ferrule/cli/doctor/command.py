@@ -24,7 +24,7 @@ from ferrule.permissions.filesystem.open_beneath import (
     select_open_folder,
 )
 from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
-from ferrule.runtime.attack_results import apply_attack_results
+from ferrule.runtime.sandbox_findings import apply_sandbox_findings
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Protection
@@ -57,7 +57,37 @@ from .findings import Finding
     is_flag=True,
     help="List what commands see of this machine from this folder, and why.",
 )
-def doctor(as_json: bool, require: tuple[str, ...], attack: bool, view: bool) -> int:
+@click.option(
+    "--container",
+    metavar="[ENGINE]",
+    is_flag=False,
+    flag_value="",
+    help=(
+        "Build an image for commands with Docker or Podman (by default the first that is here), "
+        "and use it where the system itself does not confine them."
+    ),
+)
+@click.option(
+    "--run-argument",
+    "run_arguments",
+    multiple=True,
+    help="With `--container`: a further argument for the engine's `run`. Repeatable.",
+)
+@click.option(
+    "--build-argument",
+    "build_arguments",
+    multiple=True,
+    help="With `--container`: a further argument for the engine's `build`. Repeatable.",
+)
+def doctor(
+    as_json: bool,
+    require: tuple[str, ...],
+    attack: bool,
+    view: bool,
+    container: str | None,
+    run_arguments: tuple[str, ...],
+    build_arguments: tuple[str, ...],
+) -> int:
     """Report what this machine supports and what is missing.
 
     Exit code 1 if something needed is broken. With `--require`, exit code 7 if commands, under the
@@ -69,10 +99,17 @@ def doctor(as_json: bool, require: tuple[str, ...], attack: bool, view: bool) ->
       ferrule doctor
       ferrule doctor --require network
       ferrule doctor --attack
+      ferrule doctor --container podman
     """  # noqa: D301  click reads the mark
     if attack:
         return _attack(as_json)
-    apply_attack_results()
+    apply_sandbox_findings()
+    if container is not None:
+        from .container import set_up_container
+
+        found = set_up_container(container, run_arguments, build_arguments)
+        _print_findings(list(found), as_json=as_json)
+        return 0
     if view:
         _print_findings(_list_view(), as_json=as_json)
         return 0

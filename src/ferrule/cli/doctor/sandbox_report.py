@@ -21,6 +21,7 @@ from ferrule.sandbox.backends.selection import (
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.view.description import describe_view
 
+from .container import report_container
 from .findings import Finding
 
 
@@ -61,6 +62,7 @@ def report_sandbox(policy: SandboxPolicy, probes: Probes, mode: SandboxMode) -> 
         yield Finding("sandbox", "ok", f"commands run in the sandbox backend `{backend.name}`")
     yield from _report_aspects(backend, policy)
     yield from _report_own_code(backend, policy)
+    yield from report_container(probes)
     if backend.name == "namespaces" and probes.overlay:
         yield Finding(
             "sandbox.preview",

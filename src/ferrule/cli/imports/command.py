@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,9 @@ def claude_code(
     """
     from .claude_code import plan_import
 
-    root = folder.resolve()
+    root = Path(os.path.realpath(folder))
     is_plugin = (root / ".claude-plugin").is_dir()
-    into = (workspace or (Path() if is_plugin else root)).resolve()
+    into = Path(os.path.realpath(workspace or (Path() if is_plugin else root)))
     plan = plan_import(root, into)
     if as_json:
         click.echo(encode_json(_describe(plan), indent=2))

@@ -13,7 +13,7 @@ from ferrule.cli.live_output import LiveOutput
 from ferrule.cli.terminal import encode_json
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import ErrorType, ToolResult, parse_json
-from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
+from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, event_to_json
 from ferrule.core.media import Content
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
@@ -132,7 +132,8 @@ async def _work(
         error = raised
     last = results[-1] if results else None
     if one_object:
-        assembly.terminal.write_answer(encode_json(summarize_run(session, last, error)))
+        cost = _count_cost(session, assembly)
+        assembly.terminal.write_answer(encode_json(summarize_run(session, last, error, cost)))
     if error is not None:
         _explain_limit(session, error)
         raise error
@@ -194,8 +195,16 @@ def stream_line(item: Live) -> dict[str, Any]:
     return {"v": FORMAT, "kind": kind} | fields
 
 
+def _count_cost(session: Session, assembly: TerminalAssembly) -> float | None:
+    try:
+        return session.cost
+    except ConfigError as error:
+        assembly.terminal.write_message(f"what the run costs is not counted: {error}")
+        return None
+
+
 def summarize_run(
-    session: Session, result: RunResult | None, error: FerruleError | None
+    session: Session, result: RunResult | None, error: FerruleError | None, cost: float | None
 ) -> dict[str, Any]:
     """Build the object that `--json` prints."""
     usage = session.usage
@@ -219,7 +228,7 @@ def summarize_run(
         "error": failure,
         "turns": session.turns,
         "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached},
-        "cost": session.cost,
+        "cost": cost,
         "results": [
             {"call_id": one.call_id, "tool": one.tool, **one.to_envelope()}
             for one in session.results()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -263,7 +264,7 @@ def connect(
     Raises:
         ConfigError: The file of an approval cannot be used.
     """
-    root = Path(workspace or ".").resolve()
+    root = Path(os.path.realpath(workspace or "."))
     # The library's log may contain what a server wrote, which must not reach a person's terminal.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())

@@ -335,8 +335,9 @@ def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callabl
 
 def _are_within(folders: Iterable[str], others: tuple[str, ...]) -> bool:
     """Whether each folder is one of the others or below one; relative ones start at the first."""
-    places = (Path(others[0], Path(folder).expanduser()).resolve() for folder in folders)
-    return all(any(place.is_relative_to(Path(one).resolve()) for one in others) for place in places)
+    allowed = [os.path.realpath(one) for one in others]
+    places = [Path(os.path.realpath(Path(others[0], Path(one).expanduser()))) for one in folders]
+    return all(any(place.is_relative_to(one) for one in allowed) for place in places)
 
 
 def _describe_value(name: str, value: str) -> str:

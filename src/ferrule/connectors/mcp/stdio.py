@@ -149,7 +149,7 @@ class LaunchSettings:
 
 def working_folder(server: McpServer, root: Path) -> Path:
     """Return the folder that a server works in."""
-    return (root / Path(server.cwd).expanduser()).resolve() if server.cwd else root
+    return Path(os.path.realpath(root / Path(server.cwd).expanduser())) if server.cwd else root
 
 
 def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:

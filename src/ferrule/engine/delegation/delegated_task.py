@@ -6,7 +6,7 @@ What may be delegated at all is decided in `delegation`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.calls import ErrorType, encode_json, parse_json
@@ -20,10 +20,11 @@ from ferrule.core.errors import (
 )
 from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
 from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
-from ferrule.engine.budgets import NANODOLLARS
+from ferrule.engine.budgets import NANODOLLARS, count_cost
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
@@ -252,9 +253,10 @@ class DelegatedTask:
                 data=error.to_fields(),
             ) from error
         finally:
-            used = session.driver.machine.usage
+            machine = session.driver.machine
             # The same value: no run began, because a hook refused it.
-            self.usage += used if used is not before else Usage()
+            if machine.usage is not before:
+                self.usage += _count_usage(machine)
 
     async def _verify(self, attempt: int) -> Verdict:
         assert self.context.call is not None
@@ -322,6 +324,15 @@ class DelegatedTask:
             max_calls=calls,
             warn_at=above.limits.warn_at,
         ).with_owner_limits(above.limits)
+
+
+def _count_usage(machine: Machine) -> Usage:
+    """Return what a run used, with its cost: whoever delegated does not see the answers."""
+    try:
+        return replace(machine.usage, cost=count_cost(machine.spent))
+    except ConfigError:
+        # The price file is broken, which whoever asks for the cost of the whole run is told.
+        return machine.usage
 
 
 def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:

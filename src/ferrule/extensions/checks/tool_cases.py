@@ -17,6 +17,7 @@ no fault of the file.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ async def _call(
 
 def _fill(temporary: str, files: Mapping[str, str]) -> Path:
     """Fill the folder of a case with its files. Raises ConfigError if that is impossible."""
-    folder = Path(temporary).resolve()
+    folder = Path(os.path.realpath(temporary))
     for name, text in files.items():
         path = folder / name
         try:
@@ -194,7 +195,7 @@ def _file_failure(case: ToolCase, folder: Path) -> str:
 def _content(folder: Path, name: str) -> str | None:
     # Resolve first: a command of the test may have made a link that leads out, and nothing out
     # there is compared or shown.
-    path = (folder / name).resolve()
+    path = Path(os.path.realpath(folder / name))
     if not path.is_relative_to(folder) or not path.is_file():
         return None
     try:

@@ -88,7 +88,7 @@ class LanguageServer:
         self.sees_changes = True
         self._entry = entry
         self._workspace = workspace
-        self._root = workspace.root.resolve()
+        self._root = workspace.root
         self._commands = commands
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -118,7 +118,7 @@ class HookCommandRunner:
         passed_on: Sequence[str] = (),
         other_programs: Sequence[str] = (),
     ) -> None:
-        self._root = Path(root).resolve()
+        self._root = Path(os.path.realpath(root))
         self._files = dict(files or {})
         self._policy = policy or SandboxPolicy(self._root)
         self._backend = backend

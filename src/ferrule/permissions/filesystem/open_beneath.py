@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -94,7 +95,8 @@ def open_by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> 
 @cache
 def select_open_folder() -> OpenFolder:
     """Return the strongest implementation that this kernel supports, after trying it once."""
-    if is_portable():
+    # On other systems the number is another call's.
+    if is_portable() or sys.platform != "linux":
         return open_by_walk
     probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     try:

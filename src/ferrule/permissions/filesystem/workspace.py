@@ -86,7 +86,7 @@ class Workspace:
         open_folder: open_beneath.OpenFolder | None = None,
     ) -> None:
         try:
-            self.root = Path(root).resolve(strict=True)
+            self.root = Path(os.path.realpath(root, strict=True))
             descriptor = os.open(self.root, open_beneath.PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigError(

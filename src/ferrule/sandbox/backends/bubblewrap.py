@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from ferrule.permissions.provenance import CommandWritable, Origin, trust_place
-from ferrule.sandbox.inside import bubblewrap_supervisor
+from ferrule.sandbox import inside
 from ferrule.sandbox.inside.protocol import Launch
 from ferrule.sandbox.inside.session import SandboxRecord
 from ferrule.sandbox.view.layout import (
@@ -103,11 +103,13 @@ def copy_program(places: SessionPaths) -> None:
     target = Path(places.held, "program")
     if target.exists():
         return
-    inside = Path(bubblewrap_supervisor.__file__).parent
-    shutil.copytree(inside, target / "sandbox/inside", ignore=shutil.ignore_patterns("__pycache__"))
+    original = Path(inside.__file__).parent
+    shutil.copytree(
+        original, target / "sandbox/inside", ignore=shutil.ignore_patterns("__pycache__")
+    )
     protected_names = "permissions/protected_names.py"
     (target / protected_names).parent.mkdir()
-    shutil.copy(inside.parents[1] / protected_names, target / protected_names)
+    shutil.copy(original.parents[1] / protected_names, target / protected_names)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compileall.compile_dir(target, quiet=2, invalidation_mode=unchecked)
     for path in (target, *target.rglob("*")):

@@ -97,7 +97,7 @@ def _options(step: Step, places: SessionPaths) -> tuple[str, ...]:
         return (_OPTIONS_FOR_ONE_PATH[action], path)
     match action:
         case "cover":
-            return ("--ro-bind", _outside_path(detail, places), path)
+            return ("--ro-bind", outside_path(detail, places), path)
         case "hold":
             return ("--ro-bind", path, path)
         case "folder":
@@ -109,7 +109,7 @@ def _options(step: Step, places: SessionPaths) -> tuple[str, ...]:
             raise ValueError(f"bubblewrap has no `{action}` ({path})")
 
 
-def _outside_path(path: str, places: SessionPaths) -> str:
+def outside_path(path: str, places: SessionPaths) -> str:
     """Return where something in the session's own folder lies outside."""
     return (
         places.held + path.removeprefix(HELD_FOLDER) if path.startswith(HELD_FOLDER + "/") else path

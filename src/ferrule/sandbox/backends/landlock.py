@@ -1,7 +1,7 @@
 """The Landlock backend: no namespace and no mount.
 
 Landlock says which folders can be reached, and a filter leaves no sockets to others. Protected
-names in these folders are kept by a mediator (`sandbox/inside/landlock_supervisor.py`), which opens
+names in these folders are kept by a mediator (`sandbox/inside/mediated_supervisor.py`), which opens
 every file for the command: what other backends mask, it withholds. Commands see the machine's own
 paths: `/tmp` and the home are the machine's and closed; a folder of the session stands in for each,
 named by `TMPDIR` and `HOME`, with links to the toolchains of the real home.

@@ -6,12 +6,14 @@ What is made inside, and in which order, is in `sandbox/inside/pid1.py`.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import secrets
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import time
 import weakref
@@ -585,4 +587,8 @@ def _write_cover(path: Path, content: bytes, mode: int, size: int = -1, modified
 def locate_folder(directory: int) -> tuple[str, tuple[int, int]]:
     """Return the path of a descriptor's folder, and its device and inode."""
     status = os.fstat(directory)
-    return os.readlink(f"/proc/self/fd/{directory}"), (status.st_dev, status.st_ino)  # noqa: PTH115  a link of the kernel's
+    if sys.platform == "darwin":
+        path = os.fsdecode(fcntl.fcntl(directory, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    else:
+        path = os.readlink(f"/proc/self/fd/{directory}")  # noqa: PTH115  a link of the kernel's
+    return path, (status.st_dev, status.st_ino)

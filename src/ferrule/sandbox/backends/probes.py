@@ -34,6 +34,8 @@ from ferrule.permissions.provenance import (
 )
 from ferrule.sandbox.trusted_process import run_program
 
+from .container_engine import ContainerEngine
+
 SYSTEM_BWRAP = (
     "/usr/bin/bwrap",
     "/usr/local/bin/bwrap",
@@ -64,6 +66,8 @@ class AttackResult:
 
 
 _attacks: dict[str, AttackResult] = {}
+_containers: list[tuple[ContainerEngine | None, str]] = []
+"""What `use_container` was given, if anything."""
 
 
 @frozen
@@ -76,7 +80,7 @@ class Probes:
     without capabilities. `cgroup` is `v1`, `v2` or empty: control groups with limits that we may
     make. `bwrap` is a bubblewrap that works here, looked at again at each start; `bwrap_notify`
     says that such a filter works inside it too, run by `python`, and `bwrap_locks` that its mounts
-    can be locked.
+    can be locked. `container` is an engine that runs containers, if the person had its image built.
     `attacks` is what `ferrule doctor --attack` has shown here of each backend. `why` says, by name,
     what was refused.
     """
@@ -100,6 +104,7 @@ class Probes:
     python: str = ""
     sandlock: bool = False
     seatbelt: bool = False
+    container: ContainerEngine | None = None
     attacks: Mapping[str, AttackResult] = field(default_factory=dict[str, "AttackResult"])
     why: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -115,9 +120,22 @@ def use_attack_results(results: Mapping[str, AttackResult]) -> None:
     _attacks.update(results)
 
 
+def use_container(engine: ContainerEngine | None, why: str = "") -> None:
+    """Have `probe` return this engine, which runs containers of an image that it built.
+
+    `why` says what is wrong with the one that was to be used.
+    """
+    _containers[:] = [(engine, why)] if engine is not None or why else []
+
+
 def probe() -> Probes:
     """Return what this machine offers. Never raises: what cannot be found out counts as missing."""
     found = _probe_machine()
+    if _containers:
+        engine, why = _containers[0]
+        found = replace(found, container=engine)
+        if why:
+            found = replace(found, why={**found.why, "container": why})
     return replace(found, attacks=dict(_attacks)) if _attacks else found
 
 

@@ -14,6 +14,7 @@ own backends enforce the same.
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from ferrule.sandbox.policy import AppliedProtections, Enforcement, Protection, SandboxPolicy
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 A, YES, PARTLY, NO = Protection, Enforcement.YES, Enforcement.PARTLY, Enforcement.NO
-STARTABLE_BACKENDS = frozenset({"namespaces", "bubblewrap", "landlock", "none"})
+STARTABLE_BACKENDS = frozenset({"namespaces", "bubblewrap", "container", "landlock", "none"})
 """Backends that the launcher can start today. Others are described, not used."""
 
 Facts = dict[Protection, tuple[Enforcement, str]]
@@ -93,6 +94,8 @@ def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBa
             backends.append(
                 _describe_backend("bubblewrap", _bubblewrap(probes, policy), policy, probes)
             )
+        if probes.container is not None:
+            backends.append(_describe_backend("container", _container(probes), policy, probes))
         if (
             probes.landlock_abi
             and probes.no_new_privileges
@@ -100,8 +103,11 @@ def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBa
             and probes.callers
         ):
             backends.append(_describe_backend("landlock", _landlock(probes), policy, probes))
-    elif probes.platform == "darwin" and probes.seatbelt:
-        backends.append(_describe_backend("seatbelt", _seatbelt(), policy, probes))
+    else:
+        if probes.container is not None:
+            backends.append(_describe_backend("container", _container(probes), policy, probes))
+        if probes.seatbelt:
+            backends.append(_describe_backend("seatbelt", _seatbelt(), policy, probes))
     return (*backends, _describe_backend("none", _none(probes), policy, probes))
 
 
@@ -122,8 +128,8 @@ def _describe_backend(
     return SandboxBackend(name, AppliedProtections(name, levels, mechanisms))
 
 
-UNTRIED = frozenset({"seatbelt"})
-"""Backends whose protections nobody has seen: they claim only what attacks here have shown."""
+UNTRIED = frozenset({"container", "seatbelt"})
+"""Backends whose protections nobody has seen outside Linux: what attacks showed here they claim."""
 
 
 def _apply_attack_results(name: str, facts: Facts, probes: Probes) -> None:
@@ -136,7 +142,7 @@ def _apply_attack_results(name: str, facts: Facts, probes: Probes) -> None:
         if str(aspect) in result.broken and level is YES:
             attack = result.broken[str(aspect)]
             facts[aspect] = (NO, f"{mechanism}; on this machine an attack came through: `{attack}`")
-        elif name in UNTRIED and str(aspect) in result.held:
+        elif name in UNTRIED and probes.platform != "linux" and str(aspect) in result.held:
             facts[aspect] = (YES, f"{mechanism}; shown on this machine")
 
 
@@ -241,6 +247,41 @@ def _new_names_in_bubblewrap(probes: Probes, policy: SandboxPolicy) -> tuple[Enf
     return YES, "creating calls are made by a process of ours inside (seccomp user notification)"
 
 
+def _container(probes: Probes) -> Facts:
+    engine = probes.container
+    assert engine is not None
+    how = f"container ({Path(engine.program).name})"
+    new_names = (YES, "creating calls are made by a process of ours inside (seccomp notification)")
+    if not engine.notify:
+        new_names = (NO, f"mounts cannot forbid a name that does not exist; {engine.why}")
+    masks = "masks mounted over them; no folder is handed on: unix sockets come in pairs only"
+    facts: Facts = {
+        A.FILE_READS: (YES, f"{how}: an image, and the workspace"),
+        A.FILE_WRITES: (YES, f"{how}: all but the workspace is read-only"),
+        A.NAMES: (YES, f"{how}: {masks}"),
+        A.NEW_NAMES: new_names,
+        A.EXEC: (YES, f"{how}: no_new_privs, no capabilities; programs are the image's"),
+        A.NETWORK: (YES, f"{how}: own network namespace"),
+        A.UNIX_SOCKETS: (YES, f"{how}: own network namespace; sockets with a path are masked"),
+        A.SIGNALS: (YES, f"{how}: own process namespace, one for a session's commands"),
+        A.MEMORY: (PARTLY, "RLIMIT_DATA, for each process"),
+        A.PROCESSES: (
+            PARTLY,
+            "none outlives the container; "
+            + ("no limit that holds for root" if probes.root else "RLIMIT_NPROC counts the user's"),
+        ),
+    }
+    if engine.limits:
+        facts[A.MEMORY] = (YES, f"{how}: for all commands of a session together")
+        facts[A.PROCESSES] = (YES, f"{how}: for all commands of a session together")
+    if probes.platform == "linux":
+        return facts
+    return {
+        aspect: (PARTLY if level is YES else level, f"{mechanism}; never tried on this system")
+        for aspect, (level, mechanism) in facts.items()
+    }
+
+
 _SCOPED_ABI = 6
 """The Landlock ABI that confines signals and abstract sockets (landlock(7))."""
 
@@ -335,8 +376,13 @@ def _refusal(probes: Probes, name: str, otherwise: str = "this kernel refuses th
 def _suggest_step(aspect: Protection, backend: SandboxBackend, probes: Probes) -> str:
     if probes.platform == "win32":
         return "work in WSL: `wsl --install`, then install and run Ferrule there"
+    if probes.platform != "linux" and backend.name in UNTRIED:
+        return "`ferrule doctor --attack` tries it here, and what held is claimed from then on"
     if probes.platform != "linux":
-        return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
+        return (
+            "`ferrule doctor --container` has commands run in containers of Docker or Podman; or "
+            f"take `{aspect}` out of `sandbox.require`"
+        )
     if aspect in (A.MEMORY, A.PROCESSES) and backend.name != "none" and not probes.cgroup:
         return (
             "run Ferrule in a cgroup of its own (`systemd-run --user --scope -p Delegate=yes "

@@ -5,8 +5,8 @@ this folder and the standard library only: files here import each other relative
 of the package. They load little (no `re`, `typing`, `dataclasses` …), because every fork copies
 what the server has in memory.
 
-Packages: `kernel`, `mediator`.
-Modules: `bubblewrap_supervisor`, `command_start`, `landlock_supervisor`, `mediated_command`,
+Packages: `container`, `kernel`, `mediator`.
+Modules: `bubblewrap_supervisor`, `command_start`, `mediated_command`, `mediated_supervisor`,
 `namespace_supervisor`, `pid1`, `process_tree`, `protocol`, `server`, `session`, `supervision`,
 `view_template`.
 """

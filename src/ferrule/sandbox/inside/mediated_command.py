@@ -1,7 +1,7 @@
 """A command and its mediator side by side, where no other process of ours makes the last mounts.
 
 For pid 1 in a bubblewrap (`bubblewrap_supervisor.py`) and for a supervisor with Landlock alone
-(`landlock_supervisor.py`): forks the command, which confines itself and becomes its program, and
+(`mediated_supervisor.py`): forks the command, which confines itself and becomes its program, and
 answers the calls that its filter stops.
 """
 

@@ -46,8 +46,8 @@ class Launch:
       not see, `name_quota` is how many more of these they may create.
     * `proxy_environment` are further environment variables, in which `proxy_ports.PORT` stands for
       the port of the proxy.
-    * `wrapper` are the arguments that build the view and start an interpreter in it (bubblewrap's),
-      `program_folder` is where the interpreter finds this package.
+    * `wrapper` are the arguments that build the view and start an interpreter in it (of bubblewrap
+      or of a container's engine), `program_folder` is where the interpreter finds this package.
 
     `landlock` is for a command without a sandbox: what Landlock grants it, and whether it may use
     TCP. None: everything.
@@ -85,12 +85,12 @@ class Launch:
         landlock: tuple[tuple[PathRule, ...], bool] | None = None,
         name_quota: int = 0,
     ) -> None:
-        # Plain text: a record takes no subclass of it, such as a `TrustedProgram`.
+        # Plain text: a record takes no subclass of it, such as a `TrustedPath`.
         self.argv = [str(word) for word in argv]
         self.program = str(program)
         self.environment = environment
         self.grace = grace
-        self.steps = steps or []
+        self.steps = [(kind, str(place), str(source)) for kind, place, source in steps or ()]
         self.folder = folder
         self.inode = inode
         self.own_files = own_files or []
@@ -99,6 +99,11 @@ class Launch:
         self.program_folder = program_folder
         self.landlock = landlock
         self.name_quota = name_quota
+
+    def as_values(self) -> dict[str, object]:
+        """Return the fields that a process in a container needs, which has its own Python."""
+        outside = ("landlock", "program_folder", "wrapper")
+        return {name: getattr(self, name) for name in self.__slots__ if name not in outside}
 
     def encode(self) -> bytes:
         """Encode the launch as a record."""

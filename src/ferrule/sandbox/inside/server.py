@@ -51,6 +51,11 @@ def main(socket_number: int, session_number: int, owner_pid: int) -> None:
     session = _read_session(session_number)
     process_tree.become_subreaper()
     os.chdir("/")
+    if session is not None and session.engine_environment:
+        from .container import relay
+
+        relay.serve(server, owner, session, owner_pid)
+        os._exit(0)
     # What is loaded now is never freed: left out of garbage collection, its pages stay shared with
     # every fork.
     gc.collect()
@@ -78,11 +83,15 @@ def _watch_owner(owner_pid: int) -> list[int]:
 def _read_session(number: int) -> SandboxRecord | None:
     if number < 0:
         return None
-    # Loaded here, once, for all that will be forked; not needed without a session.
-    from .namespace_supervisor import SandboxRecord
+    from .session import SandboxRecord
 
     session = SandboxRecord.read(number)
     os.close(number)
+    if session.engine_environment:
+        return session  # another server, in the container, makes itself ready
+    # Loaded here, once, for all that will be forked.
+    from . import namespace_supervisor as namespace_supervisor
+
     session.prepare()
     if session.backend != "namespaces":
         from . import mediated_command
@@ -228,10 +237,10 @@ def _supervise_confined(
     """Supervise a command of a sandbox, with the session's backend."""
     if session.backend == "bubblewrap":
         from .bubblewrap_supervisor import supervise_in_bubblewrap as supervise
-    elif session.backend == "landlock":
-        from .landlock_supervisor import supervise_with_landlock as supervise
-    else:
+    elif session.backend == "namespaces":
         from .namespace_supervisor import supervise_in_namespaces as supervise
+    else:
+        from .mediated_supervisor import supervise_mediated as supervise
     supervise(session, channel, wake, owner)
 
 

@@ -9,7 +9,6 @@ import socket
 from . import view_template as template
 from .kernel import cgroup_limits as groups
 from .kernel import seccomp
-from .mediator import mediator
 from .mediator.name_rules import NameRules
 from .protocol import read_all
 
@@ -39,7 +38,9 @@ class SandboxRecord:
     * `locked`: commands are in another user namespace than the one that the masks were mounted in.
       Where they cannot be, no command may reach another one by a socket's name: a folder that it
       was handed would outlive the masks over its names.
-    * `backend`: `namespaces`, `bubblewrap` or `landlock`.
+    * `backend`: `namespaces`, `bubblewrap`, `landlock` or `container`.
+    * `engine_environment`: the variables of the engine that starts containers, for the server
+      outside of them; empty for all others.
     * `held_folder`: what steps call the folder of what is laid over names, and where it is, for a
       backend that mounts nothing; `writable_folders` are what commands may write there besides the
       roots, the last one in place of /dev/shm.
@@ -57,6 +58,7 @@ class SandboxRecord:
         "writable_folders",
         "command_steps",
         "configured_places",
+        "engine_environment",
         "roots",
         "judged_roots",
         "steps",
@@ -94,7 +96,9 @@ class SandboxRecord:
         configured_places: tuple[str, ...] = (),
         steps_file: str = "",
         judged_roots: tuple[str, ...] = (),
+        engine_environment: dict[str, str] | None = None,
     ) -> None:
+        self.engine_environment = engine_environment or {}
         self.fixed = fixed
         self.writable_folders = writable_folders
         self.configured_places = configured_places
@@ -114,6 +118,10 @@ class SandboxRecord:
         self.filtered = filtered
         self.restrict_late = restrict_late
         self.locked = locked
+
+    def as_values(self) -> dict[str, object]:
+        """Return the fields as they are given to a container's server."""
+        return {name: getattr(self, name) for name in self._fields if name != "engine_environment"}
 
     def encode(self) -> bytes:
         """Encode the session as a record."""
@@ -148,6 +156,9 @@ class SandboxRecord:
                 os.write(self.record, self.encode())
                 return
             if self.filtered:
+                # Not loaded to write a record: a Mac has none of the calls that this is made of.
+                from .mediator import mediator
+
                 seccomp.prepare_filter(False, True, by_name=self.locked)
                 mediator.creating_calls()
             self.template = template.build_template(

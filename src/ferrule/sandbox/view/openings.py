@@ -129,10 +129,18 @@ class _Resolver:
         except UntrustedPath as error:
             self._add_inside(named, error, access)
             return
-        if os.path.exists(path):  # noqa: PTH110  text, as the policy has it
-            self.folders[path] = OpenedFolder(path, access)
-        else:
+        try:
+            os.stat(path)  # noqa: PTH116  text, as the policy has it
+        except FileNotFoundError:
             self.left_out.append(LeftOut(named, "it does not exist; make it, or leave it out"))
+        except PermissionError:
+            why = "a folder above it is closed to you; change its rights, or leave it out"
+            self.left_out.append(LeftOut(named, why))
+        except OSError as error:
+            why = f"{error.strerror}; correct the path, or leave it out"
+            self.left_out.append(LeftOut(named, why))
+        else:
+            self.folders[path] = OpenedFolder(path, access)
 
     def _add_inside(self, named: str, error: UntrustedPath, access: Access) -> None:
         """Add a path whose place commands can change: it shows nothing that is not seen already."""

@@ -13,6 +13,7 @@ seen; embed it in the prompt, or save.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -255,10 +256,10 @@ def parse_folder(params: Mapping[str, Any]) -> str:
     if "\0" in given or not Path(given).is_absolute():
         raise ConfigError("`cwd` must be an absolute path")
     try:
-        found = Path(given).resolve(strict=True)
+        found = Path(os.path.realpath(given, strict=True))
         if found.is_dir():
             return str(found)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"`cwd`: no folder `{given[:200]}`") from error
     raise ConfigError(f"`cwd`: `{given[:200]}` is not a folder")
 

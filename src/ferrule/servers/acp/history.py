@@ -8,6 +8,7 @@ did in its runs, and artifacts, stay until they are archived or expire.
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 from itertools import islice
@@ -33,7 +34,7 @@ def list_sessions(cwd: str | None, cursor: str | None) -> dict[str, Any]:
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 6):
         raise ConfigError("`cursor` must be one that a list returned")
     start = int(cursor or 0)
-    where = None if cwd is None else str(Path(cwd).resolve())
+    where = None if cwd is None else os.path.realpath(cwd)
     with open_journal() as store:
         found = [
             info for info in store.sessions(tenant=TENANT, user=current_user(), limit=MAX_SESSIONS)

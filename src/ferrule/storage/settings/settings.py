@@ -347,8 +347,9 @@ def _refuse_repository_folder(folder: Path, root: Path) -> None:
     """
     if not os.environ.get("FERRULE_CONFIG"):
         return
-    real = folder.resolve()
-    if real.is_relative_to(root.resolve()) or real.name == str(Path(PROJECT_FILE).parent):
+    real = Path(os.path.realpath(folder))
+    is_inside = real.is_relative_to(os.path.realpath(root))
+    if is_inside or real.name == str(Path(PROJECT_FILE).parent):
         raise ConfigError(
             f"FERRULE_CONFIG = `{folder}` is a folder of a repository, whose files are not your "
             "own: none of them was read",

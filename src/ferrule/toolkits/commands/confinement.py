@@ -49,6 +49,6 @@ def find_confinement(policy: CommandPolicy) -> Confinement | None:
     if backend is None:
         return None
     system = (*_SYSTEM_FOLDERS, *_SYSTEM_FACTS)
-    if backend.name not in ("namespaces", "bubblewrap"):
+    if backend.name not in ("namespaces", "bubblewrap", "container"):
         return Confinement(system)
     return Confinement(system, _OWN_FOLDERS, shared=_SHARED_FOLDERS)

@@ -552,7 +552,7 @@ def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> l
 
 def _describe_lost_writes(handle: CommandHandle, sandbox: Sandbox, refused: set[str]) -> list[str]:
     """Say which files outside exist for the session's commands alone: those not refused."""
-    if sandbox.protections().backend not in ("namespaces", "bubblewrap"):
+    if sandbox.protections().backend not in ("namespaces", "bubblewrap", "container"):
         return []
     written = sandbox.policy.writable
     places = [

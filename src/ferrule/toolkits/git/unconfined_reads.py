@@ -346,7 +346,7 @@ def _make_wall(program: str, folder: Path, outside: Iterable[str]) -> LandlockAc
 
 def _find_installation(program: str) -> list[PathRule]:
     """Return a program outside of the system folders: its file, and the folders of its parts."""
-    real = Path(program).resolve()
+    real = Path(os.path.realpath(program))
     if real.parts[1] in SYSTEM:
         return []
     prefix = real.parent.parent

@@ -6,11 +6,14 @@
               compounds, typing errors
     values    enumerated values of parameters that are in the query
     kinds     kinds of values in the query, recognised by their form: an address, a date, a file
+    synonyms  BM25F for words that mean the same as one of the query (`synonyms.txt`); a document
+              that has the word itself gets no more for a synonym
 
 Words that people ask with (`REQUEST_STEMS`) count less. The weights were fitted to one half of the
 requests over public function catalogs, checked on the other half, and rounded: what matters is that
 the scores compensate for each other. `benchmarks/search.py` prints the results on both halves. Not
-covered: meaning without a common word, and languages other than English beyond `plain`.
+covered: meaning without a common word or a known synonym, and languages other than English beyond
+`plain`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 from .bm25 import Impacts, rarity
 from .document import Document
 from .inverted_index import InvertedIndex
+from .synonyms import Words, find_synonyms
 from .word_pieces import split_pieces
 
 _WORDS_OF_ASKING = """
@@ -57,6 +61,7 @@ WEIGHTS = {
     "pieces": 0.05,
     "values": 2.4,
     "kinds": 0.3,
+    "synonyms": 0.5,
 }
 _REQUEST_WORD_WEIGHT = 0.3
 """Weight of a word that people ask with, relative to other words."""
@@ -92,11 +97,36 @@ class Ranking:
             )
         self._by_bm25(tokens(query), self._index.word_impacts, WEIGHTS["plain"] * scale, found)
         self._by_bm25(split_pieces(query), self._index.piece_impacts, WEIGHTS["pieces"], found)
+        self._by_synonyms(query, scale, found)
         for word in value_kinds(query):
             _add_weighted(
                 found, self._index.field_impacts(word), WEIGHTS["kinds"] * self._index.rarity(word)
             )
         return found
+
+    def _by_synonyms(self, query: str, scale: float, found: dict[int, float]) -> None:
+        for part, others in find_synonyms(stems(query)):
+            said = self._impacts_of(part)
+            meant: dict[int, float] = {}
+            for other in others:
+                for number, value in self._impacts_of(other).items():
+                    if number not in said:
+                        meant[number] = max(value, meant.get(number, 0.0))
+            is_asking = all(word in REQUEST_STEMS for word in part)
+            gain = WEIGHTS["synonyms"] * scale * (_REQUEST_WORD_WEIGHT if is_asking else 1.0)
+            _add_weighted(found, meant, gain)
+
+    def _impacts_of(self, part: Words) -> dict[int, float]:
+        """Return the weights of the documents that have all words of a part."""
+        rows = [(self._index.field_impacts(word), self._index.rarity(word)) for word in part]
+        first, rarity_of_first = rows[0]
+        if len(rows) == 1:
+            return {number: value * rarity_of_first for number, value in first.items()}
+        return {
+            number: sum(impacts[number] * rare for impacts, rare in rows) / len(rows)
+            for number in first
+            if all(number in impacts for impacts, _ in rows)
+        }
 
     def _by_bm25(
         self,

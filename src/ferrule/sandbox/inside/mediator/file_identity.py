@@ -10,11 +10,14 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 from errno import EOPNOTSUPP
 
-from . import raw_calls
-from .raw_calls import AT_EMPTY_PATH
+if sys.platform == "linux":
+    from . import raw_calls
 
+_EMPTY_PATH = 0x1000
+_CURRENT_FOLDER = -100
 _NO_FOLLOW = 0x100
 # AT_HANDLE_FID: also where no server could export the file system (Linux 6.5).
 _HANDLE_ONLY = 0x200
@@ -28,15 +31,17 @@ def identify(folder: int, name: bytes = b"") -> str:
     """Return what tells a file from all others, earlier and later ones.
 
     Without a name it is the file of the descriptor. Empty where the file system cannot tell, and
-    where there is no such file: an empty identity equals nothing.
+    where there is no such file: an empty identity equals nothing. Only Linux can tell.
     """
-    born = raw_calls.birth_of(folder, name, _NO_FOLLOW | AT_EMPTY_PATH)
+    if sys.platform != "linux":
+        return ""
+    born = raw_calls.birth_of(folder, name, _NO_FOLLOW | _EMPTY_PATH)
     handle = _handle(folder, name)
     return f"{born}:{handle.hex()}" if born and handle else ""
 
 
 def _handle(folder: int, name: bytes) -> bytes:
-    for flags in (AT_EMPTY_PATH, AT_EMPTY_PATH | _HANDLE_ONLY):
+    for flags in (_EMPTY_PATH, _EMPTY_PATH | _HANDLE_ONLY):
         _HEAD.pack_into(_buffer, 0, _MAX_HANDLE, 0)
         result = raw_calls.name_to_handle(
             folder, name, ctypes.byref(_buffer), ctypes.byref(_mount), flags
@@ -51,4 +56,4 @@ def _handle(folder: int, name: bytes) -> bytes:
 
 def identify_path(path: str | os.PathLike[str]) -> str:
     """Identify the file at a path; a link at its end is not followed."""
-    return identify(raw_calls.AT_FDCWD, os.fsencode(path))
+    return identify(_CURRENT_FOLDER, os.fsencode(path))

@@ -1,12 +1,12 @@
-"""Supervises a command that Landlock and a filter confine, with no namespace.
+"""Supervises a command that has no namespaces of its own: in a container, or with Landlock alone.
 
-The supervisor is the command's mediator too. It first gives up what no command may have, so that
-nothing that it opens for one lies outside. The command gives up more: it reaches no socket by name,
-and (from version 6 of Landlock) no process that it did not start.
+The supervisor is the command's mediator too. With Landlock alone it first gives up what no command
+may have, so that nothing that it opens for one lies outside. The command gives up more: it reaches
+no socket by name, and (from version 6 of Landlock) no process that it did not start.
 
-Not protected: see `sandbox.backends.selection`. Before version 6 a command can end its supervisor,
-since it is a process of the same user: then every call that was to be mediated fails, and the
-server ends what is left.
+Not protected: see `sandbox.backends.selection`. Before version 6, and in a container, a command can
+end its supervisor, since it is a process of the same user: then every call that was to be mediated
+fails, and the server ends what is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .session import SandboxRecord
 
 
-def supervise_with_landlock(
+def supervise_mediated(
     session: SandboxRecord, channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Wait for the launch that `channel` brings, and supervise the command to its end."""
@@ -39,9 +39,10 @@ def supervise_with_landlock(
     attention = process_tree.EventLoop(wake, [report.control, *owner])
     try:
         namespaces.disable_dumping()
-        landlock.restrict(
-            landlock.Ruleset(session.landlock_rules, signals=True, abstract_sockets=True)
-        )
+        if session.backend == mediated_command.LANDLOCK:
+            landlock.restrict(
+                landlock.Ruleset(session.landlock_rules, signals=True, abstract_sockets=True)
+            )
         start_channel, command_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid, answering = mediated_command.start(
             session, launch, descriptors, command_channel, report
