@@ -181,7 +181,8 @@ def expected(says: str, case: Case, before: Any, wanted: Any) -> Any:
             return [*before, *(one for one in wanted if one not in before)]
         case "never":
             return "setting_not_for_projects"
-    raise AssertionError(f"the page says `{says}` of `{case.key}`")
+        case _:
+            raise AssertionError(f"the page says `{says}` of `{case.key}`")
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first", "second"])
