@@ -233,7 +233,7 @@ def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:
         case "on" if not wanted and current is True:
             return current, "a repository can only turn it on"
         case "narrow" if setting.kind == "choice":
-            narrower = NARROWER_CHOICES[setting.key].get(current, frozenset())
+            narrower = NARROWER_CHOICES[setting.key].get(str(current), frozenset[str]())
             if wanted == current or wanted in narrower:
                 return wanted, ""
             return current, f"`{wanted}` was ignored, a repository can only narrow `{current}`"
