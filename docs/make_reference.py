@@ -1,7 +1,8 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
 `reference.md` comes from the docstrings of the public names, `settings.md` from the table of
-settings, the tables of `providers.md` from the table of providers, the map in `AGENTS.md` from the
+settings, the tables of `providers.md` and `plugins.md` from those of providers and of the keys of
+manifests, the map in `AGENTS.md` from the
 first sentence of every package, `promises.md` from the lists of promises and the tests that claim
 them. A test compares them with what is checked in.
 """
@@ -17,15 +18,21 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made_field_reports
+import made_plugins
 import made_promises
 import made_providers
 
 import ferrule
+from ferrule.console.plugin_pages import ConsolePage
+from ferrule.core.events import Event
+from ferrule.engine.event_bus.events import ApprovalRequested
+from ferrule.engine.hooks.events import PAYLOADS
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.storage.settings.table import format_reference as settings_reference
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,6 +80,7 @@ MODULES = (
     "ferrule.extensions",
     "ferrule.models",
     "ferrule.permissions",
+    "ferrule.plugins",
     "ferrule.sandbox",
     "ferrule.servers",
     "ferrule.adapters.anthropic",
@@ -85,6 +93,12 @@ MODULES = (
     "ferrule.testing",
 )
 """Public modules beside `ferrule` itself."""
+
+PLUGIN_CLASSES = (Setup, Parts, CatalogChanges, ConsolePage)
+EVENTS_NOTE = (
+    "`BusEvent.payload` has these fields as JSON, without secrets. A call that a rule or a person "
+    "refuses has no `call.answered`: its refusal is in `call.evaluated` or `person.answered`."
+)
 
 
 def reference() -> str:
@@ -106,7 +120,39 @@ def reference() -> str:
     parts.append("## Other modules")
     for module in MODULES:
         parts += _module_table(module)
+    parts.append("## Plugins")
+    parts += [entry for one in PLUGIN_CLASSES for entry in _entry(one.__name__, one)]
+    parts += ["## Payloads of hooks", _format_hook_payloads()]
+    parts += ["## Payloads of events", EVENTS_NOTE, _format_event_payloads()]
     return "\n\n".join(parts) + "\n"
+
+
+def _format_hook_payloads() -> str:
+    """Return a table of what hooks get, by the names of their events."""
+    rows = ["| event | class | fields | |", "|---|---|---|---|"]
+    for event, payload in PAYLOADS.items():
+        given = _format_fields(payload)
+        rows.append(f"| `{event}` | `{payload.__name__}` | {given} | {_describe(payload)} |")
+    return "\n".join(rows)
+
+
+def _format_event_payloads() -> str:
+    """Return a table of what events of the bus carry, by their kinds."""
+    rows = ["| kind | payload | |", "|---|---|---|"]
+    kinds = {one.kind: one for one in (*get_args(Event), ApprovalRequested)}
+    del kinds["unknown"]  # what a later version wrote
+    for kind, event in sorted(kinds.items()):
+        rows.append(f"| `{kind}` | {_format_fields(event)} | {_describe(event)} |")
+    return "\n".join(rows)
+
+
+def _format_fields(kind: type) -> str:
+    listed = [f"`{one.name}: {_spelled(one.type)}`" for one in fields(kind) if one.repr]
+    return ", ".join(listed).replace("|", "\\|")
+
+
+def _describe(kind: type) -> str:
+    return _summary(inspect.getdoc(kind) or "")
 
 
 def _module_table(module: str) -> list[str]:
@@ -170,6 +216,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/settings.md": settings,
     "docs/promises.md": made_promises.page,
     "docs/field-reports.md": made_field_reports.page,
+    "docs/plugins.md": made_plugins.page,
     "docs/providers.md": made_providers.page,
     "AGENTS.md": agents,
 }

@@ -52,6 +52,7 @@ SMOKE_TESTS: dict[str, str] = {
     "capture": _RUN + "import tree_sitter, tree_sitter_bash",
     "pgqueuer": _RUN + "import ferrule.job_engines.pgqueuer, pgqueuer",
     "temporal": _RUN + "import ferrule.job_engines.temporal, temporalio",
+    "restate": _RUN + "import ferrule.job_engines.restate, restate",
     "vertex": _RUN + "import ferrule.models.google.client, google.auth",
     "bedrock": _RUN + "import ferrule.models.bedrock.client, botocore",
     "any": _RUN + "import ferrule.models.any_llm.client, any_llm",

@@ -17,7 +17,7 @@ import json
 import os
 import time
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ import pytest
 TABLE = Path(__file__).parent / "everyday.toml"
 STARTS_FIRST_SECONDS = 2.0
 """A row that takes longer starts first."""
+LONGEST_SECONDS = 10.0
+"""A module whose quickest row takes longer has none in the everyday run."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,16 @@ class LongestFirst:
         items[:] = [by_id[one] for one in put_longest_first([*by_id], seconds, self._workers)]
 
 
+def name_folder(node_id: str) -> str:
+    """Return the folder of a test below `tests`, or its file if it is in none."""
+    return node_id.partition("::")[0].removeprefix("tests/").partition("/")[0]
+
+
 class EverydayRun:
-    """Leaves out what the table leaves out, and says at the end how much that was."""
+    """Leaves out what the table leaves out, and says at the end how much that was, and of what."""
 
     def __init__(self) -> None:
-        self.left_out = 0
+        self.left_out: dict[str, int] = {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
@@ -128,7 +135,7 @@ class EverydayRun:
         dropped = [item for item in items if item.nodeid not in chosen]
         items[:] = [item for item in items if item.nodeid in chosen]
         config.hook.pytest_deselected(items=dropped)
-        self.left_out = len(dropped)
+        self.left_out = dict(Counter(name_folder(item.nodeid) for item in dropped))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell the process that started this one, if this is a worker."""
@@ -138,15 +145,19 @@ class EverydayRun:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
-        """Take the number from a worker: all of them collect the same tests."""
+        """Take the numbers from a worker: all of them collect the same tests."""
         self.left_out = getattr(node, "workeroutput", {}).get("left_out", self.left_out)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was left out, and what runs it."""
+        folders = sorted(self.left_out.items(), key=lambda pair: (-pair[1], pair[0]))
         terminalreporter.write_line(
-            f"{self.left_out:,} slow tests left out (tests/everyday.toml): "
+            f"{sum(self.left_out.values()):,} slow tests left out (tests/everyday.toml): "
             "`FERRULE_TEST_ALL=1 make test` and CI run them, and so does `pytest FILE`"
         )
+        if folders:
+            counts = ", ".join(f"{folder} {count:,}" for folder, count in folders)
+            terminalreporter.write_line(f"of them in {counts}")
 
 
 class ProcessorTimes:

@@ -64,7 +64,13 @@ _COMMANDS = (
     "rm -f link* && mkdir -p build && echo left > build/out",
     "rm -rf b.sh && mkdir b.sh && echo in > b.sh/inside",
 )
-_LOOKS = ("git status --porcelain", "git log --all --format=%H%d", "cat *.txt; ls -R", "git diff")
+# `build` is ignored by git, and what is ignored does not travel.
+_LOOKS = (
+    "git status --porcelain",
+    "git log --all --format=%H%d",
+    "cat *.txt; ls -R -I build",
+    "git diff",
+)
 
 
 def make_start(folder: Path) -> None:

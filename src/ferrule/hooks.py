@@ -4,7 +4,7 @@
 
     @hook("tool.pre")
     def no_pushes(event):
-        if event.tool == "git_push":
+        if event.name == "git_push":
             return block("ask me first")
 
 The payloads are `engine.hooks.events`; ready-made hooks are the functions at the end of the list.
@@ -38,6 +38,7 @@ from .engine.hooks.events import (
     delegate,
     modify,
 )
+from .extensions.hooks.custom_events import emit_event
 from .extensions.hooks.decorator import hook
 from .extensions.hooks.guards import (
     command_policy,
@@ -73,6 +74,7 @@ __all__ = [
     "block",
     "command_policy",
     "delegate",
+    "emit_event",
     "hook",
     "modify",
     "no_secrets_in_arguments",

@@ -12,6 +12,7 @@ from .engine.distributed.engines import (
     Ticket,
     WithdrawingEngine,
 )
+from .engine.distributed.figures import report_jobs
 from .engine.distributed.jobs import (
     DistributedExtraMissing,
     Job,
@@ -20,6 +21,7 @@ from .engine.distributed.jobs import (
     UnknownJob,
     WaitingJob,
 )
+from .engine.distributed.outcomes import JobFigures
 
 __all__ = [
     "DistributedExtraMissing",
@@ -30,10 +32,12 @@ __all__ = [
     "EngineUnreachable",
     "GoOnElsewhere",
     "Job",
+    "JobFigures",
     "Jobs",
     "QueueUnreachable",
     "Ticket",
     "UnknownJob",
     "WaitingJob",
     "WithdrawingEngine",
+    "report_jobs",
 ]

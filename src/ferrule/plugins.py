@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .console.plugin_pages import ConsolePage
     from .core.media import MediaOptions
     from .engine.driver import DriverExtension
-    from .engine.plugins.protocol import Parts, Plugin, Setup
+    from .engine.plugins.protocol import CatalogChanges, Parts, Plugin, Setup
     from .engine.registration.plugin import Registering
     from .engine.telemetry.plugin import OpenTelemetry
     from .engine.travelling_files.plugin import TravellingFiles
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .toolkits.tasks import Tasks
 
 __all__ = [
+    "CatalogChanges",
     "Clock",
     "CodeIndexing",
     "CodeMode",
@@ -74,7 +75,7 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.core.media": ("MediaOptions",),
         "ferrule.engine.driver": ("DriverExtension",),
         "ferrule.console.plugin_pages": ("ConsolePage",),
-        "ferrule.engine.plugins.protocol": ("Parts", "Plugin", "Setup"),
+        "ferrule.engine.plugins.protocol": ("CatalogChanges", "Parts", "Plugin", "Setup"),
         "ferrule.engine.registration.plugin": ("Registering",),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
         "ferrule.engine.travelling_files.plugin": ("TravellingFiles",),

@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import inspect
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ferrule.hooks
 from ferrule import (
     Agent,
     ConfigError,
@@ -33,6 +35,7 @@ from ferrule.engine import unknown_options
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.models.scripted import calls, says
 from ferrule.permissions import RuleSet
+from ferrule.plugins import Parts
 from ferrule.storage import load_settings, paths
 from ferrule.storage.audit.audit import audit_calls
 from ferrule.storage.audit.explanation import explain
@@ -180,6 +183,8 @@ async def test_command_json_takes_capture_by_keyword() -> None:
         ["echo", '{"name": "harn"}'], capture={"max_inline_bytes": 65536}
     )
     assert repository == {"name": "harn"}
+    with pytest.raises(ConfigError, match="capture: found a int"):
+        await command_json(["true"], capture=65536)  # type: ignore[arg-type]
 
 
 # ---- requirement 004: hints, causes, settings
@@ -346,3 +351,19 @@ async def test_validate_checks_tool_names_in_a_persons_own_settings(
         (file, line, message.partition(";")[0]) for file, line, message in found
     ]
     assert any("nothing_such" in message for _, _, message in found)
+
+
+async def test_the_hook_in_the_docstring_of_the_hooks_blocks_what_it_says() -> None:
+    block = textwrap.dedent(
+        (ferrule.hooks.__doc__ or "").partition("\n\n")[2].rpartition("\n\n")[0]
+    )
+    space: dict[str, Any] = {}
+    exec(block, space)
+
+    def git_push() -> str:
+        """Push."""
+        return "pushed"
+
+    model = Scripted([calls(("git_push", {})), says("No.")])
+    run = await Agent(model, [git_push], plugins=[Parts(hooks=[space["no_pushes"]])]).run("Push.")
+    assert "ask me first" in str(run.results[0].error_message)

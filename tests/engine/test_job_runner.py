@@ -46,7 +46,9 @@ class Table:
         if self.answer is not None:
             return self.answer
         self.begun.append(run)
-        return Beginning("begin", job=Job("go", run=run).with_name().as_dict(), attempt=1)
+        return Beginning(
+            "begin", job=Job("go", run=run, tenant="acme").with_name().as_dict(), attempt=1
+        )
 
     def end(self, run: str, worker: str, outcome: dict[str, Any]) -> None:
         self.ended[run] = outcome["stop"], outcome["code"]
@@ -262,6 +264,8 @@ WAITS: Unhanded = (Ticket("run-1", "talk", "acme", 0), "now")
         (Beginning("full", WAITS, ahead=100_000), 30),
         (Beginning("early", WAITS, ahead=1), 0.5),
         (Beginning("early", WAITS, ahead=4), 2),
+        (Beginning("early", WAITS, ahead=1, blocked=60), 6),
+        (Beginning("full", WAITS, ahead=0, blocked=3600), 30),
         (Beginning("newer", WAITS), 30),
     ],
 )
@@ -303,6 +307,30 @@ def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
         assert engine.told == []
         await worker.leave(0)
         assert engine.told == ["run-1"]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "handed_in"),
+    [
+        (Ticket("next", "run-1", "other", 5), True),
+        (Ticket("next", "another", "acme", 5), True),
+        (Ticket("next", "another", "other", 5), False),
+    ],
+    ids=["of its session", "of its tenant", "of another"],
+)
+def test_what_waits_for_a_job_is_handed_in_once_that_has_ended(
+    play: Callable[[Story], None], waiting: Ticket, *, handed_in: bool
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        table.answer = Beginning("early", (waiting, "now"), ahead=60)
+        await worker("next")
+        table.answer = None
+        gate.is_open.set()
+        await worker("run-1")
+        await asyncio.sleep(3 * handing_in.DUE_SECONDS)
+        assert engine.told == (["next"] if handed_in else [])
 
     play(story)
 

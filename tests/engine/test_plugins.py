@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,9 +27,9 @@ from ferrule import (
 )
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.plugins import lifetimes
-from ferrule.hooks import EventHook, Occasion, block
-from ferrule.plugins import Parts, Setup
-from ferrule.testing import call_plugin, calls, check_plugin, says
+from ferrule.hooks import Action, EventHook, Occasion, block, hook
+from ferrule.plugins import CatalogChanges, Parts, Setup
+from ferrule.testing import call_plugin, calls, check_plugin, make_plugin_agent, says
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,17 @@ class Plain:
 
 class Other(Plain):
     name: ClassVar[str] = "other"
+
+
+@dataclass
+class Loose:
+    """A plugin whose author forgot `frozen=True`."""
+
+    name: ClassVar[str] = "loose"
+    most: int = 3
+
+    def setup(self, setup: Setup) -> Parts:
+        return Parts()
 
 
 @tool(side_effect="none")
@@ -100,6 +112,39 @@ async def test_hooks_of_a_plugin_refuse_calls() -> None:
     assert "not today" in (run.results[0].error_message or "")
 
 
+@pytest.mark.parametrize("event", ["tool.pre", "tool.post"])
+async def test_a_hook_for_some_tools_is_asked_about_their_calls_alone(event: str) -> None:
+    for tools in ([greet], ["greet"]):
+
+        @hook(event, tools=tools, when='side_effect == "none"' if event == "tool.pre" else None)
+        def refuse_it(call: object) -> Action:
+            return block("not this one")
+
+        parts = Parts(tools=[greet, keep], resources=[Notes()], hooks=[refuse_it])
+        model = Scripted([calls(("greet", {}), ("keep", {})), says("done")])
+        agent = Agent(model, plugins=[Plain(parts)], permissions=Permissions(allow=["keep"]))
+        results = {one.tool: one for one in (await agent.run("hi")).results}
+        assert "not this one" in (results["greet"].error_message or "")
+        assert results["keep"].data == "kept"
+
+
+def test_a_hook_for_tools_is_on_calls() -> None:
+    with pytest.raises(ConfigError, match=r"has `tools`, and is on turn\.start"):
+        hook("turn.start", tools=[greet])(print)
+    with pytest.raises(ConfigError, match="`tools` is a text"):
+        hook("tool.pre", tools="greet")(print)
+
+
+def test_a_plugin_is_named_in_a_program() -> None:
+    agent = Agent(Scripted([]), plugins=["clock"])
+    assert "get_current_time" in agent.catalog and agent.plugins.names == ("clock",)
+    with pytest.raises(ConfigError, match="no plugin `clokc`") as caught:
+        Agent(Scripted([]), plugins=["clokc"])
+    assert "`clock`" in caught.value.hint
+    with pytest.raises(ConfigError, match="`plugins` is a text"):
+        Agent(Scripted([]), plugins="clock")
+
+
 async def test_tools_find_the_resources_of_a_plugin() -> None:
     notes = Notes()
     model = Scripted([calls(("keep", {})), says("done")])
@@ -114,7 +159,9 @@ def test_tools_are_made_of_the_tools_of_all_plugins() -> None:
         return [replace(greet, name="count", description=names)]
 
     agent = Agent(
-        Scripted([]), [keep], plugins=[Plain(Parts(tools_from=count)), Other(Parts([greet]))]
+        Scripted([]),
+        [keep],
+        plugins=[Plain(Parts(catalog=CatalogChanges(add=count))), Other(Parts([greet]))],
     )
     made = agent.catalog.get("count")
     assert made is not None and made.description == "greet,keep"
@@ -137,7 +184,11 @@ def describe_again(tools: Sequence[Tool]) -> Sequence[Tool]:
 
 
 def test_a_plugin_presents_tools_and_leaves_some_out() -> None:
-    agent = Agent(Scripted([]), [greet, keep], plugins=[Plain(Parts(present=describe_again))])
+    agent = Agent(
+        Scripted([]),
+        [greet, keep],
+        plugins=[Plain(Parts(catalog=CatalogChanges(present=describe_again)))],
+    )
     assert [one.description for one in agent.catalog] == ["Say hello, shortly."]
 
 
@@ -161,7 +212,7 @@ def test_a_plugin_cannot_present_a_tool_as_less_than_it_is(
     present: Callable[[Sequence[Tool]], Sequence[Tool]], named: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"`plain` presents .* another `{named}`"):
-        Agent(Scripted([]), [keep], plugins=[Plain(Parts(present=present))])
+        Agent(Scripted([]), [keep], plugins=[Plain(Parts(catalog=CatalogChanges(present=present)))])
 
 
 @pytest.mark.parametrize(
@@ -177,6 +228,7 @@ def test_a_plugin_cannot_present_a_tool_as_less_than_it_is(
             [Plain(Parts(resources=[[1]])), Other(Parts(resources=[[2]]))],
             "are a `list`: of the plugin `plain` and of the plugin `other`",
         ),
+        ([Loose()], "`Loose` can be changed"),
         ([Plain], "`Plain` is not a plugin"),
         ([object()], "`object` is not a plugin"),
     ],
@@ -272,9 +324,34 @@ async def test_a_plugin_that_cannot_start_refuses_the_session_by_name() -> None:
     plugins = [Plain(lasting("a", log)), Other(lasting("b", log, breaks="enter"))]
     agent = Agent(Scripted([says("one")]), plugins=plugins)
     for _ in range(2):
-        with pytest.raises(ConfigError, match="`other` did not start: OSError: no port"):
+        with pytest.raises(ConfigError, match=rf"OSError: no port \(at {__file__}:\d+\)"):
             await agent.run("hi")
     assert log == ["a on", "a off"] * 2
+
+
+class Store:
+    """Something to open that is not a function that returns it."""
+
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lifetime": Store()}, "`Parts(lifetime=...)` must be a function that returns"),
+        ({"tools": greet}, "`Parts(tools=...)` must be a list; found a `Tool`"),
+        ({"hooks": refuse("no")}, "`Parts(hooks=...)` must be a list; found a `EventHook`"),
+        ({"resources": Notes()}, "`Parts(resources=...)` must be a list"),
+        ({"tools": "greet"}, "`Parts(tools=...)` must be a list; found a `str`"),
+        ({"instructions": ["x"]}, "`Parts(instructions=...)` must be a text or a function"),
+    ],
+)
+def test_a_part_of_another_shape_is_an_error_where_it_is_written(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Parts(**given)
 
 
 def test_lifetimes_end_with_the_event_loop_and_begin_again_in_the_next() -> None:
@@ -338,6 +415,37 @@ def test_a_plugin_that_keeps_the_rules_passes(tmp_path: Path) -> None:
     assert called.data == "hello"
 
 
+class Recording(Plain):
+    """A plugin that writes into its own folder."""
+
+    def setup(self, setup: Setup) -> Parts:
+        folder = setup.state()
+
+        @tool(side_effect="external")
+        def record() -> str:
+            """Record a line."""
+            (folder / "lines.txt").write_text("line")
+            return "recorded"
+
+        return Parts(tools=[record])
+
+
+def test_tests_of_plugins_write_into_their_own_folder_and_can_have_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "real"))
+    own = tmp_path / "own"
+    own.mkdir()
+    asked = call_plugin(Recording(), "record", state=own, permissions=Permissions())
+    assert asked.error_type == "permission_denied" and not [*own.iterdir()]
+    for mode in (None, Permissions(allow=["record"])):
+        model = Scripted([calls(("record", {})), says("done")])
+        agent = make_plugin_agent(Recording(), model, state=own, permissions=mode)
+        assert agent.run_sync("hi").results[0].data == "recorded"
+        (own / "lines.txt").unlink()
+    assert not (tmp_path / "real").exists()
+
+
 class Changing:
     """A plugin whose fields can be changed."""
 
@@ -358,7 +466,7 @@ class Unsteady(Plain):
 
 
 def test_one_that_breaks_a_rule_fails_with_the_rule() -> None:
-    with pytest.raises(AssertionError, match="can be changed"):
+    with pytest.raises(AssertionError, match="`Changing` can be changed"):
         check_plugin(Changing())  # pyright: ignore[reportArgumentType]  what is to be found
     with pytest.raises(AssertionError, match="other tools when it is set up again"):
         check_plugin(Unsteady())

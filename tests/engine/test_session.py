@@ -37,7 +37,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.live_events import Live
-from ferrule.models.scripted import calls, fails, says
+from ferrule.models.scripted import ScriptError, calls, fails, says
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock, RecordingApprover
@@ -80,12 +80,35 @@ def test_run_sync_works_without_and_within_an_event_loop() -> None:
     assert asyncio.run(inside()) == "hi"
 
 
+class Unreachable(Scripted):
+    """A model whose connection cannot be closed."""
+
+    async def disconnect(self) -> None:
+        raise OSError("no connection")
+
+
 def test_run_sync_raises_what_ended_the_run_and_not_what_went_wrong_after_it() -> None:
-    steps = [calls(("add", {"a": n, "b": 1})) for n in range(3)]
+    model = Unreachable([calls(("add", {"a": n, "b": 1})) for n in range(3)])
     with pytest.raises(LimitReached) as caught:
-        agent(steps, [add], limits=Limits(max_turns=1)).run_sync("go")
-    (note,) = caught.value.__notes__
-    assert "2 of 3 steps were not used" in note
+        Agent(model, [add], limits=Limits(max_turns=1)).run_sync("go")
+    assert caught.value.__notes__ == ["then, on disconnecting: no connection"]
+
+
+def test_several_runs_of_run_sync_follow_one_script_and_the_end_is_checked_on_closing() -> None:
+    ours = agent([says("one"), says("two"), says("three")], [])
+    assert [ours.run_sync(text).text for text in "ab"] == ["one", "two"]
+    with pytest.raises(ScriptError, match="1 of 3 steps were not used"), ours:
+        pass
+
+
+async def test_what_ends_a_block_is_raised_and_what_closing_says_is_a_note_of_it() -> None:
+    with pytest.raises(KeyError) as caught:
+        async with agent([says("unused")], []):
+            raise KeyError("mine")
+    assert "1 of 1 steps were not used" in caught.value.__notes__[0]
+    with pytest.raises(KeyError) as caught, agent([says("unused")], []):
+        raise KeyError("mine")
+    assert "1 of 1 steps were not used" in caught.value.__notes__[0]
 
 
 async def test_a_stream_shows_every_step_in_order_and_joins_to_the_answer() -> None:
@@ -820,21 +843,20 @@ async def test_a_session_forks_itself_behind_a_run() -> None:
     assert [message.text for message in forked.history] == ["first", "one"]
 
 
-class Closing(Scripted):
-    """A model client that counts how often it was closed."""
+class Disconnecting(Scripted):
+    """A model client that counts how often it was disconnected."""
 
-    closes = 0
+    count = 0
 
-    async def close(self) -> None:
-        self.closes += 1
-        await super().close()
+    async def disconnect(self) -> None:
+        self.count += 1
 
 
 def test_a_run_without_an_event_loop_leaves_no_connection_behind() -> None:
-    model = Closing([says("one")])
+    model = Disconnecting([says("one")])
     assert Agent(model, **grouped(journal=":memory:")).run_sync("go").text == "one"
-    assert model.closes == 1
-    broken = Closing([fails(ProviderError("no server"))])
+    assert model.count == 1
+    broken = Disconnecting([fails(ProviderError("no server"))])
     with pytest.raises(ProviderError):
         Agent(broken, **grouped(journal=":memory:")).run_sync("go")
-    assert broken.closes == 1
+    assert broken.count == 1

@@ -253,3 +253,38 @@ async def test_arguments_of_a_response_may_begin_with_an_empty_piece() -> None:
 
     run, _ = await ask(left, [add], connect=OpenAIResponses)
     assert (ADDED, run.text) == ([(1, 2)], "three")
+
+
+THOUGHTS = {
+    "closed": ("<think>\nHm.\n</think>\n\nBlue.", "Blue.", "Hm."),
+    "opened by the prompt": ("Hm.</think>Blue.", "Blue.", "Hm."),
+    "cut": ("<think>I should", "", "I should"),
+    "another family": (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Blue.",
+        "Blue.",
+        "Hm.",
+    ),
+    "only mentioned": (
+        "Write <think> before a thought < 3.\n",
+        "Write <think> before a thought < 3.\n",
+        "",
+    ),
+    "code of the model's own": ('```json\n{"name": "add", "arguments": {}}\n```', None, ""),
+    "marks of a call that nobody offered": ('<tool_call>{"name": "add"}</tool_call>', None, ""),
+}
+
+
+@pytest.mark.proves("reasoning.without-tools")
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("said", THOUGHTS)
+async def test_thoughts_in_the_text_of_a_model_without_tools_are_no_answer(
+    said: str, streamed: bool
+) -> None:
+    """Servers without a parser of reasoning hand it on as text; an agent without tools got it."""
+    text, answer, thought = THOUGHTS[said]
+    pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
+    chunks = [*(chunk({"content": one}) for one in pieces), chunk({}, "stop")]
+    reply = stream(chunks) if streamed else whole({"role": "assistant", "content": text})
+    run, _ = await ask([reply], [], streamed=streamed)
+    assert run.text == (text if answer is None else answer)
+    assert run.messages[-1].reasoning == thought

@@ -20,7 +20,7 @@ from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.registry import PROVIDERS
+from ferrule.models.registry import list_providers
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
@@ -339,7 +339,9 @@ def test_models_are_listed_with_what_is_missing(
         and "set OPENAI_API_KEY" in out
     )
     rows = json.loads(ferrule("models", "list", "--json").out)
-    assert {row["model"].partition(":")[0] for row in rows} == PROVIDERS.keys() - {"scripted"}
+    assert {row["model"].partition(":")[0] for row in rows} == list_providers().keys() - {
+        "scripted"
+    }
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "x")
     out = ferrule("models", "list").out
@@ -424,6 +426,24 @@ def test_init_writes_once_and_never_through_a_link(
     assert (own_folders / "config/ferrule.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits.max_trns: 3\n", "ferrule.yaml:1:1: unknown setting `limits.max_trns`"),
+        ("journal: {path: x}\n", "cannot be set by a repository"),
+    ],
+)
+def test_what_would_be_wrong_with_the_settings_is_said_before_they_are_trusted(
+    folder: Path, ferrule: Any, text: str, said: str
+) -> None:
+    file = folder / ".ferrule/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    for ran in (ferrule("trust"), ferrule("trust", "--yes")):
+        assert "commands will not run here with it" in ran.err and said in ran.err
+    assert ferrule("trust", "--status").out == "trusted\n"
+
+
 def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
     folder: Path, ferrule: Any
 ) -> None:
@@ -442,6 +462,7 @@ def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
     assert ferrule("trust", "--status").out == "changed\n"
     assert "-limits.max_turns: 3" in ran.err and "\x1b" not in ran.err
     file.write_text("limits.max_turns: 3\n")
+    assert "will not run" not in ferrule("trust").err
     assert ferrule("trust", "--revoke").err.endswith("is no longer trusted\n")
     assert ferrule("trust", "--status").out == "untrusted\n"
 

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import ferrule
+from ferrule.cli import import_path
+from ferrule.permissions.provenance import find_own_code
+
 MODULES = ("click", "yaml", "rich", "prompt_toolkit", "tiktoken", "sandlock", "xllamacpp", "uvloop")
 """What the command line imports, or looks for, besides Python's own modules."""
 START = "from ferrule.cli.entry import main; sys.argv = ['ferrule', *sys.argv[1:]]; main()"
@@ -122,3 +126,15 @@ def test_a_module_that_a_person_names_is_imported(work: Path) -> None:
     )
     ran = start(work, "PYTHONPATH", program=program)
     assert ran.stdout == "False <class 'shapes.Shape'>\n", ran
+
+
+def test_our_other_distribution_is_loaded_from_its_sources_where_commands_cannot_write() -> None:
+    """What is left in `sys.path` in a tree of our sources is what a sandbox seals there."""
+    root = Path(ferrule.__file__).resolve().parents[2]
+    beside = str(root / "packages/ferrule-local/src")
+    assert beside in import_path._list_own_folders()
+    assert beside in find_own_code((str(root),))
+    program = (
+        "from ferrule.cli.import_path import protect_imports as p; p([]); import ferrule_local"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=root, check=True, timeout=60)

@@ -32,6 +32,7 @@ from ferrule.engine.distributed.jobs import Job, Jobs
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.job_engines.procrastinate import ProcrastinateEngine
 from ferrule.storage.journal.postgres import PostgresJournal
+from left_open import kept_by_process
 
 SECONDS = 60
 LOST_AFTER = 1.0
@@ -192,7 +193,7 @@ def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None
     sql(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(EngineUnreachable, match="read-only") as refused:
         run_blocking(ProcrastinateEngine(EngineOptions(url)).prepare())
-    assert "create and change its tables" in refused.value.hint
+    assert "name the primary" in refused.value.hint
 
 
 class Deaf:
@@ -305,3 +306,20 @@ def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None
     ):
         raise ConnectorException from full
     assert "free some space" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "hint"),
+    [
+        ("temporal:127.0.0.1:1", "temporalio", "--engine temporal:HOST:7233"),
+        ("restate", "restate", "RESTATE_INGRESS_URL"),
+    ],
+)
+def test_a_server_that_is_away_is_named_with_what_names_it(
+    url: str, name: str, library: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(library, reason=f"needs the extra of `{name}`")
+    monkeypatch.setenv("RESTATE_ADMIN_URL", "http://127.0.0.1:1")
+    with kept_by_process(), pytest.raises(EngineUnreachable, match="cannot be reached") as refused:
+        Jobs(url, engine=name)
+    assert hint in refused.value.hint and refused.value.retryable

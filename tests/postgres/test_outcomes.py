@@ -28,9 +28,10 @@ from ferrule.engine.distributed.engines import (
     Ticket,
     open_engine,
 )
+from ferrule.engine.distributed.figures import report_jobs
 from ferrule.engine.distributed.handing_in import tend
 from ferrule.engine.distributed.jobs import Job, Jobs, build_outcome
-from ferrule.engine.distributed.outcomes import OutcomeTable, QueueError
+from ferrule.engine.distributed.outcomes import JobFigures, OutcomeTable, QueueError
 from ferrule.storage.journal.postgres import PostgresJournal
 
 
@@ -143,6 +144,20 @@ def test_a_job_waits_for_the_earlier_ones_of_its_session(table: OutcomeTable) ->
     assert begin(table, "acme-1") == "early"
     table.end("acme-0", "w", build_outcome(Job("x"), "done"))
     assert begin(table, "acme-1") == "begin"
+
+
+def test_a_delayed_job_holds_up_its_session_from_when_it_is_due(
+    table: OutcomeTable, url: str
+) -> None:
+    table.submit(jobs(1, session="talk"), delay=3600)
+    table.submit(jobs(2, "later", session="talk"))
+    assert begin(table, "later-0") == "begin"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET due = clock_timestamp() WHERE run = 'acme-0'")
+        db.execute("UPDATE ferrule.outcomes SET begun = begun - interval '1 minute'")
+    beginning = table.begin("later-1", "w", per_tenant=None)
+    assert (beginning.answer, beginning.ahead) == ("early", 2)
+    assert 60 <= beginning.blocked < 90
 
 
 def test_a_job_of_a_newer_version_is_left_to_newer_workers(table: OutcomeTable, url: str) -> None:
@@ -388,6 +403,47 @@ def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
     assert engine.withdrawn == ([] if is_away else ["waits"])
     assert handed.outcome("waits")["stop"] == "cancelled"
     handed.close()
+
+
+# ---- figures
+
+
+def test_jobs_that_wait_and_that_are_worked_are_counted_whatever_the_engine(
+    table: OutcomeTable, url: str
+) -> None:
+    handed = Jobs(url, engine=Engine())
+    assert handed.measure() == JobFigures(0, 0, 0, 0, 0)
+    table.submit(jobs(4))
+    table.submit(jobs(2, "later"), delay=3600)
+    for run, worker in (("acme-0", "v"), ("acme-1", "w"), ("acme-2", "w")):
+        assert table.begin(run, worker, per_tenant=None).answer == "begin"
+    table.end("acme-2", "w", build_outcome(Job("x"), "done"))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET due = due - interval '1 minute'")
+    with PostgresJournal(url) as journal:
+        journal.append("s", "r", [Noticed("test", "x")], identity=Identity("t", "u", "s", "r"))
+        found = handed.measure()
+        gauges = collect_gauges(handed)
+    assert (found.waiting, found.working, found.workers, found.leases) == (1, 2, 2, 1)
+    assert 60 <= found.oldest < 90
+    assert 60 <= gauges.pop("ferrule.jobs.oldest") < 90
+    assert gauges == {
+        "ferrule.jobs.waiting": 1,
+        "ferrule.jobs.working": 2,
+        "ferrule.jobs.workers": 2,
+        "ferrule.jobs.leases": 1,
+    }
+    handed.close()
+
+
+def collect_gauges(handed: Jobs) -> dict[str, float]:
+    """Report to OpenTelemetry, and return what it collects."""
+    sdk = pytest.importorskip("opentelemetry.sdk.metrics", reason="needs the extra `otel`")
+    reader = sdk.export.InMemoryMetricReader()
+    report_jobs(handed, meter_provider=sdk.MeterProvider(metric_readers=[reader]))
+    data: Any = reader.get_metrics_data()
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    return {metric.name: metric.data.data_points[0].value for metric in metrics}
 
 
 # ---- waiting

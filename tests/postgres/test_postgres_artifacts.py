@@ -15,14 +15,13 @@ from faulty import AFTER, BEFORE, PASS, Faulty
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from artifact_retention import ArtifactRetention, Days
 from ferrule.core.errors import FerruleError
 from ferrule.storage.artifacts.postgres import PostgresArtifactStore
 from ferrule.storage.artifacts.store import (
-    Artifact,
     ArtifactMissing,
     ArtifactStore,
     ArtifactTooLarge,
-    Scope,
 )
 from ferrule.storage.journal.postgres_schema import create_script, grant_script
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
@@ -44,14 +43,20 @@ class TestPostgres(ArtifactConformance):
         return PostgresArtifactStore(self.dsn, schema=self.schema, seconds=60)
 
 
-class Days:
-    """A wall clock that a test moves."""
+class TestRetention(ArtifactRetention):
+    @pytest.fixture(autouse=True)
+    def _database(self, dsn: str, schema: str, sql: Sql) -> None:
+        self.dsn, self.schema, self.sql = dsn, schema, sql
 
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
+    def open_limited(
+        self, clock: Days, *, days: int | None = None, max_bytes: int | None = None
+    ) -> ArtifactStore:
+        return PostgresArtifactStore(
+            self.dsn, schema=self.schema, seconds=60, days=days, max_bytes=max_bytes, now=clock
+        )
 
-    def __call__(self) -> float:
-        return self.seconds
+    def is_empty(self) -> bool:
+        return self.sql("SELECT count(*) FROM chunks") == [(0,)]
 
 
 @pytest.fixture
@@ -142,47 +147,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     clock.seconds += DAY / 1000 + 1
     assert store.sweep() == 0
     assert sql("SELECT count(*) FROM artifacts") == sql("SELECT count(*) FROM chunks") == [(0,)]
-    store.close()
-
-
-def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(
-    dsn: str, schema: str, sql: Sql
-) -> None:
-    clock, day = Days(), DAY / 1000
-    store = PostgresArtifactStore(dsn, schema=schema, seconds=60, days=10, now=clock)
-    old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
-    clock.seconds += 6 * day
-    store.put(MINE, [b"used"])
-    clock.seconds += 5 * day
-    assert store.sweep() == 1
-    assert [one.sha256 for one in store.list(MINE)] == [used.sha256]
-    with pytest.raises(ArtifactMissing):
-        store.find(MINE, old.reference)
-    clock.seconds += 30 * day
-    assert store.sweep() == 1
-    assert sql("SELECT count(*) FROM chunks") == [(0,)]
-    store.close()
-
-
-def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
-    dsn: str, schema: str
-) -> None:
-    clock = Days()
-    store = PostgresArtifactStore(
-        dsn, schema=schema, seconds=60, max_bytes=10_000, days=None, now=clock
-    )
-    scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
-    kept: list[Artifact] = []
-    for n, scope in enumerate(scopes):
-        clock.seconds += 60
-        kept.append(store.put(scope, [b"%d" % n * 4000]))
-    assert [bool(store.list(scope)) for scope in scopes] == [False, False, False, True, True]
-    clock.seconds += 60
-    last = store.put(MINE, [b"x" * 10_000])
-    assert [one.sha256 for one in store.list(MINE)] == [last.sha256]
-    assert not any(store.list(scope) for scope in scopes)
-    with pytest.raises(ArtifactTooLarge, match="10000 bytes"):
-        store.put(MINE, [b"x" * 10_001])
     store.close()
 
 

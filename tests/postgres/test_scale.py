@@ -29,7 +29,7 @@ from ferrule.core.events import (
     RunStarted,
     ToolAnswered,
 )
-from ferrule.engine.distributed.engines import EngineOptions, open_engine
+from ferrule.engine.distributed.engines import EngineOptions, EngineUnreachable, open_engine
 from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
 from ferrule.storage.journal.postgres import PostgresJournal
 
@@ -113,6 +113,14 @@ class Fleet:
         self.journal.verify(session)
         return list(self.journal.records(session))
 
+    def schedule(self) -> bool:
+        """Schedule a job. Return whether the engine takes jobs: with some a worker must be there."""
+        try:
+            self.jobs.schedule("ticking", "*/2 * * * * *", Job("say tick", tenant="clock"))
+        except EngineUnreachable:
+            return False
+        return True
+
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
@@ -128,8 +136,8 @@ def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     with serve(request.param) as engine:
         made = Fleet(cluster, engine)
         try:
-            made.jobs.schedule("ticking", "*/2 * * * * *", Job("say tick", tenant="clock"))
             made.start()
+            made.until(made.schedule, "a server that knows of the worker")
             yield made
         finally:
             made.close()

@@ -27,7 +27,7 @@ import ferrule
 from ferrule.cli.chat.slash_commands import COMMANDS
 from ferrule.core.calls import ToolResult
 from ferrule.engine.session import Session
-from ferrule.models.registry import PROVIDERS
+from ferrule.models.registry import list_providers
 from ferrule.storage.settings.table import ALIASES, BY_KEY, MODEL_SETTINGS
 
 PAGES = sorted((ROOT / "docs/from").glob("*.md"))
@@ -107,7 +107,7 @@ def check(name: str) -> str:
     if name.startswith("/"):
         return "" if name[1:] in COMMANDS else f"no slash command `{name}`"
     if re.fullmatch(r"[a-z-]+:(?:[a-z0-9.-]+)?", name):
-        return "" if name.partition(":")[0] in PROVIDERS else f"no provider `{name}`"
+        return "" if name.partition(":")[0] in list_providers() else f"no provider `{name}`"
     if is_setting(name) or is_file(name):
         return ""
     if name.startswith("ferrule."):

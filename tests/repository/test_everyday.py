@@ -13,6 +13,7 @@ import pytest
 from source import ROOT
 
 from everyday import (
+    LONGEST_SECONDS,
     TABLE,
     Limit,
     choose,
@@ -40,7 +41,7 @@ MODULES = sorted({function.partition("::")[0] for function in LIMITED})
 def test_the_table_names_tests_that_there_are_and_leaves_each_module_some(module: str) -> None:
     assert (ROOT / module).is_file(), f"{module} is gone: take it out of {TABLE.name}"
     named = {
-        function.partition("::")[2]: limit.rows
+        function.partition("::")[2]: limit
         for function, limit in LIMITED.items()
         if function.startswith(f"{module}::")
     }
@@ -48,7 +49,9 @@ def test_the_table_names_tests_that_there_are_and_leaves_each_module_some(module
     assert {name.partition("::")[0] for name in named} - tests == set(), (
         f"gone: take them out of {TABLE.name}"
     )
-    assert any(named.values()) or tests - set(named), "it has no test that runs every day"
+    runs = any(limit.rows for limit in named.values()) or tests - set(named)
+    quickest = min(limit.seconds for limit in named.values())
+    assert runs or quickest >= LONGEST_SECONDS, "it has no test that runs every day"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 965])
@@ -137,6 +140,7 @@ def test_what_was_left_out_is_counted_and_the_rest_is_measured(
     assert ended.returncode == 0, ended.stdout
     assert "3 passed" in ended.stdout
     assert "\n8 slow tests left out" in ended.stdout and "FERRULE_TEST_ALL=1" in ended.stdout
+    assert "\nof them in test_it.py 8\n" in ended.stdout
     if not workers:
         ran = [line.split()[0] for line in ended.stdout.splitlines() if " PASSED " in line]
         assert [name_function(one) for one in ran] == [

@@ -112,12 +112,15 @@ HEAVY = {
     "asyncpg": {"job_engines.pgqueuer"},
     "pgqueuer": {"job_engines.pgqueuer"},
     "temporalio": {"job_engines.temporal"},
+    "restate": {"job_engines.restate"},
+    "hypercorn": {"job_engines.restate"},
     "croniter": {"engine.distributed.schedules"},
     "obstore": {"storage"},
     "opentelemetry": {
         "engine.telemetry.telemetry",
         "engine.telemetry.state",
         "engine.telemetry.plugin",
+        "engine.distributed.figures",
     },
     "typing_extensions": {
         "tools.pydantic_schemas",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ferrule import Agent, Scripted
 from ferrule.cli.exit_codes import run
 from ferrule.cli.init.command import init
 from ferrule.cli.init.plugin_project import plugin_files
@@ -25,6 +27,7 @@ from ferrule.runtime.model_clients import create_client
 from ferrule.storage.plugins import added_providers
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
+from ferrule.testing import calls, check_plugin, says
 
 CODE = '''
 from dataclasses import dataclass
@@ -80,7 +83,8 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     def forget() -> None:
         find_installed_manifests.cache_clear()
         list_installed.cache_clear()
-        sys.modules.pop("ferrule_pond", None)
+        for name in ("ferrule_pond", "ferrule_pond.page"):
+            sys.modules.pop(name, None)
 
     def put(
         code: str = CODE,
@@ -133,6 +137,29 @@ async def test_it_is_used_once_installed_and_the_person_is_told_once(
     assert not any("`pond`" in text for text in make()[1])
 
 
+@pytest.mark.parametrize(("needs", "depth"), [("", 0), ("needs.environment = ['DEPTH']", 7)])
+def test_one_that_a_program_names_reads_the_variables_of_its_manifest_alone(
+    install: Install, monkeypatch: pytest.MonkeyPatch, needs: str, depth: int
+) -> None:
+    monkeypatch.setenv("DEPTH", "7")
+    code = CODE.replace("return self.deep", 'return int(setup.environment.get("DEPTH", 0))')
+    install(code, f"{needs}\n{MANIFEST}")
+    agent = Agent(Scripted([calls(("measure", {})), says("done")]), plugins=["pond"])
+    assert agent.run_sync("How deep?").results[0].data == depth
+
+
+def test_a_program_names_it_and_is_told_what_is_wrong_with_it(install: Install, site: Path) -> None:
+    install()
+    assert "measure" in Agent(Scripted([]), plugins=["pond"]).catalog
+    install(code=BROKEN)
+    with pytest.raises(ConfigError, match=f"`pond` cannot be loaded: OSError: .*{site}.*:1") as one:
+        Agent(Scripted([]), plugins=["pond"])
+    assert "`ferrule_pond:Pond`" in one.value.hint
+    install(manifest=TYPO)
+    with pytest.raises(ConfigError, match="unknown key `need`"):
+        Agent(Scripted([]), plugins=["pond"])
+
+
 async def test_the_settings_of_its_manifest_are_settings(install: Install, make: Make) -> None:
     install()
     for text, options in (
@@ -147,6 +174,26 @@ async def test_the_settings_of_its_manifest_are_settings(install: Install, make:
         make("plugins: {pond: {deep: 12}}")
     with pytest.raises(ConfigError, match=r"unknown setting `plugins.pond.depth`"):
         make("plugins: {pond: {depth: 12}}")
+
+
+def test_a_path_starts_where_it_is_written(
+    install: Install, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = MANIFEST.replace('"integer"', '"path"').replace("default = 2", "")
+    manifest = re.sub(r"m..imum = \d\n", "", manifest)
+    install(CODE.replace("deep: int = 2", "deep: str = ''").replace("-> int", "-> str"), manifest)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    def find(text: str = "", **options: Any) -> object:
+        return make(text, **options)[0].settings["plugins.pond.deep"]
+
+    assert find("plugins: {pond: {deep: a/b}}") == str(tmp_path / "config/a/b")
+    assert find("plugins: {pond: {deep: /a/b}}") == "/a/b"
+    assert find("plugins: {pond: {deep: ~/b}}") == str(Path.home() / "b")
+    assert find(plugins=("pond.deep=b",)) == str(tmp_path / "elsewhere/b")
+    monkeypatch.setenv("FERRULE_PLUGINS", "pond.deep=c")
+    assert find() == str(tmp_path / "elsewhere/c")
 
 
 @pytest.mark.parametrize(
@@ -218,12 +265,13 @@ def test_one_whose_code_alone_is_in_the_workspace_is_not_imported(
 
 
 def test_one_that_fails_is_left_out_unless_it_is_named_or_restricts(
-    install: Install, make: Make
+    install: Install, make: Make, site: Path
 ) -> None:
     install(code=BROKEN)
     assembly, notices = make()
     assert "pond" not in assembly.agent.plugins.names
-    assert any("OSError: no water; it is left out" in text for text in notices)
+    place = "ferrule_pond/__init__.py:1"
+    assert any(f"OSError: no water (at {site / place}); it is left out" in one for one in notices)
     with pytest.raises(ConfigError, match="OSError: no water") as caught:
         make("plugins: {pond: true}")
     assert "`plugins: {pond: false}`" in caught.value.hint
@@ -236,6 +284,96 @@ async def test_one_without_a_manifest_has_its_defaults(install: Install, make: M
     install(manifest="")
     assembly, _ = make()
     assert (await assembly.agent.session().call_tool("measure", {})).data == 2
+
+
+def test_without_a_manifest_nobody_says_that_it_restricts_nothing(
+    install: Install, make: Make
+) -> None:
+    install(code=BROKEN, manifest="")
+    with pytest.raises(ConfigError, match="OSError: no water"):
+        make()
+
+
+TYPO = f"need = {{restricts = true}}\n{MANIFEST}"
+
+
+@pytest.mark.proves("plugins.manifest-checked")
+@pytest.mark.parametrize("manifest", [TYPO, "help = 'x", MANIFEST.replace("integer", "string")])
+def test_no_run_goes_on_with_or_without_one_whose_manifest_is_wrong(
+    install: Install,
+    make: Make,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    manifest: str,
+) -> None:
+    install(code=BROKEN, manifest=manifest)
+    for text in ("", "plugins: {pond: true}", "plugins: {pond: {deep: 5}}"):
+        with pytest.raises(
+            ConfigError, match=r"manifest of the plugin `pond` .*ferrule-plugin.toml"
+        ):
+            make(text)
+    make("plugins: {pond: false}")
+    make("plugins: {installed: false}")
+    (tmp_path / "config/ferrule.yaml").write_text("")
+    assert run(["plugins"]) == 0
+    shown = capsys.readouterr()
+    assert "ferrule-plugin.toml: " in shown.err
+    [line] = [line for line in shown.out.splitlines() if line.startswith("pond ")]
+    assert line.split()[1] == "bad"
+
+
+@pytest.mark.proves("plugins.manifest-checked")
+@pytest.mark.parametrize(
+    ("code", "manifest", "said"),
+    [
+        (
+            CODE.replace('"pond"', '"bond"'),
+            MANIFEST,
+            "the entry point names it `pond`, and `Pond.name` is 'bond'",
+        ),
+        (
+            CODE,
+            MANIFEST.replace("settings.deep", "settings.depp"),
+            "`settings.depp` is not a field of `Pond`: did you mean `deep`?",
+        ),
+        (CODE.replace("frozen=True", "frozen=False"), MANIFEST, "`Pond` can be changed"),
+        (CODE.replace("Parts(tools=[measure])", "None"), MANIFEST, "`pond` returned NoneType"),
+        (CODE.replace("Parts(tools=[measure])", "Parts(hooks=[3])"), MANIFEST, "3 is not a hook"),
+        (
+            CODE.replace("Parts(tools=[measure])", "Parts(tools=[3])"),
+            MANIFEST,
+            "3 is not a callable",
+        ),
+    ],
+)
+def test_one_that_does_not_keep_the_protocol_is_left_out_or_ends_the_run_like_one_that_fails(
+    install: Install, make: Make, code: str, manifest: str, said: str
+) -> None:
+    install(code, manifest)
+    assembly, notices = make()
+    assert "pond" not in assembly.agent.plugins.names
+    assert any(said in text and "left out" in text for text in notices), notices
+    install(code, f"needs.restricts = true\n{manifest}")
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert said in caught.value.detail
+
+
+def test_an_error_of_the_author_is_named_with_its_line(
+    install: Install, make: Make, site: Path
+) -> None:
+    install(code=CODE.replace("        @tool", "        1 / 0\n\n        @tool"))
+    line = CODE[: CODE.index("        @tool")].count("\n") + 1
+    place = f"{site}/ferrule_pond/__init__.py:{line}"
+    assert any(f"ZeroDivisionError: division by zero (at {place})" in one for one in make()[1])
+
+
+def test_the_list_says_which_are_installed_and_their_version(
+    install: Install, make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    assert run(["plugins"]) == 0
+    assert "pond              on   A pond. (ferrule_pond 1.2)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -263,6 +401,40 @@ def test_it_cannot_take_the_name_of_a_tool_that_a_run_may_have(
         make()
 
 
+PAGE = """
+[pages.pond]
+object = "ferrule_pond.page:shwo"
+title = "Pond"
+"""
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (TYPO, "unknown key `need`"),
+        (MANIFEST.replace("settings.deep", "settings.depp"), "`settings.depp` is not a field"),
+        (MANIFEST.replace("default = 2", "default = 3"), "default` is 3, and the class has 2"),
+        (MANIFEST.replace("measure", "mesure"), "name the tool `measure`, did you mean `mesure`?"),
+        (MANIFEST.replace('["measure"]', '["x"]'), "does not name the tool `measure`"),
+        (MANIFEST + PAGE, "`ferrule_pond.page:shwo` cannot be loaded"),
+        (MANIFEST + PAGE.replace("pages", "commands").replace("title", "help"), "page:shwo"),
+    ],
+)
+def test_the_check_of_plugins_compares_class_and_manifest(
+    install: Install, site: Path, manifest: str, said: str
+) -> None:
+    install(manifest=manifest)
+    (site / "ferrule_pond/page.py").write_text("def show(page): ...\n")
+    plugin = importlib.import_module("ferrule_pond").Pond()
+    with pytest.raises(AssertionError, match=said):
+        check_plugin(plugin)
+    install(name="pool")
+    with pytest.raises(AssertionError, match="entry point names it `pool`"):
+        check_plugin(plugin)
+    install(manifest=MANIFEST + PAGE.replace("shwo", "show"))
+    check_plugin(plugin)
+
+
 def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None:
     ran = CliRunner().invoke(init, ["--plugin", "pond_notes", str(tmp_path / "new")])
     assert ran.exit_code == 0, ran.output
@@ -273,9 +445,10 @@ def test_the_plugin_that_init_writes_passes_its_own_test(tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert "4 passed" in tested.stdout, tested.stdout + tested.stderr
     manifest = tomllib.loads((tmp_path / "new/ferrule_pond_notes/ferrule-plugin.toml").read_text())
-    assert manifest["optional"] == ["pond_notes_keep", "pond_notes_list"]
+    assert manifest["optional"] == ["pond_notes_greet"]
+    assert (tmp_path / "new/.gitignore").exists()
 
 
 COMMAND = """

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.plugins.loading import load_class
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.chosen_plugins import load_class, load_shipped_tools
+from ferrule.runtime.chosen_plugins import load_shipped_tools
 from ferrule.runtime.tool_profiles import list_default_names
 from ferrule.storage.plugins.manifests import list_coding_tools, read_shipped_manifests
 from ferrule.storage.settings.table import BY_KEY

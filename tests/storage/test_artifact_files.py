@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from artifact_retention import ArtifactRetention, Days
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import (
     Artifact,
@@ -33,14 +34,18 @@ class TestFiles(ArtifactConformance):
         return FileArtifactStore(tempfile.mkdtemp(prefix="ferrule-artifacts-"))
 
 
-class Days:
-    """A wall clock that a test moves."""
+class TestRetention(ArtifactRetention):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "artifacts"
 
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
+    def open_limited(
+        self, clock: Days, *, days: int | None = None, max_bytes: int | None = None
+    ) -> ArtifactStore:
+        return FileArtifactStore(self.root, days=days, max_bytes=max_bytes, now=clock)
 
-    def __call__(self) -> float:
-        return self.seconds
+    def is_empty(self) -> bool:
+        return list(self.root.iterdir()) == []
 
 
 @pytest.fixture
@@ -223,40 +228,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     store.sweep()
     assert not any(path.exists() for path in drafts)
     assert [one.sha256 for one in store.list(MINE)] == [kept.sha256]
-
-
-def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(tmp_path: Path) -> None:
-    clock = Days()
-    store = FileArtifactStore(tmp_path / "a", days=10, now=clock)
-    old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
-    clock.seconds += 6 * DAY
-    store.put(MINE, [b"used"])
-    clock.seconds += 5 * DAY
-    assert store.sweep() == 1
-    assert [one.sha256 for one in store.list(MINE)] == [used.sha256]
-    with pytest.raises(ArtifactMissing):
-        store.find(MINE, old.reference)
-    clock.seconds += 30 * DAY
-    assert store.sweep() == 1
-    assert list(store.root.iterdir()) == []
-
-
-def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest(
-    tmp_path: Path,
-) -> None:
-    clock = Days()
-    store = FileArtifactStore(tmp_path / "a", max_bytes=10_000, days=None, now=clock)
-    scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
-    kept: list[Artifact] = []
-    for n, scope in enumerate(scopes):
-        clock.seconds += 60
-        kept.append(store.put(scope, [b"%d" % n * 4000]))
-    held = [bool(store.list(scope)) for scope in scopes]
-    assert held == [False, False, False, True, True]
-    clock.seconds += 60
-    last = store.put(MINE, [b"x" * 10_000])
-    assert [one.sha256 for one in store.list(MINE)] == [last.sha256]
-    assert not any(store.list(scope) for scope in scopes)
 
 
 @pytest.mark.parametrize("most", [16_000, None])

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ from uuid import uuid4
 
 import pytest
 
+from artifact_retention import ArtifactRetention, Days
 from ferrule.core.errors import ConfigError
 from ferrule.storage.artifacts.intake import ArtifactsUnavailable
 from ferrule.storage.artifacts.objects import ObjectArtifactStore
-from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
+from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 from left_open import kept_by_process
 
@@ -49,6 +49,17 @@ class TestMemory(ArtifactConformance):
 class TestFolder(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
         return ObjectArtifactStore(f"file://{tempfile.mkdtemp(prefix='ferrule-objects-')}/of/many")
+
+
+class TestRetention(ArtifactRetention):
+    def open_limited(
+        self, clock: Days, *, days: int | None = None, max_bytes: int | None = None
+    ) -> ArtifactStore:
+        self.objects = memory()
+        return ObjectArtifactStore(self.objects, days=days, max_bytes=max_bytes, now=clock)
+
+    def is_empty(self) -> bool:
+        return paths(self.objects) == []
 
 
 @pytest.fixture(scope="session")
@@ -114,18 +125,6 @@ def bucket(address: str) -> ObjectStore:
 
 
 LARGE = PART_BYTES * 2 + 12_345
-
-
-class Days:
-    """A wall clock that a test moves. It starts with the real one: stores have clocks of their
-    own.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = time.time()
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def paths(store: ObjectStore) -> list[str]:
@@ -241,35 +240,6 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     # What obstore had not finished in a folder has a number after its name, and is none of its
     # objects.
     assert {name for name in left if "#" not in name} == {kept.sha256, f"{kept.sha256}.json"}
-
-
-def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young() -> None:
-    clock, store = Days(), memory()
-    artifacts = ObjectArtifactStore(store, days=10, now=clock)
-    old, used = artifacts.put(MINE, [b"old"]), artifacts.put(MINE, [b"used"])
-    clock.seconds += 6 * DAY
-    artifacts.put(MINE, [b"used"])
-    clock.seconds += 5 * DAY
-    assert artifacts.sweep() == 1
-    assert [one.sha256 for one in artifacts.list(MINE)] == [used.sha256]
-    with pytest.raises(ArtifactMissing):
-        artifacts.find(MINE, old.reference)
-    clock.seconds += 30 * DAY
-    assert artifacts.sweep() == 1
-    assert paths(store) == []
-
-
-def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest() -> None:
-    artifacts = ObjectArtifactStore(memory(), max_bytes=10_000, days=None)
-    scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
-    for n, scope in enumerate(scopes):
-        artifacts.put(scope, [b"%d" % n * 4000])
-    assert [bool(artifacts.list(scope)) for scope in scopes] == [False, False, False, True, True]
-    last = artifacts.put(MINE, [b"x" * 10_000])
-    assert [one.sha256 for one in artifacts.list(MINE)] == [last.sha256]
-    assert not any(artifacts.list(scope) for scope in scopes)
-    with pytest.raises(ArtifactTooLarge, match="10000 bytes"):
-        artifacts.put(MINE, [b"x" * 10_001])
 
 
 def test_a_description_that_is_broken_or_of_other_bytes_describes_nothing() -> None:

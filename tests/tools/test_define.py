@@ -388,3 +388,10 @@ def test_a_schema_that_combines_others_may_require_what_its_properties_do_not_sh
         },
         handler=lambda a: a,
     )
+
+
+@pytest.mark.proves("tools.bad-arguments-named")
+def test_a_missing_argument_is_named_as_in_tools_of_functions() -> None:
+    nested = {"type": "object", "properties": {"by": {"type": "string"}}, "required": ["by"]}
+    problems = made({"n": {"type": "integer"}, "sort": nested}).arguments.check({"sort": {}})
+    assert problems.problems == ["`n` is missing", "`sort.by` is missing"]

@@ -22,21 +22,31 @@ from .terminal import encode_json, escape_invisible
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def plugins(workspace: str | None, as_json: bool) -> int:
-    """List plugins in the order in which they are set up. Nothing of them is imported."""
+    """List plugins in the order in which they are set up, and where installed ones are from.
+
+    Nothing of them is imported. One whose manifest is invalid is `bad`: no run goes on with it.
+    """
     settings = load_settings(workspace=workspace)
     from ferrule.runtime.chosen_plugins import list_manifests, list_withheld
 
-    rows = [_describe(manifest, settings) for manifest in list_manifests(settings)]
+    manifests = list_manifests(settings)
+    rows = [_describe(manifest, settings) for manifest in manifests]
     for text in list_withheld(settings):
         click.echo(escape_invisible(text), err=True)
+    for manifest in manifests:
+        for problem in manifest.problems:
+            click.echo(escape_invisible(f"{manifest.file}: {problem}"), err=True)
     if as_json:
         click.echo(encode_json(rows, indent=2))
         return 0
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         state = "on" if row["on"] else "off"
+        if row["on"] and row["problems"]:
+            state = "bad"
         origin = "" if row["origin"] == "default" else f" [{row['origin']}]"
-        print_row(f"{row['name']:{width}}  {state:3}  ", f"{row['help']}{origin}")
+        source = f" ({row['distribution']} {row['version']})" if row["distribution"] else ""
+        print_row(f"{row['name']:{width}}  {state:3}  ", f"{row['help']}{source}{origin}")
     return 0
 
 
@@ -58,6 +68,7 @@ def _describe(manifest: Manifest, settings: Settings) -> dict[str, Any]:
         "help": manifest.help,
         "distribution": manifest.distribution,
         "version": manifest.version,
+        "problems": list(manifest.problems),
         "fields": fields,
         "tools": list(manifest.tools),
     }

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from ferrule.storage.trust import PROJECT_FILE, ConfigurationChange, TrustStore, find_python_files
+from ferrule.core.errors import ConfigError
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.trust import (
+    PROJECT_FILE,
+    ConfigurationChange,
+    ConfigurationSnapshot,
+    TrustStore,
+    find_python_files,
+)
 
 from .confirmation import has_terminal
 from .terminal import escape_invisible
@@ -44,6 +53,9 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
         click.echo(
             f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True
         )
+    problem = _find_problem(snapshot)
+    if problem:
+        click.echo(escape_invisible(f"commands will not run here with it: {problem}"), err=True)
     if snapshot.state != "absent" and not yes:
         code = _ask_for_trust(root)
         if code != 0:
@@ -52,6 +64,28 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
     store.trust(root, digest=snapshot.digest)
     click.echo(f"trusted {root}", err=True)
     return 0
+
+
+class _AsTrusted(TrustStore):
+    """A store in which one configuration is trusted, to find out what that would mean."""
+
+    def __init__(self, snapshot: ConfigurationSnapshot) -> None:
+        super().__init__()
+        self._snapshot = replace(snapshot, state="trusted")
+
+    def read(self, workspace: str | Path) -> ConfigurationSnapshot:
+        return self._snapshot
+
+
+def _find_problem(snapshot: ConfigurationSnapshot) -> str:
+    """Return what would be wrong with the settings if the configuration was trusted, or ""."""
+    if PROJECT_FILE not in snapshot.files:
+        return ""
+    try:
+        load_settings(workspace=snapshot.workspace, trust=_AsTrusted(snapshot))
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _ask_for_trust(root: Path) -> int:

@@ -96,8 +96,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             fails (`engine.model_fallbacks`).
         tools: Tools, plain functions, or a catalog.
         plugins: What else is added: tools, hooks, sub-agents, resources, instructions and the like
-            (`ferrule.plugins`), in order, each a plugin or `Parts` of the program's own; or a set
-            of plugins that were set up, whose tools are among `tools`.
+            (`ferrule.plugins`), in order, each a plugin, the name of one that ships or is
+            installed, or `Parts` of the program's own; or a set of plugins that were set up, whose
+            tools are among `tools`.
         instructions: What the model is told before the first message: a text, a function that
             returns one and is asked once for each run (it may be async, and take the `Context`), or
             several of both.
@@ -129,7 +130,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
-        plugins: Sequence[Plugin | Parts] | PluginSet = ...,
+        plugins: Sequence[Plugin | Parts | str] | PluginSet = ...,
         instructions: Instructions = ...,
         workspace: str | Path | filesystem.Workspace | None = ...,
         permissions: Permissions | None = ...,
@@ -179,7 +180,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
-        plugins: Sequence[Plugin | Parts] | PluginSet = (),
+        plugins: Sequence[Plugin | Parts | str] | PluginSet = (),
         instructions: Instructions = "",
         workspace: str | Path | filesystem.Workspace | None = None,
         permissions: Permissions | None = None,
@@ -796,7 +797,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 await self.close_plugins()
             finally:
                 try:
-                    await self.disconnect()
+                    await self.connection.close()
+                    if self.sub_agents is not None:
+                        await self.sub_agents.disconnect()
                 finally:
                     if self._owns_journal:
                         self._journal.close()
@@ -815,7 +818,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
 
     async def disconnect(self) -> None:
         """Close the model's connections or local server; sessions can continue with new ones."""
-        await self.connection.close()
+        await self.connection.disconnect()
         if self.sub_agents is not None:
             await self.sub_agents.disconnect()
 

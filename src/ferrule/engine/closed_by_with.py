@@ -30,7 +30,10 @@ class ClosedByAsyncWith(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except Exception as later:  # noqa: BLE001  boundary: what ended the block is what went wrong
+            _hide_behind(error, later)
 
 
 class ClosedByWith(ClosedByAsyncWith):
@@ -45,7 +48,17 @@ class ClosedByWith(ClosedByAsyncWith):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        run_in_new_loop(self.close)
+        try:
+            run_in_new_loop(self.close)
+        except Exception as later:  # noqa: BLE001  boundary: what ended the block is what went wrong
+            _hide_behind(error, later)
+
+
+def _hide_behind(error: BaseException | None, later: Exception) -> None:
+    """Raise an error of closing, unless another one ended the block: that one gets a note of it."""
+    if error is None:
+        raise later
+    error.add_note(f"then, on closing: {later}")
 
 
 def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.client import ModelClient, ModelOptions, disconnect
 from ferrule.models.registry import check_options
 
 from .model_fallbacks import ModelFallbacks
@@ -83,8 +83,14 @@ class ModelConnection:
         shared.others = other.others
         return shared
 
-    async def close(self) -> None:
+    async def disconnect(self) -> None:
         """Close the connections, or the local server. They are made anew when needed."""
+        for connection in (self, *self.others):
+            if not isinstance(connection.model, str):
+                await disconnect(connection.model)
+
+    async def close(self) -> None:
+        """Close the connections for good."""
         for connection in (self, *self.others):
             if not isinstance(connection.model, str):
                 await connection.model.close()

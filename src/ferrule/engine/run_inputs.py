@@ -121,7 +121,7 @@ def check_deps(deps: object, deps_type: Any) -> None:
         raise ConfigError(
             f"the agent needs dependencies of type `{_name(deps_type)}`, and the run was given "
             "none",
-            hint="pass deps=... to the run or to the session",
+            hint="pass deps=... to the run or to the session, or Host(make_deps=...) to the agent",
         )
     if deps_type is None and deps is not None:
         raise ConfigError(

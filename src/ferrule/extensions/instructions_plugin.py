@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 from ferrule.storage import paths
 
 from .instructions import FILE_NAME, MAX_BYTES, read_instructions
@@ -33,13 +33,13 @@ class InstructionFiles:
         if setup.workspace is None:
             return Parts()
         workspace = setup.workspace.root
-        own = _list_own_files() if setup.settings_folder is not None else ()
+        own = _list_own_files() if setup.internals.settings_folder is not None else ()
         found = read_instructions(
             workspace,
             self.fallbacks,
             max_bytes=self.max_bytes,
-            names=setup.names,
-            refuses=setup.rules.find_refusal,
+            names=setup.internals.names,
+            refuses=setup.internals.rules.find_refusal,
             own_files=own,
         )
         for warning in found.warnings:
@@ -47,7 +47,7 @@ class InstructionFiles:
         names = (FILE_NAME, *self.fallbacks)
         folders = (workspace, *workspace.parents)
         watched = (folder / name for folder in folders for name in names)
-        return Parts(instructions=found.text, watched=(*watched, *own))
+        return Parts(instructions=found.text, internals=PartsInternals(watched=(*watched, *own)))
 
 
 def _list_own_files() -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ferrule.core.value_class import frozen
 from ferrule.engine import registration
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, PartsInternals, Setup
 from ferrule.storage import paths
 from ferrule.storage.said_notices import say_first_time
 from ferrule.tools.catalog import Catalog
@@ -88,17 +88,18 @@ class FileExtensions:
         return Parts(
             hooks=loaded.hooks,
             agents=loaded.agents,
-            shadow=shadow,
             lifetime=live,
-            registration=self._limit_registration(),
-            left_out=loaded.left_out,
+            catalog=CatalogChanges(replace=shadow),
+            internals=PartsInternals(
+                registration=self._limit_registration(), left_out=loaded.left_out
+            ),
         )
 
     def _is_needed(self, setup: Setup) -> bool:
         """Return whether any file may define something. No module is loaded to find out."""
-        if setup.repository is not None and _has_words(setup.repository):
+        if setup.internals.repository is not None and _has_words(setup.internals.repository):
             return True
-        own = setup.settings_folder
+        own = setup.internals.settings_folder
         has_own = own is not None and any((own / name).exists() for name in _OWN)
         return bool(self.python) or has_own or _has_hooks(self._find_claude())
 
@@ -116,11 +117,11 @@ class FileExtensions:
             self._find_claude(),
         )
         return load_extensions(
-            setup.repository or ConfigurationSnapshot("", "absent", ""),
-            settings_folder=setup.settings_folder,
+            setup.internals.repository or ConfigurationSnapshot("", "absent", ""),
+            settings_folder=setup.internals.settings_folder,
             access=access,
             register=self.register,
-            python=PythonSources(self.python, setup.origins.get("python", "")),
+            python=PythonSources(self.python, setup.internals.origins.get("python", "")),
         )
 
     def _limit_registration(self) -> registration.RegistrationLimits | None:

@@ -1,5 +1,6 @@
 """Engines that hand jobs to workers: adapters of `engine.distributed.engines.Engine`.
 
 One module each: `procrastinate` (the default) and `pgqueuer`, both in the database of the journal,
-and `temporal`, on a server of its own. `coroutines` has what runs beside their libraries.
+and `temporal` and `restate`, on servers of their own. `coroutines` has what runs beside their
+libraries.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @asynccontextmanager
-async def run_beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+async def run_with(*coroutines: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
     """Run coroutines beside the block, until it ends."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:

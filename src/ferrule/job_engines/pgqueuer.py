@@ -29,7 +29,7 @@ from ferrule.engine.distributed.engines import (
     reach,
 )
 
-from .coroutines import call_when, run_beside
+from .coroutines import call_when, run_with
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"
@@ -90,7 +90,7 @@ class PgQueuerEngine:
                 except Exception as error:
                     raise RetryRequested(timedelta(seconds=RETRY_SECONDS)) from error
 
-            async with run_beside(call_when(stop, manager.shutdown.set)):
+            async with run_with(call_when(stop, manager.shutdown.set)):
                 await manager.run(
                     dequeue_timeout=2 * self._lost_after,
                     batch_size=max(1, min(32, concurrency // 2)),

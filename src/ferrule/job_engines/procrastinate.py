@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
-from .coroutines import call_when, run_beside
+from .coroutines import call_when, run_with
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"
@@ -101,7 +101,7 @@ class ProcrastinateEngine:
                 worker.shutdown_graceful_timeout = None
                 worker.stop()
 
-            async with run_beside(call_when(stop, leave), _rescue(app, every)):
+            async with run_with(call_when(stop, leave), _rescue(app, every)):
                 await worker.run()
 
 

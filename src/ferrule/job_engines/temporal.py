@@ -22,7 +22,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from ferrule.engine.distributed.engines import Do, EngineOptions, Ticket, reach
 
-from .coroutines import run_beside
+from .coroutines import run_with
 
 TASK_QUEUE, ACTIVITY, WORKFLOW = "ferrule", "ferrule-run", "ferrule-job"
 MOST_DAYS = 365
@@ -93,7 +93,7 @@ class TemporalEngine:
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         @activity.defn(name=ACTIVITY)
         async def work(run: str) -> None:
-            async with run_beside(_beat(self._lost_after / 3)):
+            async with run_with(_beat(self._lost_after / 3)):
                 await do(run)
 
         async with Worker(

@@ -233,6 +233,23 @@ class ModelClient(Protocol):
         ...
 
 
+@runtime_checkable
+class GoesOnAfterDisconnect(Protocol):
+    """A client whose `close` also checks something that is known only when all runs are over."""
+
+    async def disconnect(self) -> None:
+        """Release what belongs to this event loop; the client is asked again in another one."""
+        ...
+
+
+async def disconnect(client: ModelClient) -> None:
+    """Release the connections of a client that may be asked again, in another event loop."""
+    if isinstance(client, GoesOnAfterDisconnect):
+        await client.disconnect()
+    else:
+        await client.close()
+
+
 @frozen
 class Offer:
     """What a conversation with a model is opened with. Layers pass it on, perhaps changed.

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.extras import EXTRA_PROVIDERS, build_missing_error
 from ferrule.core.limits import DEFAULT_TURNS
 from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
@@ -654,6 +653,8 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
 
 def build_provider_error(provider: str) -> ConfigError:
     """Return the error for a provider that is not there: unknown, or of an extra."""
+    from ferrule.core.extras import EXTRA_PROVIDERS, build_missing_error
+
     if provider in EXTRA_PROVIDERS:
         return build_missing_error(EXTRA_PROVIDERS[provider])
     return ConfigError(

@@ -23,7 +23,6 @@ from typing import Any, Literal, cast, get_args
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
-from ferrule.core.extras import require
 from ferrule.core.messages import Message
 from ferrule.core.similar_names import find_similar_names
 from ferrule.core.value_class import frozen
@@ -129,8 +128,10 @@ class Scripted:
     """A model client that follows a script.
 
     All its exchanges take from the same steps, in the order in which they ask. `asks` and `opened`
-    record the arguments of the calls. `close`, and leaving the client as a context manager, raise
-    ScriptError if steps are left over, unless an error ended the script before.
+    record the arguments of the calls. `close`, which `Agent.close` calls, and leaving the client as
+    a context manager raise ScriptError if steps are left over, unless an error ended the script
+    before. `run_sync` only disconnects it, so that several runs can follow one script:
+    `assert_finished` checks it then.
 
     Raises:
         ConfigError: A step is none.
@@ -193,7 +194,11 @@ class Scripted:
             raise ScriptError(
                 f"{self._model}: {left} of {len(self._steps)} steps were not used",
                 code="script_left",
+                hint="leave them out of the script, or find out why the run ended before them",
             )
+
+    async def disconnect(self) -> None:
+        """Do nothing: there is no connection, and the script may go on."""
 
     async def close(self) -> None:
         was_broken_off = self._is_broken_off
@@ -312,6 +317,8 @@ def _select_script(path: Path, scripts: dict[str, Any], name: str) -> object:
 
 
 def _parse_yaml(path: Path, text: str) -> object:
+    from ferrule.core.extras import require
+
     require("yaml")
     import yaml
 

@@ -21,7 +21,7 @@ from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.model_fallbacks import AgentModel
 from ferrule.engine.plugins.plugin_set import find_state_folder
-from ferrule.engine.plugins.protocol import Setup
+from ferrule.engine.plugins.protocol import Setup, SetupInternals
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
 from ferrule.engine.telemetry.names import find_model_address
@@ -258,13 +258,15 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         environment=os.environ,
         confine=confine,
         connect=lambda name: create_client(settings, name),
-        find_address=partial(_find_address, settings),
-        rules=gate,
-        remark=(lambda text: None) if options.get("quiet") else notice,
-        is_named=list_named_tools(settings).__contains__,
-        settings_folder=paths.config(),
-        repository=settings.repository,
-        names=names,
+        internals=SetupInternals(
+            find_address=partial(_find_address, settings),
+            rules=gate,
+            remark=(lambda text: None) if options.get("quiet") else notice,
+            is_named=list_named_tools(settings).__contains__,
+            settings_folder=paths.config(),
+            repository=settings.repository,
+            names=names,
+        ),
     )
     provider = find_provider(settings.model)
     is_small = provider is not None and provider.is_small
@@ -275,7 +277,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         *_media_options(settings),
     ]
     plugins = set_up_chosen(settings, chosen, setup, core_tools, resources)
-    is_named = plugins.make_name_check(setup.is_named)
+    is_named = plugins.make_name_check(setup.internals.is_named)
     tools = apply_profile(plugins, profile, is_named)
     catalog, unknown = _make_catalog(settings, for_model, tools)
     check_rule_names(gate.rules, catalog, list_known_names)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.failures import explain_failure
+from ferrule.engine.plugins.loading import load_class
 from ferrule.engine.plugins.plugin_set import (
     PluginOptions,
     PluginSet,
@@ -50,13 +51,17 @@ def choose_plugins(
     """Return the plugins that the settings switch on. Others are not imported.
 
     Raises:
-        ConfigError: A plugin's settings cannot be used.
+        ConfigError: A plugin's settings or its manifest cannot be used; or it fails, and it is
+            named in the settings or restricts.
     """
     chosen: list[ChosenPlugin] = []
     for manifest in list_manifests(settings):
         given = fields.get(manifest.name, {})
         is_wanted = manifest.name in fields
-        if not manifest.is_set_up or not is_on(manifest, settings, is_wanted=is_wanted):
+        if not is_on(manifest, settings, is_wanted=is_wanted):
+            continue
+        manifest.check()
+        if not manifest.is_set_up:
             continue
         if manifest.distribution:
             _announce(manifest, notice)
@@ -65,9 +70,11 @@ def choose_plugins(
         except Exception as error:
             if not manifest.distribution:
                 raise
+            module = manifest.object.partition(":")[0]
+            problem = explain_failure(manifest.name, manifest.distribution, error, module)
             if _is_required(manifest, settings):
-                raise _explain_failure(manifest, error) from error
-            notice(f"{_explain_failure(manifest, error).detail}; it is left out")
+                raise problem from error
+            notice(f"{problem.detail}; it is left out")
     return chosen
 
 
@@ -103,6 +110,7 @@ def _make_options(manifest: Manifest, settings: Settings) -> PluginOptions:
         manifest.environment,
         {name: settings.origin(key).where for name, key in keys.items()},
         not _is_required(manifest, settings),
+        manifest.distribution,
     )
 
 
@@ -147,9 +155,11 @@ def list_withheld(settings: Settings) -> list[str]:
 
 
 def require_command(name: str, settings: Settings) -> None:
-    """Raise ConfigError for a terminal command of a plugin that is not used here."""
-    if any(name in one.commands for one in list_used(settings)):
-        return
+    """Raise ConfigError for a terminal command of a plugin that is not, or cannot be, used here."""
+    for one in list_used(settings):
+        if name in one.commands:
+            one.check()
+            return
     raise build_off_error(f"the command `{name}`", settings)
 
 
@@ -247,15 +257,6 @@ def _is_required(manifest: Manifest, settings: Settings) -> bool:
     return any(_strength(settings, key) > 0 for key in keys)
 
 
-def _explain_failure(manifest: Manifest, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the plugin `{manifest.name}` of `{manifest.distribution}` cannot be loaded: "
-        f"{type(error).__name__}: {error}",
-        code="plugin_failed",
-        hint=f"switch it off: `plugins: {{{manifest.name}: false}}` or `--no-plugins`",
-    )
-
-
 def _strength(settings: Settings, key: str) -> int:
     return LAYER_ORDER.index(settings.origin(key).layer)
 
@@ -270,9 +271,3 @@ def _list_keys(manifest: Manifest) -> dict[str, str]:
     """Return the settings that give a plugin's fields, by the fields' names."""
     own = {name: f"plugins.{manifest.name}.{name}" for name in manifest.settings}
     return {**own, **manifest.takes}
-
-
-def load_class(manifest: Manifest) -> Callable[..., Plugin]:
-    """Return the class of a plugin, which is imported for it."""
-    module, _, name = manifest.object.partition(":")
-    return cast("Callable[..., Plugin]", getattr(import_module(module), name))

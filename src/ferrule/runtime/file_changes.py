@@ -1,9 +1,9 @@
 """Detect changes of a person's own files, by content.
 
-Watched are the person's settings folder and what plugins name (`Parts.watched`). The configuration
-of a repository is checked by `storage.trust`, which reads and hashes all of it each time; here a
-file is read again only if its modification time, size or inode changed. Not noticed: a change that
-keeps all three.
+Watched are the person's settings folder and what plugins name (`PartsInternals.watched`). The
+configuration of a repository is checked by `storage.trust`, which reads and hashes all of it each
+time; here a file is read again only if its modification time, size or inode changed. Not noticed: a
+change that keeps all three.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Test doubles for servers and clocks, conformance suites for protocols, and checks of plugins.
 
-Modules: `artifact_conformance`, `byte_stream`, `fakes`, `http_double`, `journal_conformance`,
-`media_samples`, `model_client_conformance`, `ollama_double`, `plugins`, `provider_double`,
-`pytest_plugin`, `sandbox_conformance`.
+Modules: `artifact_conformance`, `byte_stream`, `console_page`, `fakes`, `http_double`,
+`journal_conformance`, `media_samples`, `model_client_conformance`, `ollama_double`, `plugins`,
+`provider_double`, `pytest_plugin`, `sandbox_conformance`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from ferrule.models.scripted import Scripted, calls, says
 
+    from .console_page import render_page
     from .fakes import FakeClock, RecordingApprover
-    from .plugins import call_plugin, check_plugin
+    from .plugins import call_plugin, check_plugin, make_plugin_agent
 
 __all__ = [
     "FakeClock",
@@ -24,6 +25,8 @@ __all__ = [
     "call_plugin",
     "calls",
     "check_plugin",
+    "make_plugin_agent",
+    "render_page",
     "says",
 ]
 
@@ -39,6 +42,7 @@ __getattr__, __dir__ = lazy_names(
             "FakeClock",
             "RecordingApprover",
         ),
-        ".plugins": ("call_plugin", "check_plugin"),
+        ".console_page": ("render_page",),
+        ".plugins": ("call_plugin", "check_plugin", "make_plugin_agent"),
     },
 )

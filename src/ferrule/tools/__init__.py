@@ -19,9 +19,17 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .outcome_probe import NOT_HAPPENED, report_effect
     from .reliability import Reliability, read_policies
-    from .toolset import describe, rename
+    from .toolset import configure, describe, rename
 
-__all__ = ["NOT_HAPPENED", "Reliability", "describe", "read_policies", "rename", "report_effect"]
+__all__ = [
+    "NOT_HAPPENED",
+    "Reliability",
+    "configure",
+    "describe",
+    "read_policies",
+    "rename",
+    "report_effect",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -35,6 +43,7 @@ __getattr__, __dir__ = lazy_names(
             "read_policies",
         ),
         ".toolset": (
+            "configure",
             "describe",
             "rename",
         ),

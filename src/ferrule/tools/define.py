@@ -293,6 +293,12 @@ class SchemaOutput:
 
 
 def _problem(error: Any, whole: str = "arguments") -> str:
-    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path]
+    path = list(error.instance_path)
+    is_missing = error.kind.name == "required"
+    if is_missing:
+        path.append(error.kind.property)
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     where = "".join(steps).lstrip(".")
+    if is_missing:
+        return f"`{where}` is missing"
     return f"`{where or whole}`: {error.message}"

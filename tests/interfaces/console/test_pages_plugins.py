@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from ferrule.plugins import ConsolePage
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.settings.table import list_installed
+from ferrule.testing import render_page
 
 CODE = """
 from dataclasses import dataclass
@@ -82,3 +84,23 @@ async def test_a_page_is_in_the_menu_and_shown_to_the_owner_alone(served: Any) -
             assert "said &lt;i&gt;wet&lt;/i&gt;;" in sent.text
         async with serving.browser("guest") as browser:
             assert (await browser.get("/x/reeds")).status_code == 403
+
+
+def test_a_page_is_rendered_in_a_test_without_a_server(tmp_path: Path) -> None:
+    async def show(page: ConsolePage) -> str:
+        found = page.find_resource(Path)
+        said = (page.form or page.query or {}).get("q", "nothing")
+        return page.render("<p>{{ said }} {{ found }}</p>{{ viewer.csrf }}", said=said, found=found)
+
+    for form, query in (({"q": "<b>"}, None), (None, {"q": "<b>"})):
+        shown = render_page(show, state=tmp_path, form=form, query=query, resources=[Path("/pond")])
+        assert shown == "<p>&lt;b&gt; /pond</p>csrf"
+    assert "nothing None" in render_page(show, state=tmp_path)
+
+
+def test_a_page_that_is_not_async_writes_into_the_folder_of_the_test(tmp_path: Path) -> None:
+    def show(page: ConsolePage) -> str:
+        (page.state() / "seen").touch()
+        return page.render("seen")
+
+    assert render_page(show, state=tmp_path) == "seen" and (tmp_path / "seen").exists()

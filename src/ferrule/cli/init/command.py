@@ -28,7 +28,9 @@ from .settings_template import render_settings
     "--user", is_flag=True, help="Write your own settings file, and nothing into a folder."
 )
 @click.option(
-    "--plugin", metavar="NAME", help="Write a plugin as a distribution of its own, with a test."
+    "--plugin",
+    metavar="NAME",
+    help="Write a plugin as a distribution of its own, with tests: the package `ferrule_NAME`.",
 )
 def init(folder: str, force: bool, settings_only: bool, user: bool, plugin: str | None) -> int:
     """Create an agent project in FOLDER.
@@ -49,7 +51,7 @@ def init(folder: str, force: bool, settings_only: bool, user: bool, plugin: str 
         files = plugin_files(plugin)
         replaced = write_new_files(root, files, replace=force, hint="--force replaces them")
         _list_files(root, files, replaced)
-        click.echo("hint: `pip install -e .` there, then `python -m pytest`", err=True)
+        click.echo("hint: `pip install -e '.[test]'` there, then `python -m pytest`", err=True)
         return 0
     if settings_only:
         files = {".ferrule/ferrule.yaml": render_settings(project=True)}

@@ -22,6 +22,9 @@ description = "A plugin for Ferrule."
 requires-python = ">=3.11"
 dependencies = ["ferrule"]
 
+[project.optional-dependencies]
+test = ["pytest", "ferrule[console]"]
+
 [project.entry-points."ferrule.plugins"]
 {name} = "ferrule_{name}:{title}"
 
@@ -33,7 +36,7 @@ pythonpath = ["."]
 """
 
 _CODE = '''\
-"""A plugin for Ferrule: notes that are kept for later sessions."""
+"""A plugin for Ferrule."""
 
 from __future__ import annotations
 
@@ -41,59 +44,97 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ferrule import tool
+from ferrule.hooks import Action, ToolPre, block, hook
 from ferrule.plugins import Parts, Setup
 
 
 @dataclass(frozen=True)
 class {title}:
-    """Keep notes, and read them in later sessions."""
+    """What `{name}` adds to an agent. Its fields are settings."""
 
     name: ClassVar[str] = "{name}"
-    most: int = 100
+    greeting: str = "Hello"
 
     def setup(self, setup: Setup) -> Parts:
-        """Return two tools."""
-        file = setup.state() / "notes.txt"
+        """Return a tool, and a hook on its calls."""
 
-        def read() -> list[str]:
-            return file.read_text("utf-8").splitlines() if file.exists() else []
+        @tool(side_effect="none")
+        def {name}_greet(who: str) -> str:
+            """Greet somebody.
 
-        @tool(side_effect="write", parallel=False)
-        def {name}_keep(text: str) -> str:
-            """Keep a note of one line for later sessions."""
-            notes = [*read(), " ".join(text.split())][-self.most :]
-            file.write_text("\\n".join(notes) + "\\n", "utf-8")
-            return "kept"
+            Args:
+                who: The name to greet.
+            """
+            return f"{{self.greeting}}, {{who}}!"
 
-        @tool(side_effect="read")
-        def {name}_list() -> list[str]:
-            """List the notes that were kept."""
-            return read()
+        tools = [{name}_greet]
 
-        return Parts(tools=[{name}_keep, {name}_list])
+        @hook("tool.pre", tools=tools)
+        def require_name(call: ToolPre) -> Action | None:
+            return None if str(call.arguments["who"]).strip() else block("give a name")
+
+        return Parts(tools=tools, hooks=[require_name])
+'''
+
+_PAGE = '''\
+"""The page of the console. The title above it is that of the manifest."""
+
+from __future__ import annotations
+
+from ferrule.plugins import ConsolePage
+
+
+def show(page: ConsolePage) -> str:
+    """Show who is looking."""
+    return page.render("<p>Hello, {{{{ user }}}}!</p>", user=page.user)
 '''
 
 _MANIFEST = """\
-help = "Notes that are kept for later sessions."
-optional = ["{name}_keep", "{name}_list"]
+help = "What `{name}` adds to an agent."
+optional = ["{name}_greet"]
+needs = {{ restricts = true }}  # its hook refuses calls
 
-[settings.most]
-kind = "integer"
-default = 100
-minimum = 1
-short = "Most notes that are kept."
+[settings.greeting]
+kind = "text"
+default = "Hello"
+short = "The first word of a greeting."
+
+[pages.{name}]
+object = "ferrule_{name}.page:show"
+title = "{title}"
 """
 
 _TEST = """\
-from ferrule.testing import call_plugin, check_plugin
+from ferrule.testing import call_plugin, check_plugin, render_page
 from ferrule_{name} import {title}
+from ferrule_{name}.page import show
 
 
-def test_a_note_is_there_in_the_next_session(tmp_path):
+def test_it_keeps_the_rules_of_plugins_and_its_manifest():
     check_plugin({title}())
-    assert call_plugin({title}(), "{name}_keep", state=tmp_path, text="The key is blue.").success
-    listed = call_plugin({title}(), "{name}_list", state=tmp_path)
-    assert listed.data == ["The key is blue."]
+
+
+def test_the_tool_uses_the_field(tmp_path):
+    result = call_plugin({title}(greeting="Hi"), "{name}_greet", state=tmp_path, who="Ada")
+    assert result.data == "Hi, Ada!"
+
+
+def test_the_hook_refuses_a_call_without_a_name(tmp_path):
+    result = call_plugin({title}(), "{name}_greet", state=tmp_path, who=" ")
+    assert "give a name" in result.error_message
+
+
+def test_the_page_greets_who_looks(tmp_path):
+    assert render_page(show, state=tmp_path) == "<p>Hello, owner!</p>"
+"""
+
+_IGNORED = """\
+__pycache__/
+*.egg-info/
+.pytest_cache/
+.venv/
+build/
+dist/
 """
 
 _README = """\
@@ -101,11 +142,11 @@ _README = """\
 
 A plugin for Ferrule.
 
-    pip install -e .
+    pip install -e ".[test]"
     python -m pytest
     ferrule plugins
 
-In Ferrule's settings `plugins: {{{name}: {{most: 10}}}}` sets its field, and
+In Ferrule's settings `plugins: {{{name}: {{greeting: Hi}}}}` sets its field, and
 `plugins: {{{name}: false}}` switches it off.
 """
 
@@ -128,7 +169,9 @@ def plugin_files(name: str) -> dict[str, str]:
     }
     return {
         "pyproject.toml": _PYPROJECT.format(**words),
+        ".gitignore": _IGNORED,
         f"ferrule_{name}/__init__.py": _CODE.format(**words),
+        f"ferrule_{name}/page.py": _PAGE.format(**words),
         f"ferrule_{name}/ferrule-plugin.toml": _MANIFEST.format(**words),
         f"tests/test_{name}.py": _TEST.format(**words),
         "README.md": _README.format(**words),

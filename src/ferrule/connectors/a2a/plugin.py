@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 from ferrule.tools.reliability import POLICY_ERROR
@@ -49,4 +49,4 @@ class A2a:
             for peers in connected:
                 await peers.close()
 
-        return Parts(tools_from=make_tools, lifetime=live)
+        return Parts(lifetime=live, catalog=CatalogChanges(add=make_tools))

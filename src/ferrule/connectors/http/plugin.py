@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 
 from .loading import HttpToolSettings, load_tools
 
@@ -36,9 +36,9 @@ class HttpTools:
             self.openapi or None,
             tuple(self.hosts),
             tuple(self.secrets),
-            setup.settings_folder,
+            setup.internals.settings_folder,
         )
-        loaded = load_tools(wanted, setup.repository)
+        loaded = load_tools(wanted, setup.internals.repository)
         for text in loaded.notices:
             setup.notice(text)
-        return Parts(tools_from=lambda _: loaded.tools)
+        return Parts(catalog=CatalogChanges(add=lambda _: loaded.tools))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.sandbox.backends.reduced_protection import SandboxMode
 from ferrule.storage import paths
 from ferrule.tools.catalog import Catalog
@@ -51,7 +51,9 @@ class Mcp:
             ConfigError: A tool policy cannot be read. A server must not run with another policy
                 than the one that was written.
         """
-        loaded = load_servers(setup.repository, setup.settings_folder, self.servers or None)
+        loaded = load_servers(
+            setup.internals.repository, setup.internals.settings_folder, self.servers or None
+        )
         if loaded.policy_errors:
             raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
         more, problems = _select_approved(self.editor, loaded.servers)
@@ -65,7 +67,7 @@ class Mcp:
             for text in (*connected.notices, *loaded.problems, *problems):
                 setup.notice(text)
             if connected.summary:
-                setup.remark(connected.summary)
+                setup.internals.remark(connected.summary)
             return connected.tools
 
         @asynccontextmanager
@@ -73,7 +75,7 @@ class Mcp:
             yield
             await running.close()
 
-        return Parts(tools_from=make_tools, resources=(running,), lifetime=live)
+        return Parts(resources=(running,), lifetime=live, catalog=CatalogChanges(add=make_tools))
 
 
 class RunServers:

@@ -2,5 +2,5 @@
 
 Needs the extra `scale`. Modules: `jobs` (what submits them), `outcomes` (the table), `schedules`,
 `engines` (what hands jobs to workers), `handing_in` (what tells the engine of jobs), `worker`,
-`runner` (what an engine calls), `job_run` (from job to run), `draining`.
+`figures` (metrics), `runner` (what an engine calls), `job_run` (from job to run), `draining`.
 """

@@ -55,6 +55,13 @@ class SetAside:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
 
+    def hasten(self, session: str, tenant: str) -> None:
+        """Hand in now what waits for a job of this session or a place of this tenant."""
+        here = [ticket for _, (ticket, _) in self._waiting.values()]
+        first = sorted((one for one in here if one.tenant == tenant), key=lambda one: one.priority)
+        for ticket in (*first[:1], *(one for one in here if one.session == session)):
+            self._waiting[ticket.run] = (0, self._waiting[ticket.run][1])
+
     async def finish(self) -> None:
         """Wait until all of them are handed in, which they are once the worker leaves."""
         if self._task is not None:

@@ -37,7 +37,7 @@ from .engines import (
     run_blocking,
 )
 from .handing_in import hand_in
-from .outcomes import OutcomeTable, StoredJob, build_announcement
+from .outcomes import JobFigures, OutcomeTable, StoredJob, build_announcement
 from .schedules import build_run_id, find_next_time
 
 if TYPE_CHECKING:
@@ -245,6 +245,10 @@ class Jobs:
                 state = "failed"
             job = Job.of(found.job)
             yield WaitingJob(found.run, state, job.tenant, job.text, found.worker)
+
+    def measure(self) -> JobFigures:
+        """Count the jobs that have not ended."""
+        return self._table.measure()
 
     def schedule(self, name: str, cron: str, job: Job) -> None:
         """Submit the job repeatedly, at the times of a cron expression.

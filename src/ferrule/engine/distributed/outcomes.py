@@ -88,6 +88,14 @@ _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NUL
 _COLUMNS = "run, job, coalesce(worker, ''), coalesce(stop, ''), outcome"
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
 _RECENT = f"SELECT {_COLUMNS} FROM {{s}}.outcomes ORDER BY no DESC LIMIT %s"
+_MEASURE = """
+SELECT count(*) FILTER (WHERE worker IS NULL AND due <= clock_timestamp()),
+    coalesce(extract(epoch FROM clock_timestamp() - min(due) FILTER (
+        WHERE worker IS NULL AND due <= clock_timestamp())), 0)::double precision,
+    count(worker), count(DISTINCT worker),
+    (SELECT count(*) FROM {s}.sessions WHERE until > clock_timestamp())
+FROM {s}.outcomes WHERE ended IS NULL
+"""
 _REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
 _SCHEDULE = """
 INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
@@ -126,6 +134,7 @@ class Beginning:
             comes too `early` in its session, or its tenant's places are `full`.
         unhanded: The job, if it may not begin yet: the engine forgets it.
         ahead: How many jobs go first, of its session or, waiting for a place, of its tenant.
+        blocked: For how many seconds what it waits for has been worked.
         job: The job, if it begins.
         attempt: How many workers have begun it, this one included.
         was_begun: Whether any worker had begun it before.
@@ -136,11 +145,31 @@ class Beginning:
     answer: str
     unhanded: Unhanded | None = None
     ahead: int = 0
+    blocked: float = 0
     job: Mapping[str, Any] | None = None
     attempt: int = 0
     was_begun: bool = False
     schedule: str | None = None
     is_known: bool = True
+
+
+@frozen
+class JobFigures:
+    """How many jobs there are that have not ended.
+
+    Attributes:
+        waiting: Jobs that are due and that no worker has.
+        oldest: For how many seconds the oldest of these has been due.
+        working: Jobs that a worker has, which may be gone by now.
+        workers: How many workers have any.
+        leases: How many sessions some process may write now.
+    """
+
+    waiting: int
+    oldest: float
+    working: int
+    workers: int
+    leases: int
 
 
 class OutcomeTable:
@@ -182,9 +211,10 @@ class OutcomeTable:
         }
         return _read_tickets(self._run(_SUBMIT, values, "submitting"))
 
-    def mark_handed(self, told: Sequence[Unhanded]) -> None:
+    def mark_handed(self, unhanded: Sequence[Unhanded]) -> None:
         """Take note that the engine knows of these jobs, unless they were set aside since then."""
-        runs, times = [ticket.run for ticket, _ in told], [as_of for _, as_of in told]
+        runs = [ticket.run for ticket, _ in unhanded]
+        times = [as_of for _, as_of in unhanded]
         self._run(_HANDED, (runs, times), "submitting")
 
     def look(self, seconds: float, days: float) -> list[Unhanded]:
@@ -215,7 +245,7 @@ class OutcomeTable:
         as_of = found.pop("as_of")
         if found["answer"] == "begin":
             return Beginning(**found)
-        return Beginning(found["answer"], (ticket, as_of), found["ahead"])
+        return Beginning(found["answer"], (ticket, as_of), found["ahead"], found["blocked"])
 
     def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> None:
         """Set the outcome of a job, unless it has one or another worker has it by now."""
@@ -252,6 +282,9 @@ class OutcomeTable:
     def list_recent(self, limit: int) -> list[StoredJob]:
         """Return jobs, the newest first."""
         return [StoredJob(*row) for row in self._run(_RECENT, (limit,), "listing jobs")]
+
+    def measure(self) -> JobFigures:
+        return JobFigures(*self._run(_MEASURE, (), "counting jobs")[0])
 
     # ---- schedules
 

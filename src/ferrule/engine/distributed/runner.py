@@ -141,6 +141,7 @@ class Runner:
             return
         if not has_outcome:
             await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+        self._set_aside.hasten(job.session, job.tenant)
 
     def _hand_to_others(self, run: str) -> None:
         hand_in(self._table, self._engine, self._table.give_back(run, self._name))
@@ -151,7 +152,8 @@ class Runner:
         before = beginning.ahead
         if beginning.answer == "full":
             before = 1 + beginning.ahead // (self._per_tenant or 1)
-        return min(MOST_SECONDS, AGAIN_SECONDS * before)
+        # What has taken long may take long: then a tenth of that is soon enough.
+        return min(MOST_SECONDS, max(AGAIN_SECONDS * before, beginning.blocked / 10))
 
     def _begin(self, run: str) -> Beginning:
         """Begin a job. Without a job in it, there is nothing to do now."""

@@ -86,7 +86,7 @@ class _Lifetime:
         self._makers = makers
         self._notice = notice
         self._seconds = seconds
-        self._open: list[tuple[str, AbstractAsyncContextManager[object]]] = []
+        self._open: list[tuple[str, LifetimeMaker, AbstractAsyncContextManager[object]]] = []
         self._closing = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._live(), name="ferrule-plugins")
@@ -123,26 +123,25 @@ class _Lifetime:
                     await manager.__aenter__()
             except Exception as error:  # noqa: BLE001  boundary: code of a plugin
                 problem = ConfigError(
-                    f"the plugin `{name}` did not start: {_describe(error, self._seconds)}",
+                    f"the plugin `{name}` did not start: {_describe(error, make, self._seconds)}",
                     code="plugin_failed",
                     hint="leave it out, or report it to its author",
                 )
                 problem.__cause__ = error
                 self.entered.set_exception(problem)
                 return
-            self._open.append((name, manager))
+            self._open.append((name, make, manager))
         self.entered.set_result(None)
 
     async def _leave(self) -> None:
         while self._open:
-            name, manager = self._open.pop()
+            name, make, manager = self._open.pop()
             try:
                 async with asyncio.timeout(self._seconds):
                     await manager.__aexit__(None, None, None)
             except Exception as error:  # noqa: BLE001  boundary: one must not keep the others open
-                self._notice(
-                    f"the plugin `{name}` could not be closed: {_describe(error, self._seconds)}"
-                )
+                problem = _describe(error, make, self._seconds)
+                self._notice(f"the plugin `{name}` could not be closed: {problem}")
 
 
 class StartPlugins(DriverExtension):
@@ -156,7 +155,9 @@ class StartPlugins(DriverExtension):
         await self._lifetimes.enter()
 
 
-def _describe(error: Exception, seconds: float) -> str:
+def _describe(error: Exception, make: LifetimeMaker, seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"it took more than {seconds:g} s"
-    return f"{type(error).__name__}: {error}"
+    from .failures import describe_failure  # loaded only where something failed
+
+    return describe_failure(error, getattr(make, "__module__", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -29,14 +29,14 @@ from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
 
 from .lifetimes import LifetimeMaker, PluginLifetimes
-from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup
+from .protocol import BusListener, LeftOutFile, Parts, Plugin, Setup, SetupInternals
 
 T = TypeVar("T")
 
 PROGRAM = "the program"
 """Where tools and resources are from that no plugin brought, in messages."""
 PRESENTABLE = ("description", "arguments", "examples", "loading")
-"""The fields of a tool that `Parts.present` may change."""
+"""The fields of a tool that `CatalogChanges.present` may change."""
 
 
 @frozen
@@ -128,12 +128,15 @@ class PluginOptions:
     Attributes:
         environment: The variables that it may read; None for all.
         origins: Where its fields were set.
-        is_optional: Whether it is left out, with a notice, if `setup` fails.
+        is_optional: Whether it is left out, with a notice, if it fails.
+        distribution: Where it was installed from; "" for a plugin that the program made itself,
+            whose own errors reach the program.
     """
 
     environment: Sequence[str] | None = None
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     is_optional: bool = False
+    distribution: str = ""
 
 
 def set_up_plugins(
@@ -159,7 +162,7 @@ def set_up_plugins(
     named_by_agents: set[str] = set()
 
     def is_named(name: str) -> bool:
-        return name in named_by_agents or setup.is_named(name)
+        return name in named_by_agents or setup.internals.is_named(name)
 
     for plugin in plugins:
         if isinstance(plugin, Parts):
@@ -170,7 +173,7 @@ def set_up_plugins(
         name = _check_plugin(plugin, given)
         chosen = (options or {}).get(name, PluginOptions())
         own = _make_own_setup(setup, name, chosen, is_named)
-        parts = _set_up(plugin, own, is_optional=chosen.is_optional)
+        parts = _set_up(plugin, own, chosen)
         if parts is not None:
             given[name] = parts
             named_by_agents.update(*(agent.tools or () for agent in parts.agents))
@@ -178,7 +181,6 @@ def set_up_plugins(
         return PluginSet(tools=tuple(tools))
     collected = _collect_tools(given, tools)
     _check_resources(given)
-    _check_hooks(given)
     return PluginSet(
         tuple(given),
         tuple(tool for _, tool in sorted(collected.tools.items())),
@@ -193,27 +195,43 @@ def set_up_plugins(
         next((parts.delegation for parts in given.values() if parts.delegation), None),
         tuple(item for parts in given.values() for item in parts.resources),
         tuple(observer for parts in given.values() for observer in parts.observers),
-        tuple(one for parts in given.values() for one in parts.listeners),
+        tuple(one for parts in given.values() for one in parts.internals.listeners),
         PluginLifetimes(_list_lifetimes(given), setup.notice),
-        tuple(make for parts in given.values() for make in parts.extensions),
-        next((parts.registration for parts in given.values() if parts.registration), None),
-        tuple(path for parts in given.values() for path in parts.watched),
-        tuple(file for parts in given.values() for file in parts.left_out),
+        tuple(make for parts in given.values() for make in parts.internals.extensions),
+        _find_registration(given),
+        tuple(path for parts in given.values() for path in parts.internals.watched),
+        tuple(file for parts in given.values() for file in parts.internals.left_out),
     )
 
 
 def add_plugins(
-    plugins: Sequence[Plugin | Parts] | PluginSet, setup: Setup, catalog: Catalog
+    plugins: Sequence[Plugin | Parts | str] | PluginSet, setup: Setup, catalog: Catalog
 ) -> tuple[PluginSet, Catalog]:
     """Return the plugins of an agent and its tools. A set that is given is in the catalog already.
 
-    Raises ConfigError, as `set_up_plugins`.
+    Raises ConfigError, as `set_up_plugins`; also for a name that no plugin has.
     """
     if isinstance(plugins, PluginSet):
         return plugins, catalog
-    added = set_up_plugins(plugins, setup, tools=catalog)
+    if isinstance(plugins, str):
+        raise ConfigError("`plugins` is a text", hint=f'write `plugins=["{plugins}"]`')
+    names = [one for one in plugins if isinstance(one, str)]
+    named = _make_named_plugins(names) if names else {}
+    made = [named[one][0] if isinstance(one, str) else one for one in plugins]
+    options = {name: chosen for name, (_, chosen) in named.items()}
+    added = set_up_plugins(made, setup, tools=catalog, options=options)
     is_same = not added.names or added.tools == tuple(catalog)
     return added, catalog if is_same else Catalog(added.tools)
+
+
+def _make_named_plugins(names: Iterable[str]) -> dict[str, tuple[Plugin, PluginOptions]]:
+    """Return the plugins with these names; each may read the variables that its manifest names."""
+    # Only a name needs the readers of manifests.
+    from .loading import find_manifest, make_plugin
+
+    return {
+        name: (make_plugin(name), PluginOptions(find_manifest(name).environment)) for name in names
+    }
 
 
 def setup_for_program(
@@ -231,11 +249,13 @@ def setup_for_program(
         environment=os.environ,
         confine=None,
         connect=connect,
-        find_address=_find_address,
-        rules=rules,
-        remark=logging.getLogger("ferrule.plugins").info,
-        is_named=lambda name: False,
-        names=workspace.names if workspace else DEFAULT_NAMES,
+        internals=SetupInternals(
+            find_address=_find_address,
+            rules=rules,
+            remark=logging.getLogger("ferrule.plugins").info,
+            is_named=lambda name: False,
+            names=workspace.names if workspace else DEFAULT_NAMES,
+        ),
     )
 
 
@@ -244,7 +264,8 @@ def _make_own_setup(
 ) -> Setup:
     """Return what one plugin may use: its own folder, and the variables it declares or all."""
     state = partial(_make_state_folder, setup.state, plugin)
-    own = replace(setup, state=state, origins=options.origins, is_named=is_named)
+    internals = replace(setup.internals, origins=options.origins, is_named=is_named)
+    own = replace(setup, state=state, internals=internals)
     if options.environment is None:
         return own
     given = setup.environment
@@ -252,16 +273,21 @@ def _make_own_setup(
     return replace(own, environment=declared)
 
 
-def _set_up(plugin: Plugin, setup: Setup, *, is_optional: bool) -> Parts | None:
-    """Return the plugin's parts; None if it fails and is left out."""
+def _set_up(plugin: Plugin, setup: Setup, options: PluginOptions) -> Parts | None:
+    """Return the plugin's parts; None if it fails, or what it returns is invalid, and may be."""
     try:
-        parts = plugin.setup(setup)
+        _check_frozen(plugin)
+        return _check_parts(plugin.name, plugin.setup(setup))
     except Exception as error:
-        if not is_optional:
+        if not options.distribution:
             raise
-        setup.notice(f"the plugin `{plugin.name}` is left out: {type(error).__name__}: {error}")
+        from .failures import explain_failure  # loaded only where something failed
+
+        problem = explain_failure(plugin.name, options.distribution, error, type(plugin).__module__)
+        if not options.is_optional:
+            raise problem from error
+        setup.notice(f"{problem.detail}; it is left out")
         return None
-    return _check_parts(plugin.name, parts)
 
 
 def _make_state_folder(find: Callable[[], Path], plugin: str) -> Path:
@@ -274,13 +300,14 @@ def _collect_tools(given: Mapping[str, Parts], tools: Iterable[Tool]) -> _Collec
     for name, parts in given.items():
         collected.add(name, parts.tools)
     for name, parts in given.items():
-        if parts.tools_from is not None:
-            collected.add(name, parts.tools_from(Catalog(collected.tools.values())))
-        if parts.shadow is not None:
-            collected.shadow(name, parts.shadow(Catalog(collected.tools.values())))
+        changes = parts.catalog
+        if changes.add is not None:
+            collected.add(name, changes.add(Catalog(collected.tools.values())))
+        if changes.replace is not None:
+            collected.replace(name, changes.replace(Catalog(collected.tools.values())))
     for name, parts in given.items():
-        if parts.present is not None:
-            collected.present(name, parts.present)
+        if parts.catalog.present is not None:
+            collected.present(name, parts.catalog.present)
     return collected
 
 
@@ -306,7 +333,7 @@ class _CollectedTools:
             self.tools[name] = tool
             self.sources[name] = plugin
 
-    def shadow(self, plugin: str, arranged: Iterable[Tool]) -> None:
+    def replace(self, plugin: str, arranged: Iterable[Tool]) -> None:
         """Take the tools of a plugin that puts its own in the place of others."""
         sources = {
             (id(tool.handler), tool.name): self.sources.get(name)
@@ -359,6 +386,15 @@ def _check_plugin(plugin: Plugin, given: Mapping[str, Parts]) -> str:
     return name
 
 
+def _check_frozen(plugin: Plugin) -> None:
+    if is_dataclass(plugin) and type(plugin).__setattr__ is object.__setattr__:
+        raise ConfigError(
+            f"the plugin `{type(plugin).__name__}` can be changed, and may serve many agents",
+            code="plugin_invalid",
+            hint="write `@dataclass(frozen=True)`",
+        )
+
+
 def _check_parts(plugin: str, parts: object) -> Parts:
     if not isinstance(parts, Parts):
         raise ConfigError(
@@ -366,10 +402,12 @@ def _check_parts(plugin: str, parts: object) -> Parts:
             code="plugin_invalid",
             hint="return `Parts(...)`, and define `setup` without `async`",
         )
+    for hook in parts.hooks:
+        _check_hook(plugin, hook)
     # Each is read more than once.
     return replace(
         parts,
-        tools=tuple(parts.tools),
+        tools=tuple(_make_tool(plugin, one) for one in parts.tools),
         agents=tuple(parts.agents),
         resources=tuple(parts.resources),
     )
@@ -380,7 +418,7 @@ def _make_tool(plugin: str, item: ToolLike) -> Tool:
         return as_tool(item)
     except ToolDefinitionError as error:
         raise ConfigError(
-            f"the plugin `{plugin}`: {error.detail}", code="plugin_invalid", hint=error.hint
+            f"{_name_source(plugin)}: {error.detail}", code="plugin_invalid", hint=error.hint
         ) from error
 
 
@@ -393,17 +431,15 @@ def _find_changed_field(before: Tool | None, tool: Tool) -> str:
     return next((name for name in fixed if getattr(before, name) != getattr(tool, name)), "")
 
 
-def _check_hooks(given: Mapping[str, Parts]) -> None:
-    """Check that hooks can be asked: a call that one that cannot would be asked of is refused."""
-    for name, parts in given.items():
-        for hook in parts.hooks:
-            if isinstance(hook, event_hooks.EventHook | event_hooks.Hooks):
-                continue
-            if not all(callable(getattr(hook, method, None)) for method in ("before", "after")):
-                raise ConfigError(
-                    f"{_name_source(name)}: {hook!r} is not a hook",
-                    hint="give an object with the methods `before` and `after`, or an `EventHook`",
-                )
+def _check_hook(plugin: str, hook: object) -> None:
+    """Check that a hook can be asked: a call that one that cannot would be asked of is refused."""
+    if isinstance(hook, event_hooks.EventHook | event_hooks.Hooks):
+        return
+    if not all(callable(getattr(hook, method, None)) for method in ("before", "after")):
+        raise ConfigError(
+            f"{_name_source(plugin)}: {hook!r} is not a hook",
+            hint="give an object with the methods `before` and `after`, or an `EventHook`",
+        )
 
 
 def _check_resources(given: Mapping[str, Parts]) -> None:
@@ -432,6 +468,11 @@ def _name_source(plugin: str) -> str:
     if not plugin or plugin.startswith(PROGRAM):
         return PROGRAM
     return f"the plugin `{plugin}`"
+
+
+def _find_registration(given: Mapping[str, Parts]) -> registration.RegistrationLimits | None:
+    limits = (parts.internals.registration for parts in given.values())
+    return next((one for one in limits if one is not None), None)
 
 
 def _list_lifetimes(given: Mapping[str, Parts]) -> tuple[tuple[str, LifetimeMaker], ...]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 from ferrule import sandbox, storage
+from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
@@ -34,6 +35,32 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rule_evaluation import Rules
 from ferrule.tools.catalog import Catalog, ToolLike
 from ferrule.tools.definition import Tool
+
+
+@frozen
+class SetupInternals:
+    """What plugins that ship with Ferrule need of a run besides. It may change with any version.
+
+    Attributes:
+        find_address: Returns the URL of a model's server by its full name, "" if unknown.
+        rules: What calls and paths are allowed.
+        remark: Tells the person one sentence that `--quiet` leaves out.
+        is_named: Returns whether the settings or a plugin's agent name a tool; asked once all
+            plugins are set up.
+        settings_folder: The person's settings folder. None in a program: nothing of theirs is read.
+        repository: The configuration of the workspace, as it was read once. None in a program.
+        names: The protected names of the workspace, without the deny rules.
+        origins: Where the plugin's fields were set, by their names.
+    """
+
+    find_address: Callable[[str], str]
+    rules: Rules
+    remark: Callable[[str], None]
+    is_named: Callable[[str], bool]
+    settings_folder: Path | None = None
+    repository: storage.ConfigurationSnapshot | None = None
+    names: ProtectedNames = DEFAULT_NAMES
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @frozen
@@ -49,15 +76,7 @@ class Setup:
         confine: For programs that the plugin starts: the limits of commands. None without a
             sandbox policy.
         connect: Returns a client of another model. Raises ConfigError.
-        find_address: Returns the URL of a model's server by its full name, "" if unknown.
-        rules: What calls and paths are allowed.
-        remark: Tells the person one sentence that `--quiet` leaves out.
-        is_named: Returns whether the settings or a plugin's agent name a tool; asked once all
-            plugins are set up.
-        settings_folder: The person's settings folder. None in a program: nothing of theirs is read.
-        repository: The configuration of the workspace, as it was read once. None in a program.
-        names: The protected names of the workspace, without the deny rules.
-        origins: Where the plugin's fields were set, by their names.
+        internals: What plugins that ship need besides.
     """
 
     model: str
@@ -67,14 +86,7 @@ class Setup:
     environment: Mapping[str, str]
     confine: sandbox.SandboxPolicy | None
     connect: Callable[[str], ModelClient]
-    find_address: Callable[[str], str]
-    rules: Rules
-    remark: Callable[[str], None]
-    is_named: Callable[[str], bool]
-    settings_folder: Path | None = None
-    repository: storage.ConfigurationSnapshot | None = None
-    names: ProtectedNames = DEFAULT_NAMES
-    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    internals: SetupInternals
 
 
 class BusListener(Protocol):
@@ -114,6 +126,48 @@ class LeftOutFile(Protocol):
 
 
 @frozen
+class CatalogChanges:
+    """What a plugin does with the tools of others.
+
+    Attributes:
+        add: Returns more tools, from those so far: of all plugins, and what the plugins before this
+            one made of them.
+        replace: Returns all tools from those so far, with its own in the place of others, which may
+            get another namespace and loading. For tools that people wrote to replace one.
+        present: Returns the tools as models see them: with another description, other arguments,
+            examples or loading, or without some. All else must stay as it is.
+    """
+
+    add: Callable[[Catalog], Iterable[ToolLike]] | None = None
+    replace: Callable[[Catalog], Iterable[Tool]] | None = None
+    present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
+
+
+@frozen
+class PartsInternals:
+    """What plugins that ship with Ferrule add besides. It may change with any version.
+
+    Attributes:
+        listeners: Told the agent's bus, where watching needs more than events.
+        extensions: Each is called with the driver of a session, and returns what takes part in its
+            steps. Sessions of sub-agents get none.
+        registration: Lets sessions gain so many tools, hooks and agents while they run.
+        watched: Files and folders that this was made of, for interfaces that reload.
+        left_out: Invalid files. A reload that would leave out more is not done.
+    """
+
+    listeners: Sequence[BusListener] = ()
+    extensions: Sequence[Callable[[Driver], DriverExtension]] = ()
+    registration: registration.RegistrationLimits | None = None
+    watched: Sequence[Path] = ()
+    left_out: Sequence[LeftOutFile] = ()
+
+
+NO_CHANGES = CatalogChanges()
+NO_INTERNALS = PartsInternals()
+
+
+@frozen
 class Parts:
     """What a plugin adds to an agent. Everything is optional.
 
@@ -128,23 +182,15 @@ class Parts:
         hooks: Asked around calls, or on events.
         agents: Sub-agents that sessions may delegate to.
         delegation: The limits of that; with them sessions may delegate without any of these.
-        resources: Objects that tools find by their type with `Context.resource`.
+        resources: Objects that tools find by their type with `Context.resource`, those of other
+            plugins too.
         observers: See every event of the agent's bus, in the thread of its run; they must be quick.
             One that raises is removed.
-        listeners: Told the agent's bus, where watching needs more than events.
-        tools_from: Returns more tools, from those so far: of all plugins, and what the plugins
-            before this one made of them.
-        shadow: Returns all tools from those so far, with its own in the place of others, which may
-            get another namespace and loading. For tools that people wrote to replace one.
-        present: Returns the tools as models see them: with another description, other arguments,
-            examples or loading, or without some. All else must stay as it is.
-        lifetime: What is entered before the first session starts and left when the agent is
-            closed, both in one task.
-        extensions: Each is called with the driver of a session, and returns what takes part in its
-            steps. Sessions of sub-agents get none.
-        registration: Lets sessions gain so many tools, hooks and agents while they run.
-        watched: Files and folders that this was made of, for interfaces that reload.
-        left_out: Invalid files. A reload that would leave out more is not done.
+        lifetime: A function without parameters that returns an async context manager, as one with
+            `@asynccontextmanager` does. That is entered before the first session starts and left
+            when the agent is closed, both in one task; several times, if the event loop ends.
+        catalog: What it does with the tools of others.
+        internals: What plugins that ship add besides.
     """
 
     tools: Iterable[ToolLike] = ()
@@ -154,15 +200,30 @@ class Parts:
     delegation: delegation.DelegationLimits | None = None
     resources: Iterable[object] = ()
     observers: Sequence[Callable[[event_bus.BusEvent], None]] = ()
-    listeners: Sequence[BusListener] = ()
-    tools_from: Callable[[Catalog], Iterable[ToolLike]] | None = None
-    shadow: Callable[[Catalog], Iterable[Tool]] | None = None
-    present: Callable[[Sequence[Tool]], Sequence[Tool]] | None = None
     lifetime: Callable[[], AbstractAsyncContextManager[object]] | None = None
-    extensions: Sequence[Callable[[Driver], DriverExtension]] = ()
-    registration: registration.RegistrationLimits | None = None
-    watched: Sequence[Path] = ()
-    left_out: Sequence[LeftOutFile] = ()
+    catalog: CatalogChanges = NO_CHANGES
+    internals: PartsInternals = NO_INTERNALS
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError here, at the author's own line, for a value of another shape."""
+        for name in ("tools", "hooks", "agents", "resources", "observers"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise _build_shape_error(name, value, "a list")
+        if not isinstance(self.instructions, str) and not callable(self.instructions):
+            raise _build_shape_error("instructions", self.instructions, "a text or a function")
+        if self.lifetime is not None and not callable(self.lifetime):
+            raise _build_shape_error(
+                "lifetime", self.lifetime, "a function that returns an async context manager"
+            )
+
+
+def _build_shape_error(name: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(
+        f"`Parts({name}=...)` must be {expected}; found a `{type(value).__name__}`",
+        code="plugin_invalid",
+        hint="docs/plugins.md has an example of each part",
+    )
 
 
 class Plugin(Protocol):

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 
 from .registration import RegistrationLimits
 
@@ -24,4 +24,4 @@ class Registering:
 
     def setup(self, setup: Setup) -> Parts:
         """Return the limits."""
-        return Parts(registration=self.limits)
+        return Parts(internals=PartsInternals(registration=self.limits))

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -60,7 +60,7 @@ class OpenTelemetry:
             Telemetry(
                 tracer_provider=self.tracer_provider,
                 meter_provider=self.meter_provider,
-                find_address=setup.find_address,
+                find_address=setup.internals.find_address,
                 agent=self.agent,
             )
         )
@@ -87,7 +87,7 @@ class TelemetryExport:
 
 
 def _make_parts(telemetry: Telemetry) -> Parts:
-    return Parts(listeners=(telemetry,), resources=(telemetry,))
+    return Parts(resources=(telemetry,), internals=PartsInternals(listeners=(telemetry,)))
 
 
 def _start(setup: Setup) -> Telemetry | None:
@@ -143,7 +143,7 @@ def _start(setup: Setup) -> Telemetry | None:
     return Telemetry(
         tracer_provider=spans,
         meter_provider=metrics,
-        find_address=setup.find_address,
+        find_address=setup.internals.find_address,
         agent=SERVICE,
     )
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 
 MAX_BYTES = 256 << 20
 
@@ -31,4 +31,5 @@ class TravellingFiles:
         """Return what is added to each session."""
         from .session_files import SessionFiles
 
-        return Parts(extensions=(partial(SessionFiles, max_bytes=self.max_bytes),))
+        extension = partial(SessionFiles, max_bytes=self.max_bytes)
+        return Parts(internals=PartsInternals(extensions=(extension,)))

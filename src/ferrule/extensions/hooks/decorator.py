@@ -6,13 +6,15 @@ async def no_force_push(call: ToolPre) -> Action | None:
         return block("force-pushing is not done here")
 
 Agent(..., plugins=[Parts(hooks=[no_force_push])])
+
+A hook for some tools only is given them, or their names: `@hook("tool.pre", tools=[warn])`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from ferrule.core.errors import ConfigError
@@ -23,14 +25,20 @@ from ferrule.engine.hooks.events import (
     EventHook,
     Occasion,
     OnError,
+    ToolPost,
+    ToolPre,
 )
 from ferrule.engine.threads import run_blocking
+from ferrule.tools.catalog import ToolLike, as_tool
 
 from .conditions import parse_condition
+
+_CALL_EVENTS = (ToolPre.event, ToolPost.event)
 
 
 def hook(
     *events: str,
+    tools: Iterable[ToolLike | str] | None = None,
     when: str | Callable[[Occasion], bool] | None = None,
     priority: int = DEFAULT_PRIORITY,
     timeout: float = DEFAULT_TIMEOUT,
@@ -45,6 +53,8 @@ def hook(
 
     Args:
         events: The names of the events.
+        tools: The tools whose calls it is asked about, or their full names; by default all. Only
+            for `tool.pre` and `tool.post`.
         when: A condition in the language of `hooks.conditions`, or a function of the `Occasion`.
         priority: Hooks with lower numbers run first.
         timeout: Seconds until the hook counts as broken.
@@ -61,6 +71,8 @@ def hook(
         condition = when
         if isinstance(condition, str):
             condition = parse_condition(condition, f"when of the hook `{hook_name}`", events=known)
+        if tools is not None:
+            condition = _limit_to_tools(tools, condition, events, hook_name)
         return EventHook(
             name=hook_name,
             events=events,
@@ -72,6 +84,32 @@ def hook(
         )
 
     return decorate
+
+
+def _limit_to_tools(
+    tools: Iterable[ToolLike | str],
+    condition: Callable[[Occasion], bool] | None,
+    events: Sequence[str],
+    name: str,
+) -> Callable[[Occasion], bool]:
+    """Return a condition that holds for calls of these tools for which the other one holds."""
+    if not {*events} <= {*_CALL_EVENTS}:
+        raise ConfigError(
+            f"the hook `{name}` has `tools`, and is on {', '.join(events)}",
+            hint="only `tool.pre` and `tool.post` are about one tool",
+        )
+    if isinstance(tools, str):
+        raise ConfigError(
+            f"the hook `{name}`: `tools` is a text", hint=f'write `tools=["{tools}"]`'
+        )
+    names = {one if isinstance(one, str) else as_tool(one).rule_name for one in tools}
+
+    def holds(occasion: Occasion) -> bool:
+        payload = occasion.payload
+        is_asked = isinstance(payload, ToolPre | ToolPost) and payload.name in names
+        return is_asked and (condition is None or condition(occasion))
+
+    return holds
 
 
 def _make_runner(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, PartsInternals, Setup
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.catalog import Catalog
 
@@ -24,9 +24,11 @@ class Skills:
         if setup.workspace is None:
             return Parts()
         root = setup.workspace.root
-        repository = setup.repository or ConfigurationSnapshot("", "absent", "")
-        loaded = load_skills(root, repository, setup.settings_folder, names=setup.names)
-        permitted = loaded.filter_by(setup.rules)
+        repository = setup.internals.repository or ConfigurationSnapshot("", "absent", "")
+        loaded = load_skills(
+            root, repository, setup.internals.settings_folder, names=setup.internals.names
+        )
+        permitted = loaded.filter_by(setup.internals.rules)
         for warning in permitted.warnings:
             setup.notice(str(warning))
 
@@ -34,10 +36,11 @@ class Skills:
             has_all = all(tool.full_name in tools for tool in permitted.tools)
             return permitted.catalogue_text if has_all else ""
 
-        places = (root, Path.home()) if setup.settings_folder is not None else (root,)
+        places = (root, Path.home()) if setup.internals.settings_folder is not None else (root,)
+        watched = [place / name for place in places for name in REPOSITORY_FOLDERS]
         return Parts(
-            tools_from=lambda _: permitted.tools,
             instructions=describe,
             resources=(permitted,),
-            watched=[place / name for place in places for name in REPOSITORY_FOLDERS],
+            catalog=CatalogChanges(add=lambda _: permitted.tools),
+            internals=PartsInternals(watched=watched),
         )

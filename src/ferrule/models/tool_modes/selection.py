@@ -130,7 +130,8 @@ async def open_exchange(
     tokens = not getattr(client, "encodes_text", False)
     system = escape_untrusted(system, tokens=tokens)
     if not tools:
-        return EscapingExchange(client.open(system, (), settings), tokens=tokens), "native"
+        plain = PlainExchange(client.open(system, (), settings), client.model)
+        return EscapingExchange(plain, tokens=tokens), "native"
     tools = ESCAPED_TOOLS.escape_tools(tools, tokens=tokens)
     modes = [tool_mode]
     unsure = False
@@ -185,6 +186,53 @@ def _modes_to_try(capabilities: Capabilities) -> list[str]:
     if capabilities.structured is False:
         fallbacks = [mode for mode in fallbacks if mode != "constrained"]
     return [first, *fallbacks]
+
+
+class PlainExchange:
+    """An `Exchange` without tools: thoughts that a server leaves in the text are reasoning."""
+
+    def __init__(self, inner: Exchange, model: str) -> None:
+        self._inner = inner
+        self._model = model
+        self.notices: list[tuple[str, str]] = inner.notices
+
+    async def ask(
+        self,
+        history: Sequence[Message],
+        *,
+        tools: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        """Ask the model; see `Exchange.ask`."""
+        if schema is not None:
+            return await self._inner.ask(history, tools=tools, schema=schema, sink=sink)
+        return await _ask_for_prose(self._inner, history, self._model, sink, tools=tools)
+
+
+async def _ask_for_prose(
+    exchange: Exchange,
+    history: Sequence[Message],
+    model: str,
+    sink: Sink | None,
+    *,
+    tools: bool = False,
+) -> ModelAnswered:
+    """Ask where no call is read out of the text, and set the thoughts in it apart."""
+
+    def make_reader() -> ReplyReader:
+        from ferrule.models.dialects import ReplyReader
+
+        return ReplyReader((), fenced=False, marked=True, thinking=thinking)
+
+    thinking = starts_in_reasoning(model)
+    is_streamed = sink is not None
+    reading_sink = LazyReadingSink(make_reader, sink, thinking=thinking and is_streamed)
+    answer = await exchange.ask(history, tools=tools, sink=reading_sink if is_streamed else None)
+    reading = reading_sink.finish(answer)
+    if reading is None:
+        return answer
+    return replace(answer, text=reading.text, reasoning=join_reasoning(answer, reading))
 
 
 class FallbackExchange:
@@ -309,6 +357,8 @@ class FallbackExchange:
             try:
                 if reads_text and sink is not None and self._fallback != "reject":
                     answer = await self._ask_streaming(history, sink)
+                elif native and not tools and schema is None:
+                    answer = await _ask_for_prose(self._exchange, history, self._client.model, sink)
                 else:
                     answer = await self._exchange.ask(
                         history, tools=tools, schema=schema, sink=sink

@@ -151,13 +151,14 @@ DECLARE
     answer text := 'begin';
     working bigint;
     ahead bigint;
+    since timestamptz;
 BEGIN
     SELECT * INTO mine FROM "{schema}".outcomes WHERE run = of_run AND ended IS NULL;
     IF NOT FOUND THEN
         RETURN json_build_object('answer', 'ended');
     END IF;
-    SELECT count(*) INTO ahead FROM "{schema}".outcomes
-    WHERE session = mine.session AND no < mine.no AND ended IS NULL;
+    SELECT count(*), min(begun) INTO ahead, since FROM "{schema}".outcomes
+    WHERE session = mine.session AND no < mine.no AND ended IS NULL AND due <= clock_timestamp();
     IF mine.version > of_version THEN
         answer := 'newer';
     ELSIF ahead > 0 THEN
@@ -167,7 +168,7 @@ BEGIN
         -- what was committed while it waited.
         PERFORM pg_advisory_xact_lock(1178948177, hashtext(mine.tenant));
         -- A job is worked while its session has a lease, or has only just begun.
-        SELECT count(*) INTO working FROM "{schema}".outcomes AS other
+        SELECT count(*), max(begun) INTO working, since FROM "{schema}".outcomes AS other
         WHERE tenant = mine.tenant AND ended IS NULL AND worker IS NOT NULL AND run <> of_run
             AND (begun > clock_timestamp() - interval '15 seconds' OR EXISTS (
                 SELECT FROM "{schema}".sessions AS held
@@ -195,6 +196,7 @@ BEGIN
     END IF;
     RETURN json_build_object('answer', answer, 'session', mine.session, 'tenant', mine.tenant,
         'priority', mine.priority, 'ahead', ahead, 'as_of', mine.came::text, 'job', mine.job,
+        'blocked', coalesce(extract(epoch FROM clock_timestamp() - since), 0),
         'attempt', mine.attempts + 1, 'was_begun', mine.begun IS NOT NULL,
         'schedule', mine.schedule, 'is_known', EXISTS (
             SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0));

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser, Error
 from dataclasses import replace
 from functools import cache
@@ -36,8 +36,7 @@ def find_installed_manifests() -> Mapping[str, Manifest]:
     """Return the manifests of installed plugins by name, sorted.
 
     Raises:
-        ConfigError: A plugin has a name that another one has, or that no plugin may have; or its
-            manifest cannot be read.
+        ConfigError: A plugin has a name that another one has, or that no plugin may have.
     """
     found: dict[str, Manifest] = {}
     for manifest in chain.from_iterable(starmap(_read_entry_points, find_metadata())):
@@ -84,32 +83,46 @@ def _read_entry_points(folder: str, metadata: str) -> Iterator[Manifest]:
         yield replace(manifest, version=matched["version"])
 
 
+def read_package_manifest(name: str, package: str) -> Manifest:
+    """Return the manifest in a package's folder for the plugin of this name."""
+    return _read_manifest(name, package, package, "")
+
+
 def _read_manifest(name: str, target: str, distribution: str, folder: str) -> Manifest:
     """Return what the manifest says; the defaults of all fields if there is none."""
+    # Most commands meet no installed plugin.
+    from .manifest_keys import check_manifest
+
     code = _find_code(target.partition(":")[0].split(".")[0])
-    table: dict[str, Any] = {"help": f"Installed with `{distribution}`."}
+    file, table, problems = _read_file(code)
+    valid, more = check_manifest(table)
+    if not file:
+        # Nobody says that it restricts nothing.
+        valid["needs"] = {"restricts": True}
+    words = {"object": target, "default": True, "project": "never"}
+    described = {"help": f"Installed with `{distribution}`.", **valid, **words}
+    return replace(
+        read_manifest(name, described),
+        distribution=distribution,
+        places=(folder or ".", *code),
+        file=file,
+        problems=(*problems, *more),
+    )
+
+
+def _read_file(code: Iterable[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+    """Return the path of the manifest in these folders, what is in it, and why it cannot be read.
+
+    The path is "" if there is no manifest.
+    """
     for file in (Path(one) / FILE_NAME for one in code):
         try:
-            table |= tomllib.loads(file.read_text("utf-8"))
-            break
+            return str(file), tomllib.loads(file.read_text("utf-8")), ()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"`{file}` cannot be read: {error}",
-                code="plugin_invalid",
-                hint=f"reinstall `{distribution}`, or `pip uninstall {distribution}`",
-            ) from error
-    table |= {"object": target, "default": True, "project": "never"}
-    try:
-        manifest = read_manifest(name, table)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"the manifest of the plugin `{name}` of `{distribution}` cannot be used: {error}",
-            code="plugin_invalid",
-            hint="a command has `object` and `help`, a page `object` and `title` (docs/plugins.md)",
-        ) from error
-    return replace(manifest, distribution=distribution, places=(folder or ".", *code))
+            return str(file), {}, (f"it cannot be read: {error}",)
+    return "", {}, ()
 
 
 def _find_code(package: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 
 _SHIPPED = Path(__file__).with_name("shipped.toml")
@@ -46,6 +47,9 @@ class Manifest:
         distribution: Where it comes from; "" for a plugin that ships.
         version: The distribution's version.
         places: The folders of its metadata and of its code.
+        file: The file of the manifest; "" if it has none.
+        problems: What is wrong with it. A plugin with problems is never used, and as nobody can
+            tell whether it restricts, no run goes on without it unless it is switched off.
     """
 
     name: str
@@ -70,6 +74,8 @@ class Manifest:
     distribution: str = ""
     version: str = ""
     places: tuple[str, ...] = ()
+    file: str = ""
+    problems: tuple[str, ...] = ()
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -80,6 +86,16 @@ class Manifest:
     def is_set_up(self) -> bool:
         """Whether it has a class, which adds something to an agent."""
         return ":" in self.object
+
+    def check(self) -> None:
+        """Raise ConfigError, naming all problems, if the manifest has any."""
+        if self.problems:
+            raise ConfigError(
+                f"the manifest of the plugin `{self.name}` of `{self.distribution}` cannot be "
+                f"used: {self.file}: {'; '.join(self.problems)}",
+                code="plugin_invalid",
+                hint=f"correct it, or switch the plugin off: `plugins: {{{self.name}: false}}`",
+            )
 
 
 @cache
@@ -96,7 +112,7 @@ def list_coding_tools() -> frozenset[str]:
 
 
 def read_manifest(name: str, table: Mapping[str, Any]) -> Manifest:
-    """Return the manifest of a plugin, as TOML has it."""
+    """Return the manifest of a plugin from its table, which is valid (`manifest_keys`)."""
     when = table.get("when", {})
     needs = table.get("needs", {})
     return Manifest(

@@ -1195,10 +1195,23 @@ def list_installed() -> Mapping[str, Setting]:
 
 
 def find_row(key: str) -> Setting | None:
-    """Return the row of a key, also of an installed plugin; None if there is none."""
+    """Return the row of a key, also of an installed plugin; None if there is none.
+
+    Raises ConfigError for a field of a plugin whose manifest cannot be used: it may have the field.
+    """
     if key in BY_KEY or not key.startswith("plugins."):
         return BY_KEY.get(key)
-    return list_installed().get(key)
+    row = list_installed().get(key)
+    plugin = find_installed_manifests().get(key.split(".")[1])
+    if row is None and plugin is not None:
+        plugin.check()
+    return row
+
+
+def may_have_fields(key: str) -> bool:
+    """Return whether a key is an installed plugin whose manifest is wrong about its fields."""
+    plugin = find_installed_manifests().get(key.removeprefix("plugins."))
+    return plugin is not None and bool(plugin.problems)
 
 
 def format_reference(*plugins: str) -> str:

@@ -30,6 +30,7 @@ from .table import (
     Setting,
     find_row,
     list_installed,
+    may_have_fields,
 )
 from .yaml_tree import Node, parse_yaml
 
@@ -116,7 +117,7 @@ class TrustedEntries(Entries):
 
 
 def read_own_file(data: bytes, file: Path, mistakes: Mistakes) -> OwnEntries:
-    """Read the person's own settings. Paths of their Python files become absolute.
+    """Read the person's own settings. Paths of Python files and of plugins become absolute.
 
     Args:
         data: What is in the file.
@@ -133,7 +134,20 @@ def read_own_file(data: bytes, file: Path, mistakes: Mistakes) -> OwnEntries:
             for name in entry.value
         )
         entries["tools.python"] = replace(entry, value=names)
+    _resolve_plugin_paths(entries, folder)
     return OwnEntries._make("user", entries, str(folder))  # pyright: ignore[reportPrivateUsage]
+
+
+def _resolve_plugin_paths(entries: Entries, folder: Path) -> None:
+    """Make the paths among the fields of plugins absolute, from the folder where they are written.
+
+    Other settings resolve their paths where they are used. A repository sets none of these.
+    """
+    for key, entry in entries.items():
+        row = find_row(key) if key.startswith("plugins.") else None
+        if row is not None and row.kind == "path" and entry.value is not None:
+            path = folder.absolute() / Path(entry.value).expanduser()
+            entries[key] = replace(entry, value=str(path))
 
 
 def read_tree(root: Node, mistakes: Mistakes | None = None) -> Entries:
@@ -193,6 +207,8 @@ def _build_set_twice_error(key: Node, path: str, entries: Entries) -> ConfigErro
 def _is_group(path: str) -> bool:
     keys = (*BY_KEY, *ALIASES)
     if path.startswith("plugins."):
+        if may_have_fields(path):
+            return True
         keys = (*keys, *list_installed())
     return any(key.startswith(path + ".") for key in keys)
 
@@ -477,6 +493,7 @@ def read_environment(
         suggestion = suggest_names(name, by_variable, cutoff=0.8)
         if suggestion:
             notices.append(f"{name} is not a setting; {suggestion}")
+    _resolve_plugin_paths(entries, Path.cwd())
     own = OwnEntries._make("environment", entries)  # pyright: ignore[reportPrivateUsage]
     return own, notices
 
@@ -490,6 +507,7 @@ def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> OwnEntries:
     for key, value in flags.items():
         with mistakes.collect():
             _read_flag(key, value, entries)
+    _resolve_plugin_paths(entries, Path.cwd())
     return OwnEntries._make("flags", entries)  # pyright: ignore[reportPrivateUsage]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
@@ -42,7 +42,7 @@ class CodeMode:
 
     def setup(self, setup: Setup) -> Parts:
         """Return the tool."""
-        return Parts(tools_from=self._make_tools)
+        return Parts(catalog=CatalogChanges(add=self._make_tools))
 
     def _make_tools(self, catalog: Catalog) -> Iterable[Tool]:
         found = [catalog.get(name) for name in self.tools]

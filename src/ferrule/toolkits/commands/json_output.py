@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError
 
 from .script_steps import Spec, command_step
 from .scripts import Record, Runner
@@ -61,7 +61,13 @@ async def command_json(
 
     Raises:
         CommandFailed: The command failed, or its output is not JSON.
+        ConfigError: `capture` is not a mapping.
     """
+    if capture is not None and not isinstance(capture, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
+        raise ConfigError(
+            f"capture: found a {type(capture).__name__}",
+            hint='give a mapping: {"max_inline_bytes": 65536}',
+        )
     given = dict(options or {})
     from_spec = dict(spec.get("capture") or {}) if isinstance(spec, Mapping) else {}
     from_options: Mapping[str, Any] = given.get("capture") or {}

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.storage import paths
 
 from .memory import make_memory_tool
@@ -36,7 +36,7 @@ class Memory:
         if not self.folder or self.folder == "no" or setup.workspace is None:
             return Parts()
         folder = _make_folder(self.folder, setup.workspace.root)
-        return Parts(tools_from=lambda _: (make_memory_tool(folder),))
+        return Parts(catalog=CatalogChanges(add=lambda _: (make_memory_tool(folder),)))
 
 
 def _make_folder(chosen: str, workspace: Path) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.storage.plugins.manifests import list_coding_tools
 from ferrule.toolkits.usual_arguments import accept_usual_arguments
 from ferrule.tools.catalog import Catalog
@@ -46,7 +46,7 @@ class FamilyTools:
         if self.profile == "all" or not family.added:
             return Parts()
         shaping = _Shaping(family, setup)
-        return Parts(tools_from=shaping.add, present=shaping.present)
+        return Parts(catalog=CatalogChanges(add=shaping.add, present=shaping.present))
 
 
 def choose_family(chosen: str, model: str) -> str:
@@ -105,7 +105,7 @@ class _Shaping:
 
     def __init__(self, family: Family, setup: Setup) -> None:
         self._family = family
-        self._is_named = setup.is_named
+        self._is_named = setup.internals.is_named
         self._ours: frozenset[str] = frozenset()
         """Our own tools that the family's take the place of; empty if they do not."""
 

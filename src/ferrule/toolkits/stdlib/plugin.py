@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.protocol import Parts, Setup
+from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
@@ -37,7 +37,7 @@ class Ocr:
 
     def setup(self, setup: Setup) -> Parts:
         """Return the tool."""
-        return Parts(tools_from=_add_reader)
+        return Parts(catalog=CatalogChanges(add=_add_reader))
 
 
 def _add_reader(catalog: Catalog) -> Iterable[Tool]:

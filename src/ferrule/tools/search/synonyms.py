@@ -43,7 +43,7 @@ def find_synonyms(request: Sequence[str]) -> Iterator[tuple[Words, tuple[Words, 
 @cache
 def read_groups() -> Mapping[Words, tuple[Words, ...]]:
     """Return the content stems of the other members of its groups, by the stems of a member."""
-    text = (files(__package__) / "synonyms.txt").read_text(encoding="utf-8")
+    text = (files("ferrule.tools.search") / "synonyms.txt").read_text(encoding="utf-8")
     found: defaultdict[Words, dict[Words, None]] = defaultdict(dict)
     for line in text.splitlines():
         if not line or line.startswith("#"):
