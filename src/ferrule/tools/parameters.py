@@ -155,7 +155,7 @@ def read_handler(handler: Callable[..., Any], schema: Mapping[str, Any]) -> Hand
     if not accepts_others:
         problems += [f"`{name}` is no parameter of it" for name in declared if name not in by_name]
     if not _COMBINED.intersection(schema):
-        given = _always_given(schema)
+        given = _list_given(schema)
         problems += [
             f"its `{name}` has no default, and is not required"
             for name, one in by_name.items()
@@ -171,7 +171,7 @@ _COMBINED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentRequir
 """Where a schema may require what its own `properties` do not show."""
 
 
-def _always_given(schema: Mapping[str, Any]) -> set[str]:
+def _list_given(schema: Mapping[str, Any]) -> set[str]:
     """Return the arguments that every valid call has: required ones, and those with a default."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     given = {*schema.get("required", ())}

@@ -150,13 +150,13 @@ async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) 
     session = assembly.open_session(None)
     show = LiveOutput(assembly.terminal, session.find_call, live=False)
 
-    def show_told(item: Live) -> None:
+    def show_output(item: Live) -> None:
         # What the tool and its hooks print for the person. The calls that it makes itself are not
         # shown: its value is.
         if isinstance(item, Progress | Noticed):
             show(item)
 
-    session.observe(show_told)
+    session.observe(show_output)
     try:
         return await session.call(tool.full_name, **values)
     finally:
