@@ -291,6 +291,11 @@ def _field(item: Field[Any]) -> str:
 
 
 def _shown(default: object) -> str:
+    if isinstance(default, frozenset):
+        # The order of a set differs from one process to the next.
+        return (
+            f"frozenset({{{', '.join(sorted(map(repr, default)))}}})" if default else "frozenset()"
+        )
     text = repr(default)
     return "..." if " at 0x" in text else text
 
