@@ -129,8 +129,9 @@ class SandboxConformance:
     async def test_ending_is_idempotent_and_waits_agree(
         self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
+        sandbox = open_with()
         directory = os.open(root, os.O_RDONLY)
-        running = await open_with().start(make_command("sleep 1000", directory))
+        running = await sandbox.start(make_command("sleep 1000", directory))
         os.close(directory)
         first = await running.end()
         assert first.killed and await running.end() == await running.wait() == first
