@@ -973,6 +973,13 @@ def _freeze(value: Any) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
+def _name_switches(manifest: Manifest) -> str:
+    """Return what switches a plugin on that is off by default, where something does."""
+    names = (*manifest.when_settings, *manifest.when_own, *manifest.when_repository)
+    shown = ", ".join(f"`{name}`" for name in names)
+    return f"Switched on by {shown}." if shown else ""
+
+
 def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting]:
     """Yield the rows of the plugins: one that switches each on or off, and one for each field."""
     for name, manifest in manifests.items():
@@ -983,6 +990,7 @@ def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting
             default=manifest.default,
             project=right,
             short=manifest.help,
+            long=_name_switches(manifest),
         )
         for field, row in manifest.settings.items():
             given: dict[str, Any] = {key: _freeze(value) for key, value in row.items()}
