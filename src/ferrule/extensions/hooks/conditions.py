@@ -95,7 +95,7 @@ def parse_condition(
         node = error.node
         message = _add_place(where, line, column, node.lineno, node.col_offset + 1, error.reason)
         raise ConfigError(
-            message, hint="`ferrule.extensions.hooks.conditions` documents the language"
+            message, hint="docs/permissions.md describes the language"
         ) from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise ConfigError(
