@@ -2,7 +2,8 @@
 
     python benchmarks/operations.py [NAME ...]
 
-The documents of GitHub, Stripe and Kubernetes are in npm packages, which `npm pack` fetches once.
+The documents of GitHub, Stripe, Kubernetes, Slack, DigitalOcean and Jira are in npm packages, which
+`npm pack` fetches once.
 By summary: 40 operations, spread evenly, each asked for by its own summary, or its description
 where it has none; it counts where it, or another one with the same words, is first. In other words:
 the requests of `operations.yaml`, which share few words with the summaries; one counts where its
@@ -29,9 +30,8 @@ from ferrule.tools.search.index import ToolIndex
 
 STRATEGIES = ("default", "bm25", "hybrid")
 ASKED = 40
-NO_SECRETS = Secrets(
-    dict.fromkeys(["API_BASICAUTH", "API_BEARERAUTH", "API_BEARERTOKEN"], "never sent")
-)
+SCHEMES = ("BASICAUTH", "BEARERAUTH", "BEARERTOKEN", "SLACKAUTH", "BEARER_AUTH", "OAUTH2")
+NO_SECRETS = Secrets({f"API_{name}": "never sent" for name in SCHEMES})
 REQUESTS = Path(__file__).with_name("operations.yaml")
 
 

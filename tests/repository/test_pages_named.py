@@ -53,6 +53,7 @@ SLASH = re.compile(r"`/([a-z]+)(?: [^`]*)?`")
 CALL = re.compile(r"[A-Za-z_.]+\(.*\)", re.DOTALL)
 
 FOREIGN = {
+    "--build-arg": "Docker and Podman",
     "--jinja": "llama.cpp's server",
     "--dangerously-skip-permissions": "Claude Code",
     "--enable-auto-tool-choice": "vLLM",

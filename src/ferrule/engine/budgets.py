@@ -160,10 +160,10 @@ def count_cost(spent: Iterable[Spent]) -> int | None:
     total = None
     for model, usage in spent:
         cost = usage.cost
-        if cost is None and usage.is_empty:
-            continue
         if cost is None:
             price = find_once(model) if model else None
+            if price is None and usage.is_empty:
+                continue
             if price is None:
                 return None
             cost = _price_tokens(price, usage)

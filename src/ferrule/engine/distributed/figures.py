@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule._version import __version__
 
+from .jobs import Jobs
 from .outcomes import JobFigures
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
-
-    from .jobs import Jobs
 
 GAUGES = {
     "waiting": ("{job}", "Jobs that are due and that no worker has."),

@@ -363,12 +363,14 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     def taken(**handed: Any) -> tuple[list[str], str]:
         said: list[str] = []
         plain = setup_for_program("", None, create_model_client, PermissionGate())
+        internals = replace(
+            plain.internals, settings_folder=paths.config(), repository=settings.repository
+        )
         setup = replace(
             plain,
             notice=said.append,
-            settings_folder=paths.config(),
-            repository=settings.repository,
             confine=SandboxPolicy(root=tmp_path),
+            internals=internals,
         )
         servers = set_up_plugins([Mcp(editor=handed)], setup).find_resource(RunServers)
         assert servers is not None
