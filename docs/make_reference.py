@@ -291,12 +291,12 @@ def _field(item: Field[Any]) -> str:
 
 
 def _shown(default: object) -> str:
-    if isinstance(default, frozenset) and default:
+    if isinstance(default, frozenset):
         # In the order of the text: that of a set is another one in each process.
-        items = sorted(_shown(one) for one in cast("frozenset[object]", default))
-        return f"frozenset({{{', '.join(items)}}})"
+        items = ", ".join(sorted(_shown(one) for one in cast("frozenset[object]", default)))
+        return f"frozenset({{{items}}})" if items else "frozenset()"
     if isinstance(default, StrEnum):
-        return repr(default.value)
+        return repr(str(default))
     text = repr(default)
     return "..." if " at 0x" in text else text
 
