@@ -367,9 +367,9 @@ async def test_a_denied_call_of_a_tool_that_is_gone_is_judged_by_what_it_would_h
     )
     await agent.run("Send it.")
     without = Agent(Scripted([]), storage=Storage(journal=":memory:")).catalog
-    gate = PermissionGate(RuleSet.parse())
+    gate = PermissionGate(RuleSet.parse(), mode="plan")
     [judged] = what_if(read_past_calls(journal), lambda workspace: gate, without)
-    assert (judged.known, judged.ran, judged.verdict, judged.looser) == (False, False, "ask", False)
+    assert (judged.known, judged.ran, judged.verdict) == (False, False, "deny")
 
 
 async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_change(
