@@ -15,10 +15,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -292,10 +292,11 @@ def _field(item: Field[Any]) -> str:
 
 def _shown(default: object) -> str:
     if isinstance(default, frozenset):
-        # The order of a set differs from one process to the next.
-        return (
-            f"frozenset({{{', '.join(sorted(map(repr, default)))}}})" if default else "frozenset()"
-        )
+        # In the order of the text: that of a set is another one in each process.
+        items = ", ".join(sorted(_shown(one) for one in cast("frozenset[object]", default)))
+        return f"frozenset({{{items}}})" if items else "frozenset()"
+    if isinstance(default, StrEnum):
+        return repr(str(default))
     text = repr(default)
     return "..." if " at 0x" in text else text
 

@@ -20,7 +20,7 @@ from .peers import compare, describe_faults, format_table, is_all_right
 from .play import play
 from .types_asked import ASKED
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/typed-answers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/evidence.md"
 
 
 @click.command()
@@ -41,7 +41,7 @@ def main(alone: bool, every: int, write: bool) -> None:
 
 
 def write_table(table: str) -> None:
-    """Put the table between its marks on the page of typed answers."""
+    """Put the table between its marks on the page of evidence."""
     text = PAGE.read_text(encoding="utf-8")
     begin = text.index("-->\n", text.index("<!-- outputs:")) + len("-->\n")
     end = text.index("<!-- end of outputs -->")

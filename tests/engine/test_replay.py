@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule import Agent, Host, Limits, Permissions, Storage
+from ferrule import Agent, Host, Limits, Permissions, Storage, tool
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ProviderError, RunCancelled
 from ferrule.core.events import JournalRecord
@@ -350,6 +350,26 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     )
     assert {one.verdict for one in gone if one.call.tool == "add"} == {"deny"}
     assert not any(one.known for one in gone if one.call.tool == "add")
+
+
+async def test_a_denied_call_of_a_tool_that_is_gone_is_judged_by_what_it_would_have_done() -> None:
+    @tool(side_effect="external", risk="high")
+    def send(text: str) -> str:
+        """Send a text."""
+        return text
+
+    journal = SqliteJournal(":memory:")
+    agent = Agent(
+        Scripted([calls(("send", {"text": "x"})), says("Denied.")]),
+        [send],
+        permissions=Permissions(deny=["send"]),
+        storage=Storage(journal=journal),
+    )
+    await agent.run("Send it.")
+    without = Agent(Scripted([]), storage=Storage(journal=":memory:")).catalog
+    gate = PermissionGate(RuleSet.parse(), mode="plan")
+    [judged] = what_if(read_past_calls(journal), lambda workspace: gate, without)
+    assert (judged.known, judged.ran, judged.verdict) == (False, False, "deny")
 
 
 async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_change(

@@ -297,7 +297,9 @@ def test_the_command_waits_for_the_answer_lists_and_cancels(
     assert ferrule(["submit", "--cancel", "later"]) == 0
     capsys.readouterr()
     assert ferrule(["submit", "--list"]) == 0
-    states = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()}
+    head, *listed = capsys.readouterr().out.splitlines()
+    assert head.split() == ["RUN", "STATE", "TENANT", "WORKER", "MESSAGE"]
+    states = {line.split()[0]: line.split()[1] for line in listed}
     assert [states[key] for key in ("asked", "wrong", "later")] == ["done", "failed", "cancelled"]
 
 

@@ -210,6 +210,16 @@ def test_links_between_pages_lead_somewhere(page: Page) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_says_once_what_it_is_for_and_no_link_leads_to_the_whole_page_itself(
+    page: Page,
+) -> None:
+    text = FENCE.sub("", page.path.read_text(encoding="utf-8"))
+    assert text.count("After this page") <= 1
+    here = [name for name in LINK.findall(text) if (page.path.parent / name) == page.path]
+    assert here == []
+
+
 def load_maker(path: str) -> Any:
     """Load a script that makes pages."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_setti
 from ferrule.storage.settings.table import (
     ALIASES,
     MODEL_SETTINGS,
+    OTHER_VARIABLES,
     PROVIDER_SETTINGS,
     SETTINGS,
     format_reference,
@@ -620,3 +622,19 @@ def test_a_settings_file_that_cannot_be_read_is_an_error(case: Case) -> None:
     case.user_file.mkdir(parents=True)
     with pytest.raises(ConfigError, match="cannot read"):
         case.load()
+
+
+def test_every_variable_of_ours_is_documented() -> None:
+    """Each name in the code is a setting's, is listed for people, or is given to what is started."""
+    passed_on = {
+        "FERRULE_HOOKS", "FERRULE_PROJECT_DIR", "FERRULE_EVENT",
+        "FERRULE_GIT_USER", "FERRULE_GIT_PASSWORD",
+        "FERRULE_PORTABLE",  # for tests: what other systems than Linux have
+    }  # fmt: skip
+    root = Path(__file__).parents[2]
+    named: set[str] = set()
+    for file in [*root.glob("src/**/*.py"), *root.glob("packages/*/src/**/*.py")]:
+        named.update(re.findall(r'"(FERRULE_[A-Z_]*[A-Z])"', file.read_text(encoding="utf-8")))
+    settings = {setting.variable for setting in SETTINGS}
+    assert len(named) > 10
+    assert named - settings - passed_on == set(OTHER_VARIABLES)

@@ -323,7 +323,7 @@ class CallEvaluated:
         layer: Where that rule comes from; `builtin` if no rule decided.
         mode: The permission mode at that time.
         digest: Binds an approval to these exact arguments.
-        effect: The tool's side effect.
+        effect: The tool's side effect, also of a call that a rule refuses.
         polls: Exempts the call from the repeat breaker.
     """
 
@@ -344,7 +344,7 @@ class CallEvaluated:
     @property
     def is_announced(self) -> bool:
         """True if the call may have an effect: its start is announced in the journal."""
-        return self.effect not in (SideEffect.NONE, SideEffect.READ)
+        return self.verdict != "refuse" and self.effect not in (SideEffect.NONE, SideEffect.READ)
 
 
 @frozen

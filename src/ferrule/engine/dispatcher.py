@@ -37,7 +37,7 @@ from ferrule.tools.background_launch import Launch
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
+from ferrule.tools.definition import Loading, Risk, SideEffect, Tool, misfit_notice
 
 from . import rewind, timeouts_and_retries, tool_search
 from .artifacts.large_results import ArtifactIntake, cut_chunks
@@ -212,6 +212,7 @@ class Dispatcher:
                 ErrorType.PERMISSION_DENIED,
                 f"`{call.tool}` was not run: {decision.reason}",
                 decision,
+                tool=tool,
                 refused_by=decision.refuser,
             )
         repairs.extend(checked.repairs)
@@ -279,16 +280,21 @@ class Dispatcher:
         message: str,
         decision: Decision | None = None,
         *,
+        tool: Tool | None = None,
         refused_by: Refuser | Literal[""] = "",
     ) -> PreparedCall:
-        """Build a prepared call that will not run, with the result that says why."""
+        """Build a prepared call that will not run, with the result that says why.
+
+        With `tool` the record has what the call would have done, as for a call that runs.
+        """
         result = self._fail(call, error, message, refused_by=refused_by)
         evaluation = CallEvaluated(
             call.id,
             "refuse",
             result.error_message or "",
             decision.rule if decision else "",
-            effect=SideEffect.NONE,
+            effect=tool.side_effect if tool else SideEffect.NONE,
+            risk=tool.risk if tool else Risk.MEDIUM,
             result=result,
             layer=decision.layer if decision else "",
             mode=self.gate.mode,

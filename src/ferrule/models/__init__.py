@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .google.client import Google, GoogleExchange
     from .ollama.client import Ollama
     from .openai.chat import OpenAIChat
+    from .openai.differences import ChatDifferences
     from .openai.responses import OpenAIResponses, ResponsesExchange
     from .prices import Price
     from .scripted import Scripted
@@ -30,6 +31,7 @@ __all__ = [
     "Anthropic",
     "Bedrock",
     "Capabilities",
+    "ChatDifferences",
     "Google",
     "GoogleExchange",
     "ModelClient",
@@ -56,6 +58,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         ".ollama.client": ("Ollama",),
         ".openai.chat": ("OpenAIChat",),
+        ".openai.differences": ("ChatDifferences",),
         ".openai.responses": (
             "ResponsesExchange",
             "OpenAIResponses",

@@ -1,13 +1,14 @@
 """Check any model client (`ferrule.models.client.ModelClient`) that uses HTTP against its contract.
 
     class TestMyClient(ModelClientConformance):
-        def make(self, url, transport):         # a model client for this server
+        def make_client(self, url, transport):  # a model client for this server
             return MyClient("some-model", base_url=url, transport=transport)
 
         def encode(self, said, streamed):       # what its server would send for this answer
             return Reply(pieces=[...])
 
-`other` answers requests that are not for an answer of the model (descriptions of models).
+`answer_other_request` answers requests that are not for an answer of the model (descriptions of
+models).
 `pieces_before_text` is the number of pieces of a stream up to the first text. `object_arguments`
 and `string_arguments` say how the format encodes arguments.
 """

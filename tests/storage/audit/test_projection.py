@@ -91,6 +91,7 @@ def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
     gate = call.decisions[-1]
     assert (gate.verdict, gate.rule, gate.mode) == (verdict, rule, options.get("mode", "default"))
     assert gate.layer == ("user" if rule else "builtin")
+    assert (gate.effect, gate.risk) == ("write", "high")  # also of a call that is denied
     assert (call.settled_by, call.outcome) == (by, outcome)
     noted = sha256_hex("noted milk \x1b[2J ä 😀")
     assert call.result_sha256 == (noted if outcome == "success" else "")

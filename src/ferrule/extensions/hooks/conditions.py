@@ -94,9 +94,7 @@ def parse_condition(
     except _Refused as error:
         node = error.node
         message = _add_place(where, line, column, node.lineno, node.col_offset + 1, error.reason)
-        raise ConfigError(
-            message, hint="`ferrule.extensions.hooks.conditions` documents the language"
-        ) from error
+        raise ConfigError(message, hint="docs/permissions.md describes the language") from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise ConfigError(
             f"{where}:{line}:{column}: not a condition: {error or 'nested too deeply'}"

@@ -55,7 +55,7 @@ def hook(
         events: The names of the events.
         tools: The tools whose calls it is asked about, or their full names; by default all. Only
             for `tool.pre` and `tool.post`.
-        when: A condition in the language of `hooks.conditions`, or a function of the `Occasion`.
+        when: A condition (docs/permissions.md has the language), or a function of the `Occasion`.
         priority: Hooks with lower numbers run first.
         timeout: Seconds until the hook counts as broken.
         on_error: What happens if the hook is broken.

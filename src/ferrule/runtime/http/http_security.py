@@ -285,7 +285,7 @@ def _check_token(token: str) -> None:
         or " " in token
     ):
         raise ConfigError(
-            f"a server's token needs {MIN_TOKEN_LENGTH} characters or more, none of them a space",
+            f"a token is one line of {MIN_TOKEN_LENGTH} characters or more, none of them a space",
             hint="make one: `python -c 'import secrets; print(secrets.token_urlsafe(32))'`",
         )
 

@@ -973,6 +973,13 @@ def _freeze(value: Any) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
+def _name_switches(manifest: Manifest) -> str:
+    """Return what switches a plugin on that is off by default, where something does."""
+    names = (*manifest.when_settings, *manifest.when_own, *manifest.when_repository)
+    shown = ", ".join(f"`{name}`" for name in names)
+    return f"Switched on by {shown}." if shown else ""
+
+
 def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting]:
     """Yield the rows of the plugins: one that switches each on or off, and one for each field."""
     for name, manifest in manifests.items():
@@ -983,6 +990,7 @@ def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting
             default=manifest.default,
             project=right,
             short=manifest.help,
+            long=_name_switches(manifest),
         )
         for field, row in manifest.settings.items():
             given: dict[str, Any] = {key: _freeze(value) for key, value in row.items()}
@@ -1276,6 +1284,28 @@ def may_have_fields(key: str) -> bool:
     return plugin is not None and bool(plugin.problems)
 
 
+PLUGINS_VARIABLE = "FERRULE_PLUGINS"
+
+OTHER_VARIABLES: Mapping[str, str] = {
+    "FERRULE_STATE": "The folder of the journal, artifacts, grants and what was trusted. Default: "
+    "`ferrule` in `$XDG_STATE_HOME`, or `~/.local/state/ferrule`.",
+    "FERRULE_CONFIG": "The folder of your `ferrule.yaml` and `mcp.json`. Default: `ferrule` in "
+    "`$XDG_CONFIG_HOME`, or `~/.config/ferrule`. A folder of a repository is refused.",
+    "FERRULE_CACHE": "The folder of what can be made or downloaded again. Default: `ferrule` in "
+    "`$XDG_CACHE_HOME`, or `~/.cache/ferrule`.",
+    "FERRULE_MODELS": "The folder of the models of `ferrule-local`. Default: `models` in the cache "
+    "folder.",
+    "FERRULE_TOKEN": "The token of a server of `ferrule serve`, if no `--token-file` is given: 16 "
+    "characters or more, without a space.",
+    "FERRULE_DATABASE": "`--database` of `ferrule worker` and `ferrule submit`.",
+    "FERRULE_ENGINE": "`--engine` of both.",
+    PLUGINS_VARIABLE: "Plugins of a run, separated by commas, each as `--plugin` takes it. Empty: "
+    "only those that ship.",
+    "FERRULE_TRACEBACK": "With `1` an error shows the lines of code that led to it.",
+}
+"""Variables that are not settings, with what they are for."""
+
+
 def format_reference(*plugins: str) -> str:
     """Return the settings as Markdown, for the documentation.
 
@@ -1304,7 +1334,26 @@ def format_reference(*plugins: str) -> str:
     in_models = {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
     aliases = [f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | in_models).items()]
     head = "## Other names\n\n| in a file | means |\n|---|---|\n"
-    return "\n".join([*parts, head + "".join(aliases)])
+    return "\n".join([*parts, _format_variables(), head + "".join(aliases)])
+
+
+def _format_variables() -> str:
+    """Return the section about environment variables."""
+    file_only = ", ".join(f"`{row.key}`" for row in SETTINGS if not row.has_variable)
+    rows = "".join(f"| `{name}` | {text} |\n" for name, text in OTHER_VARIABLES.items())
+    return (
+        "## Environment variables\n\n"
+        "A key of the first table is also the variable `FERRULE_` with the key in capitals, with "
+        "`_` in place of dots: `FERRULE_LIMITS_MAX_TURNS=20`, `FERRULE_PERMISSIONS_DENY="
+        "'Bash(curl:*),Edit(*.lock)'`. It goes before the files, and a flag goes before it. Only "
+        f"files can set {file_only}.\n\n"
+        "| variable | meaning |\n|---|---|\n"
+        f"{rows}\n"
+        "The folders are absolute paths. Keys of providers have [variables of their own]"
+        "(providers.md). Commands of hooks get `FERRULE_EVENT` and `FERRULE_PROJECT_DIR` (the "
+        "workspace), and those that start nothing of the workspace `FERRULE_HOOKS`, a folder with "
+        "the hook's trusted files.\n"
+    )
 
 
 def _table(rows: tuple[Setting, ...], prefix: str) -> str:

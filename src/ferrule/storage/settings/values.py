@@ -26,6 +26,8 @@ from .table import (
     MAP_SETTINGS,
     MODEL_ALIASES,
     MOVED,
+    OTHER_VARIABLES,
+    PLUGINS_VARIABLE,
     SETTINGS,
     Setting,
     find_row,
@@ -61,9 +63,6 @@ class Entry:
     where: str
     parts: tuple[str, ...] = ()
 
-
-PLUGINS_VARIABLE = "FERRULE_PLUGINS"
-"""Plugins of a run, separated by commas, each as `--plugin` takes it; "": only those that ship."""
 
 LIST_SECTIONS = ("tools", "hooks")
 """Sections that may also be lists of what a file defines (`extensions.tool_files.loading`)."""
@@ -448,20 +447,6 @@ def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
 # ---- environment and flags
 
 
-_NOT_SETTINGS = (
-    "FERRULE_STATE",
-    "FERRULE_CONFIG",
-    "FERRULE_CACHE",
-    "FERRULE_MODELS",
-    "FERRULE_TRACEBACK",
-    "FERRULE_TOKEN",
-)
-"""Ferrule's variables that are not settings.
-
-They say where its folders are and how defects are shown, or contain the token of its server.
-"""
-
-
 def read_environment(
     environment: Mapping[str, str], mistakes: Mistakes
 ) -> tuple[OwnEntries, list[str]]:
@@ -474,7 +459,7 @@ def read_environment(
     entries: Entries = {}
     notices: list[str] = []
     for name, text in sorted(environment.items()):
-        if not name.startswith("FERRULE_") or name in _NOT_SETTINGS:
+        if not name.startswith("FERRULE_"):
             continue
         setting = by_variable.get(name)
         if setting is not None:
@@ -486,6 +471,8 @@ def read_environment(
                 entries["plugins.installed"] = Entry(False, name)
             with mistakes.collect():
                 _read_plugins([one.strip() for one in text.split(",")], name, entries)
+            continue
+        if name in OTHER_VARIABLES:
             continue
         if name in moved:
             with mistakes.collect():
