@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+# Tests wait for programs a third of their time, so two cores have work for three processes.
+JOBS ?= 3
 CHECK ?= yes
 
 # The wheel of pyright carries the checker and a wheel carries node: nothing is looked up or downloaded when it runs.

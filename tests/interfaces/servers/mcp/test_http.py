@@ -99,7 +99,7 @@ async def test_nobody_comes_in_without_the_token_or_from_another_site(place: Pla
 async def test_a_token_that_can_be_guessed_and_a_network_in_the_clear_are_refused(
     place: Place,
 ) -> None:
-    with pytest.raises(ConfigError, match="token needs"):
+    with pytest.raises(ConfigError, match="a token is one line of 16"):
         await place.server().http(token="short", port=0)
     with pytest.raises(ConfigError, match="in the clear"):
         await place.server().http(token=TOKEN, host="0.0.0.0", port=0)
