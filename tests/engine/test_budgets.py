@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ferrule import Agent, ConfigError, LimitReached, Limits, Scripted, tool
 from ferrule.core.calls import ToolCall
 from ferrule.core.events import (
+    ContextCompacted,
     Event,
     ModelAnswered,
     Noticed,
@@ -22,6 +23,8 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.core.identity import Identity
+from ferrule.core.machine import Machine
+from ferrule.engine.budgets import Budgets
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.prices import find_price
 from ferrule.models.scripted import calls, says
@@ -319,6 +322,22 @@ def test_time_in_which_no_process_drove_the_run_does_not_count() -> None:
     later: list[Event] = [Recovered("gone", asks=True), Noticed("x", "y")]
     journal.append("s1", "r1", later, identity=who, times=[900_000, 902_000])
     assert count_seconds(journal.records("s1")) == 7.0
+
+
+@pytest.mark.proves("budgets.money")
+@pytest.mark.parametrize(
+    ("writer", "dollars"), [("scripted:dear", 100), ("scripted:unlisted", 1), ("", 1)]
+)
+def test_a_summary_is_counted_by_the_price_of_its_own_model(
+    prices: Path, writer: str, dollars: int
+) -> None:
+    with prices.open("a") as file:
+        file.write("scripted:dear: {input: 100, output: 100}\n")
+    fed: list[Event] = []
+    budgets = Budgets(Machine(), Limits(max_cost=500), "scripted:test", lambda topic, text: None)
+    summary = ContextCompacted(usage=ONE_DOLLAR, model=writer)
+    budgets.count_answer(summary, lambda event: fed.append(event) or [])
+    assert [event.usage.cost for event in fed] == [dollars * 1_000_000_000]  # type: ignore[union-attr]
 
 
 @pytest.mark.proves("budgets.money")

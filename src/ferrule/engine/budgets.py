@@ -111,10 +111,24 @@ class Budgets:
     ) -> ModelAnswered | ContextCompacted:
         if self._prices is None:
             return answer
-        # A summary may be another model's. Where money is limited, nothing is free.
-        price = self._prices.get(answer.model) or self._prices[self._model]
-        cost = _price_tokens(price, answer.usage)
+        model = answer.model or self._model
+        if model not in self._prices:
+            self._prices[model] = self._find_other_price(model) or self._prices[self._model]
+        cost = _price_tokens(self._prices[model], answer.usage)
         return replace(answer, usage=replace(answer.usage, cost=cost))
+
+    def _find_other_price(self, model: str) -> models.Price | None:
+        """Return the price of a model that only wrote a summary; None if it is not known.
+
+        It then counts as the run's model does: where money is limited, nothing is free.
+        """
+        from ferrule.models.prices import find_price
+
+        try:
+            return find_price(model)
+        except ConfigError as error:
+            self._notice("budget", f"a summary is counted by the price of `{self._model}`: {error}")
+            return None
 
     def _measure(self) -> Iterator[tuple[LimitName, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
