@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
 import pytest
@@ -15,6 +16,7 @@ from ferrule import (
     OutputInvalid,
     RetryCall,
     Scripted,
+    Storage,
     SubAgent,
     ToolDefinitionError,
     ToolFailed,
@@ -295,3 +297,19 @@ async def test_a_function_without_a_docstring_is_a_tool() -> None:
 
     run = await Agent(Scripted([calls(("shout", {"word": "a"})), says("ok")]), [shout]).run("go")
     assert run.results[0].data == "A"
+
+
+async def test_another_agent_goes_on_after_the_history_of_the_first(tmp_path: Path) -> None:
+    storage = Storage(journal=str(tmp_path / "journal.db"))
+    team = Agent(Scripted([says("one"), says("two")]), [add], storage=storage).session(id="talk")
+    await team.run("first")
+    await team.run("second")
+    await team.close()
+    analyst = Agent(Scripted([says("seen")], model="scripted:other"), storage=storage)
+    with pytest.raises(ConfigError, match="there is a session `talk` already"):
+        analyst.session(id="talk")
+    session = analyst.session(id="talk", resume=True)
+    await session.run("analyse")
+    texts = [message.text for message in session.history if hasattr(message, "text")]
+    assert texts == ["first", "one", "second", "two", "analyse", "seen"]
+    await session.close()
