@@ -26,7 +26,8 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
 
 PORT = 8321
@@ -68,7 +69,7 @@ def a2a(**options: Any) -> int:
 
 def _make_server(
     options: dict[str, Any], assembly: Assembly, address: Address
-) -> tuple[AgentServer, str]:
+) -> tuple[HttpEndpoint, str]:
     found = _find_skills(assembly) if options["list_skills"] else ()
     server = a2a_server.A2aServer(
         assembly.agent,

@@ -18,7 +18,8 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
 PORT = 8322
 
@@ -38,7 +39,7 @@ def ag_ui(**options: Any) -> int:
     return asyncio.run(agent_server.serve_agent(options, _make_server))
 
 
-def _make_server(assembly: Assembly, address: Address) -> tuple[AgentServer, str]:
+def _make_server(assembly: Assembly, address: Address) -> tuple[HttpEndpoint, str]:
     leave = partial(assembly.close_session, strict=False)
     server = ag_ui_server.AgUiServer(assembly.agent, leave=leave, **address)
     return server, f"serving at {server.url}"

@@ -19,7 +19,8 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
 PORT = 8330
 
@@ -55,7 +56,7 @@ def openai(**options: Any) -> int:
 
 def _make_server(
     options: dict[str, Any], assembly: Assembly, address: Address
-) -> tuple[AgentServer, str]:
+) -> tuple[HttpEndpoint, str]:
     server = openai_server.OpenAiServer(
         assembly,
         offers=(*assembly.settings["serve.models"], *options["offers"]),
