@@ -28,6 +28,7 @@ class HttpEndpoint:
         url: How clients reach it, if not at `http://host:port` (for example a proxy with TLS).
         max_body: Limit of a request's body, in bytes.
         open_paths: Paths that anybody may GET.
+        has_pages: Whether web pages of this address may send requests.
 
     Attributes:
         app: The ASGI application, for a server of your own.
@@ -47,6 +48,7 @@ class HttpEndpoint:
         url: str,
         max_body: int,
         open_paths: Iterable[str] = (),
+        has_pages: bool = False,
     ) -> None:
         self._host = host
         self._port = port
@@ -59,7 +61,7 @@ class HttpEndpoint:
             app,
             token=access,
             hosts=accepted_hosts(host, port, url),
-            origins=accepted_origins(host, port, url),
+            origins=accepted_origins(host, port, url) if has_pages else (),
             open_paths=open_paths,
             max_body=max_body,
         )

@@ -67,7 +67,9 @@ class AgUiServer(HttpEndpoint):
         url: str = "",
     ) -> None:
         self._threads = Threads(agent, leave)
-        super().__init__(self._serve, token, host=host, port=port, url=url, max_body=MAX_BODY)
+        super().__init__(
+            self._serve, token, host=host, port=port, url=url, max_body=MAX_BODY, has_pages=True
+        )
         if self.url:
             self.url = f"{self.url}{PATH}"
 
