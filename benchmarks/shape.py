@@ -9,6 +9,7 @@ What is counted, per tree of Python files:
     lines, files            of the package, with blank lines and docstrings
     single importers        modules under 80 lines that exactly one other module imports
     late imports            statements that import the package itself inside a function
+    lazy imports            the same at the top, in `with lazy_imports():`
     per 1,000 lines         conditional expressions, comprehensions, assignments of tuples to tuples
     ruff C901, radon        functions with a complexity above 10 (radon counts `and`, `or` and
                             comprehensions besides, so it finds more)
@@ -116,6 +117,7 @@ class Module:
     imports: set[str] = field(default_factory=set[str])
     top_imports: set[str] = field(default_factory=set[str])
     late: int = 0
+    lazy: int = 0
 
 
 def read(folder: Path, package: str) -> dict[str, Module]:
@@ -134,7 +136,7 @@ def read(folder: Path, package: str) -> dict[str, Module]:
 def collect_imports(module: Module, package: str, modules: dict[str, Module]) -> None:
     """Note which modules of the package this one imports, and how many imports are in functions."""
 
-    def visit(node: ast.AST, *, late: bool, typing_only: bool) -> None:
+    def visit(node: ast.AST, *, late: bool, typing_only: bool, lazy: bool = False) -> None:
         own = {nearest(one, modules) for one in imported_names(node, module)}
         own -= {"", module.name}
         if own:
@@ -143,10 +145,12 @@ def collect_imports(module: Module, package: str, modules: dict[str, Module]) ->
                 module.late += 1
             elif not typing_only:
                 module.top_imports |= own
+                module.lazy += lazy
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        lazy = isinstance(node, ast.With) and "lazy_imports" in ast.unparse(node.items[0])
         for_types = typing_children(node)
         for child in ast.iter_child_nodes(node):
-            visit(child, late=late, typing_only=typing_only or child in for_types)
+            visit(child, late=late, typing_only=typing_only or child in for_types, lazy=lazy)
 
     visit(module.tree, late=False, typing_only=False)
 
@@ -350,6 +354,7 @@ def measure(folder: Path, package: str, *, live: bool) -> dict[str, object]:
         "files": len(modules),
         "single importers < 80 lines": len(small),
         "late imports of itself": sum(module.late for module in modules.values()),
+        "lazy imports of itself": sum(module.lazy for module in modules.values()),
         "conditional expressions / 1,000": per.get("conditional", 0),
         "comprehensions / 1,000": per.get("comprehension", 0),
         "tuple assignments / 1,000": per.get("tuple", 0),

@@ -34,7 +34,16 @@ from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.http.http_security import Application, Principal
 from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
 from ferrule.runtime.http.work_limits import OF_ONE_PERSON
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import SETTING_OPTIONS
+from ferrule.storage.settings import settings
+
+with lazy_imports():
+    from ferrule.console import app as console_app
+    from ferrule.console import setup as console_setup
+    from ferrule.servers.ag_ui import server as ag_ui
+    from ferrule.servers.mcp import server as mcp
+    from ferrule.servers.openai import server as openai
 
 if TYPE_CHECKING:
     from ferrule.console.assemblies import SessionSetup
@@ -114,16 +123,13 @@ def create_console(
 
     @asynccontextmanager
     async def open_console() -> AsyncGenerator[Application]:
-        from ferrule.console.app import make_app
-        from ferrule.console.setup import close_console
-
         console = _build_console(source)
         console.host_sign_in = sign_in
         try:
-            yield access.guard(make_app(console), pages=True)
+            yield access.guard(console_app.make_app(console), pages=True)
         finally:
             console.bus.close()
-            await close_console(console)
+            await console_setup.close_console(console)
 
     return MountableApp(open_console)
 
@@ -148,10 +154,8 @@ def create_ag_ui_endpoint(
 
     @asynccontextmanager
     async def open_endpoint() -> AsyncGenerator[Application]:
-        from ferrule.servers.ag_ui.server import AgUiServer
-
         async with _open_assembly(source) as assembly:
-            server = AgUiServer(
+            server = ag_ui.AgUiServer(
                 assembly.agent,
                 token=access,
                 leave=_leave_with(assembly),
@@ -193,10 +197,8 @@ def create_openai_endpoint(
 
     @asynccontextmanager
     async def open_endpoint() -> AsyncGenerator[Application]:
-        from ferrule.servers.openai.server import OpenAiServer
-
         async with _open_assembly(source) as assembly:
-            server = OpenAiServer(
+            server = openai.OpenAiServer(
                 assembly,
                 token=access,
                 offers=offers,
@@ -236,10 +238,8 @@ def create_mcp_endpoint(
 
     @asynccontextmanager
     async def open_endpoint() -> AsyncGenerator[Application]:
-        from ferrule.servers.mcp.server import McpServer
-
         async with _open_assembly(source, needs_model=False) as assembly:
-            server = McpServer(
+            server = mcp.McpServer(
                 assembly.agent, name=name, yes_to=tuple(yes_to), end=_leave_with(assembly)
             )
             app = server.app(token=access)
@@ -266,10 +266,8 @@ async def _open_assembly(source: Source, *, needs_model: bool = True) -> AsyncGe
 
 
 def _wrap_agent(agent: Agent[Any, Any]) -> Assembly:
-    from ferrule.storage.settings.settings import load_settings
-
     root = str(agent.workspace.root) if agent.workspace else None
-    return Assembly(agent, load_settings(workspace=root), _log.warning, owns_journal=False)
+    return Assembly(agent, settings.load_settings(workspace=root), _log.warning, owns_journal=False)
 
 
 def _leave_with(assembly: Assembly) -> Callable[[Session[Any]], Any]:
@@ -280,10 +278,8 @@ def _leave_with(assembly: Assembly) -> Callable[[Session[Any]], Any]:
 
 
 def _build_console(source: Source) -> Console:
-    from ferrule.console.setup import build_console, build_console_over
-
     if isinstance(source, Folder):
-        return build_console(source.options(), _log.warning)
+        return console_setup.build_console(source.options(), _log.warning)
 
     def wrap(setup: SessionSetup, journal: Journal | None, bus: Bus | None) -> Assembly:
         if setup.model or setup.mode or setup.workspace:
@@ -294,4 +290,4 @@ def _build_console(source: Source) -> Console:
         # A copy, with the same journal: the console gives it an event bus.
         return _wrap_agent(source.copy_for_user(source.user))
 
-    return build_console_over(wrap, owner=source.user)
+    return console_setup.build_console_over(wrap, owner=source.user)

@@ -1,7 +1,8 @@
 """The command line. `root` lists the commands; the module of each is loaded when it is called.
 
 The module that defines a command holds its options and help. What needs the engine, a model or
-an event loop is imported by the functions that do the work, so that `--help` stays fast.
+an event loop is imported in `with lazy_imports():` (`runtime.lazy_imports`) and loaded when it is
+used, so that `--help` stays fast.
 
 Packages: `chat`, `doctor`, `imports`, `init`, `run`, `sessions`, `setup`,
 `tools`.

@@ -12,16 +12,18 @@ from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage.settings.settings import load_settings
 
 from .confirmation import confirm
 from .terminal import escape_invisible
 
+with lazy_imports():
+    from ferrule.connectors.a2a import configuration, peer_approvals, peers
+
 if TYPE_CHECKING:
     from ferrule.connectors.a2a import A2aPeer
     from ferrule.connectors.a2a.cards import Card
-
-# `ferrule.connectors.a2a` loads model code, so the functions below import it when they run.
 
 
 @click.group(cls=CommandGroup)
@@ -42,9 +44,7 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_peers(workspace: str | None, as_json: bool) -> None:
     """List the agents: name, approval state, address. No agent is contacted."""
-    from ferrule.connectors.a2a import PeerApprovals
-
-    approvals = PeerApprovals()
+    approvals = peer_approvals.PeerApprovals()
     rows = [
         {"name": peer.name, "state": approvals.get(peer).state, "url": peer.url}
         for peer in _load_peers(workspace)
@@ -67,13 +67,10 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of an agent, and what changed since. No agent is contacted."""
-    from ferrule.connectors.a2a import PeerApprovals
-    from ferrule.connectors.a2a.peer_approvals import configuration_text
-
     peer = _find_peer(workspace, name)
-    approvals = PeerApprovals()
+    approvals = peer_approvals.PeerApprovals()
     approval = approvals.get(peer)
-    _print(f"{peer.name}: {approval.state}\n{configuration_text(peer)}")
+    _print(f"{peer.name}: {approval.state}\n{peer_approvals.configuration_text(peer)}")
     if approval.card is not None:
         _print(approval.card.to_text())
     if approval.pending is not None:
@@ -90,10 +87,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     The card is compared with what was approved before. A later change of the card withholds what
     changed until it is approved too.
     """
-    from ferrule.connectors.a2a import PeerApprovals
-
     peer = _find_peer(workspace, name)
-    approvals = PeerApprovals()
+    approvals = peer_approvals.PeerApprovals()
     card = _fetch_card(peer)
     approval = approvals.get(peer)
     if approval.card is not None and approval.card.digest() == card.digest():
@@ -114,9 +109,7 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of an agent."""
-    from ferrule.connectors.a2a import PeerApprovals
-
-    was_approved = PeerApprovals().revoke(_find_peer(workspace, name))
+    was_approved = peer_approvals.PeerApprovals().revoke(_find_peer(workspace, name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
 
@@ -126,10 +119,8 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Fetch an approved agent's card, and compare it with the approved one. No task is sent."""
-    from ferrule.connectors.a2a import PeerApprovals
-
     peer = _find_peer(workspace, name)
-    approvals = PeerApprovals()
+    approvals = peer_approvals.PeerApprovals()
     approval = approvals.get(peer)
     if approval.card is None:
         click.echo(
@@ -162,10 +153,8 @@ def _fetch_card(peer: A2aPeer) -> Card:
     """Fetch an agent's card. A failure is a ConfigError, since a person asked for it."""
     import asyncio
 
-    from ferrule.connectors.a2a.peers import fetch_peer_card
-
     try:
-        card = asyncio.run(fetch_peer_card(peer))
+        card = asyncio.run(peers.fetch_peer_card(peer))
     except ToolFailed as error:
         raise ConfigError(error.message, code="a2a_peer") from error
     for problem in card.left_out:
@@ -174,10 +163,8 @@ def _fetch_card(peer: A2aPeer) -> Card:
 
 
 def _load_peers(workspace: str | None) -> tuple[A2aPeer, ...]:
-    from ferrule.connectors.a2a.configuration import load_peers
-
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
-    loaded = load_peers(settings.values.get("a2a_peers"))
+    loaded = configuration.load_peers(settings.values.get("a2a_peers"))
     for problem in (*settings.notices, *loaded.problems):
         _print(f"! {problem}", err=True)
     return loaded.peers

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import SETTING_OPTIONS, common_options
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.paths import make_private_folder
 
 from .import_path import allow_named_modules
 from .terminal import escape_invisible
+
+with lazy_imports():
+    from ferrule.engine.distributed import jobs as job_queue
+    from ferrule.engine.distributed import worker as workers
+    from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -83,8 +89,6 @@ def worker(
     With --workspaces a job that names no folder of this machine works in one of its session. The
     files are kept in the artifact store (`artifacts.store`), which all workers must reach.
     """
-    from ferrule.engine.distributed.worker import Worker
-
     if factory and workspaces:
         raise click.UsageError(
             "--workspaces is for agents made from settings; give your own the plugin "
@@ -92,7 +96,7 @@ def worker(
         )
     own = partial(assemble_for_job, workspaces=workspaces)
     make_agent = _load_factory(factory) if factory else own
-    job_worker = Worker(
+    job_worker = workers.Worker(
         database, make_agent, engine=engine, concurrency=concurrency, per_tenant=per_tenant
     )
     click.echo(
@@ -137,7 +141,6 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
         journal: The journal of its session.
         workspaces: Where its session gets a workspace, if the job names none that is here.
     """
-    from ferrule.runtime.assemble import assemble
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
@@ -149,7 +152,7 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
         workspace = str(make_private_folder(own))
     given = {**options, "model": job.model or None, "workspace": workspace or None}
     wanted: dict[str, dict[str, Any]] = {} if workspaces is None else {"travelling_files": {}}
-    agent = assemble(given, notice=notice, journal=journal, plugin_fields=wanted).agent
+    agent = assemble.assemble(given, notice=notice, journal=journal, plugin_fields=wanted).agent
     return agent.copy_for_user(job.user, tenant=job.tenant, journal=journal)
 
 
@@ -179,8 +182,6 @@ def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = No
 @common_options
 def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
-    from ferrule.engine.distributed.jobs import Jobs
-
     if not (prompt or given["listing"] or given["cancel"]):
         raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
@@ -188,7 +189,7 @@ def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) ->
             "--cron submits jobs at its own times; leave out --wait, --delay and --key"
         )
     settings = _collect_settings(given)
-    jobs = Jobs(database, engine=engine)
+    jobs = job_queue.Jobs(database, engine=engine)
     try:
         if given["listing"]:
             return _print_jobs(jobs)
@@ -211,15 +212,12 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
-    from ferrule.engine.distributed.jobs import Job
-    from ferrule.runtime.assemble import current_user
-
-    job = Job(
+    job = job_queue.Job(
         prompt,
         session=given["session"],
         run=given["key"],
         tenant=given["tenant"],
-        user=current_user() if given["user"] is None else given["user"],
+        user=assemble.current_user() if given["user"] is None else given["user"],
         workspace=str(Path(given["workspace"]).absolute()) if given["workspace"] else "",
         model=given["model"] or "",
         priority=given["priority"],

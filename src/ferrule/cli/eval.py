@@ -13,6 +13,14 @@ from ferrule.cli.import_path import allow_named_modules
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_imports import lazy_imports
+
+with lazy_imports():
+    from ferrule.evaluation import case_files, evaluation, output_checks, report_formats
+    from ferrule.evaluation import comparison as comparisons
+    from ferrule.evaluation import report as reports
+    from ferrule.evaluation import trials as trial_runs
+    from ferrule.runtime import trial_agents
 
 if TYPE_CHECKING:
     from ferrule.evaluation.case_files import CaseFile
@@ -108,18 +116,15 @@ def _format_of(path: Path) -> str:
 def _run(
     file: Path, options: dict[str, Any], formats: list[str], outputs: list[tuple[Path, str]]
 ) -> int:
-    from ferrule.evaluation import report_formats as drawing
-    from ferrule.evaluation.case_files import load_cases
-
-    cases = load_cases(file)
+    cases = case_files.load_cases(file)
     import asyncio
 
     report = asyncio.run(_evaluate(cases, options))
     writers: dict[str, Callable[[Report], str]] = {
-        "table": drawing.format_report,
+        "table": report_formats.format_report,
         "json": lambda one: one.to_json() + "\n",
-        "junit": drawing.format_report_as_junit,
-        "markdown": drawing.format_report_as_markdown,
+        "junit": report_formats.format_report_as_junit,
+        "markdown": report_formats.format_report_as_markdown,
     }
     _write(report, writers, formats, outputs)
     if report.is_unanswered:
@@ -128,20 +133,18 @@ def _run(
 
 
 def _compare(files: tuple[Path, Path], formats: list[str], outputs: list[tuple[Path, str]]) -> int:
-    from ferrule.evaluation import report_formats as drawing
-    from ferrule.evaluation.comparison import Comparison, compare_reports
-    from ferrule.evaluation.report import load_report
+    comparison = comparisons.compare_reports(
+        reports.load_report(files[0]), reports.load_report(files[1])
+    )
 
-    comparison = compare_reports(load_report(files[0]), load_report(files[1]))
-
-    def refuse_junit(_: Comparison) -> str:
+    def refuse_junit(_: comparisons.Comparison) -> str:
         raise click.UsageError("a comparison has no JUnit form; choose --json or --markdown")
 
-    writers: dict[str, Callable[[Comparison], str]] = {
-        "table": drawing.format_comparison,
+    writers: dict[str, Callable[[comparisons.Comparison], str]] = {
+        "table": report_formats.format_comparison,
         "json": lambda one: one.to_json() + "\n",
         "junit": refuse_junit,
-        "markdown": drawing.format_comparison_as_markdown,
+        "markdown": report_formats.format_comparison_as_markdown,
     }
     _write(comparison, writers, formats, outputs)
     return 1 if comparison.has_regressed else 0
@@ -167,26 +170,21 @@ def _write(
 
 
 async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:
-    from ferrule.evaluation.case_files import parse_share
-    from ferrule.evaluation.evaluation import EvaluationOptions
-    from ferrule.evaluation.output_checks import CheckFunctions
-    from ferrule.runtime.trial_agents import make_judge
-
     at_least = None
     if options["at_least"] is not None:
-        at_least = parse_share(options["at_least"])
+        at_least = case_files.parse_share(options["at_least"])
         if at_least is None:
             raise click.UsageError(f"--at-least {options['at_least']}: write 0.9 or 90%")
     if options["functions"]:
         allow_named_modules()
     progress = _ProgressLine(quiet=options["quiet"])
     judge = options["judge"] or cases.judge
-    chosen = EvaluationOptions(
+    chosen = evaluation.EvaluationOptions(
         options["trials"],
         at_least,
         options["jobs"],
-        CheckFunctions(options["functions"]),
-        make_judge(judge) if judge else "",
+        output_checks.CheckFunctions(options["functions"]),
+        trial_agents.make_judge(judge) if judge else "",
         options["only"],
         options["record"],
         progress.show,
@@ -203,16 +201,14 @@ async def _start(
     options: dict[str, Any],
     notice: Callable[[str], None],
 ) -> Report:
-    from ferrule.evaluation.evaluation import evaluate
-    from ferrule.evaluation.trials import Target
-    from ferrule.runtime.trial_agents import name_default_model, open_assembled_agents
-
     if options["offline"]:
-        return await evaluate(cases, (), None, chosen)
-    models = options["models"] or cases.models or (name_default_model(notice),)
+        return await evaluation.evaluate(cases, (), None, chosen)
+    models = options["models"] or cases.models or (trial_agents.name_default_model(notice),)
     modes = options["tool_modes"] or cases.tool_modes or ("auto",)
-    targets = [Target(model, mode) for model in models for mode in modes]
-    return await evaluate(cases, targets, open_assembled_agents(notice), chosen)
+    targets = [trial_runs.Target(model, mode) for model in models for mode in modes]
+    return await evaluation.evaluate(
+        cases, targets, trial_agents.open_assembled_agents(notice), chosen
+    )
 
 
 class _ProgressLine:

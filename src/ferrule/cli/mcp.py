@@ -15,12 +15,27 @@ from ferrule.cli.rows import print_row
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.yaml_tree import parse_json
 
 from .confirmation import confirm
 from .terminal import escape_invisible
+
+with lazy_imports():
+    from ferrule.connectors.mcp import (
+        configuration,
+        configured_servers,
+        oauth,
+        other_programs,
+        server_approvals,
+        server_client,
+        spec,
+    )
+    from ferrule.permissions import loaded_code, provenance
+    from ferrule.runtime import sandbox_policy
+    from ferrule.sandbox import trusted_process
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -29,8 +44,6 @@ if TYPE_CHECKING:
     from ferrule.connectors.mcp.definitions import Manifest
     from ferrule.permissions.provenance import CommandWritable, TrustedProgram
     from ferrule.storage.settings.settings import Settings
-
-# `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
 
 T = TypeVar("T")
 _SHOWN_TOOLS = 8
@@ -72,11 +85,8 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
-    loaded = load_configured_servers(_load_settings(workspace))
-    approvals = ServerApprovals()
+    loaded = configured_servers.load_configured_servers(_load_settings(workspace))
+    approvals = server_approvals.ServerApprovals()
     rows = [_make_row(server, approvals.get(server).state) for server in loaded.servers]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -103,13 +113,10 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.server_approvals import configuration_text
-
     server = _find_server(_load_settings(workspace), name)
-    approvals = ServerApprovals()
+    approvals = server_approvals.ServerApprovals()
     approval = approvals.get(server)
-    _print(f"{server.name}: {approval.state}\n{configuration_text(server)}")
+    _print(f"{server.name}: {approval.state}\n{server_approvals.configuration_text(server)}")
     if approval.manifest is not None:
         _print(approval.manifest.to_text())
     if approval.pending is not None:
@@ -134,9 +141,7 @@ def approve(name: str | None, workspace: str | None, yes: bool) -> int:
 
 
 def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
-    from ferrule.connectors.mcp import ServerApprovals
-
-    approvals = ServerApprovals()
+    approvals = server_approvals.ServerApprovals()
     name = server.name
     if approvals.get(server).state in _NOT_STARTABLE:
         _print(approvals.diff(server), err=True)
@@ -161,12 +166,9 @@ def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
 
 def _approve_all(settings: Settings, yes: bool) -> int:
     """Approve all servers that wait for it: one table, one question. Return the exit code."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
-    loaded = load_configured_servers(settings)
+    loaded = configured_servers.load_configured_servers(settings)
     _warn((*loaded.problems, *loaded.remarks))
-    approvals = ServerApprovals()
+    approvals = server_approvals.ServerApprovals()
     waiting = [one for one in loaded.servers if approvals.get(one).manifest is None]
     if not waiting:
         click.echo("no MCP server waits for approval", err=True)
@@ -236,11 +238,8 @@ def import_servers(
     PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
     of them. Without either, all their usual files are read.
     """
-    from ferrule.connectors.mcp.configuration import read_server
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
     settings = _load_settings(workspace)
-    taken = {server.name for server in load_configured_servers(settings).servers}
+    taken = {server.name for server in configured_servers.load_configured_servers(settings).servers}
     opened = {"network": network, "readable": readable, "writable": writable}
     added: dict[str, Any] = {}
     is_any_known = False
@@ -250,7 +249,10 @@ def import_servers(
             is_any_known = True
             continue
         try:
-            if not isinstance(entry, dict) or read_server(name, entry, f"`{name}`") is None:
+            if (
+                not isinstance(entry, dict)
+                or configuration.read_server(name, entry, f"`{name}`") is None
+            ):
                 click.echo(f"· {name}: switched off in {place}", err=True)
                 continue
         except ConfigError as error:
@@ -269,22 +271,18 @@ def import_servers(
 
 def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Yield the file, the name and the entry of each server that other programs have."""
-    from ferrule.connectors.mcp.other_programs import (
-        PROGRAMS,
-        find_foreign_servers,
-        read_foreign_file,
-    )
-
-    files = [source for source in sources if source not in PROGRAMS]
+    files = [source for source in sources if source not in other_programs.PROGRAMS]
     for file in files:
         if not Path(file).is_file():
-            raise click.UsageError(f"`{file}` is neither a file nor one of {', '.join(PROGRAMS)}")
-        for name, entry in read_foreign_file(Path(file), folder).items():
+            raise click.UsageError(
+                f"`{file}` is neither a file nor one of {', '.join(other_programs.PROGRAMS)}"
+            )
+        for name, entry in other_programs.read_foreign_file(Path(file), folder).items():
             yield file, name, entry
-    programs = tuple(source for source in sources if source in PROGRAMS)
+    programs = tuple(source for source in sources if source in other_programs.PROGRAMS)
     if files and not programs:
         return
-    found, problems = find_foreign_servers(folder, programs)
+    found, problems = other_programs.find_foreign_servers(folder, programs)
     _warn(tuple(problems))
     for one in found:
         for name, entry in one.entries.items():
@@ -292,20 +290,16 @@ def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str,
 
 
 def _describe_sources(sources: tuple[str, ...]) -> str:
-    from ferrule.connectors.mcp.other_programs import PROGRAMS, list_file_names
-
-    files = [source for source in sources if source not in PROGRAMS]
-    programs = tuple(source for source in sources if source in PROGRAMS)
+    files = [source for source in sources if source not in other_programs.PROGRAMS]
+    programs = tuple(source for source in sources if source in other_programs.PROGRAMS)
     if programs or not files:
-        files += list_file_names(programs)
+        files += other_programs.list_file_names(programs)
     return ", ".join(files)
 
 
 def write_entries(entries: dict[str, Any]) -> Path:
     """Add entries to the person's own file. Return its path."""
-    from ferrule.connectors.mcp.configuration import PERSONAL_FILE
-
-    file = paths.config() / PERSONAL_FILE
+    file = paths.config() / configuration.PERSONAL_FILE
     content = _read_own_file(file)
     content.setdefault("mcpServers", {}).update(entries)
     paths.write_private(file, json.dumps(content, indent=2) + "\n")
@@ -327,9 +321,9 @@ def _read_own_file(file: Path) -> dict[str, Any]:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of a server."""
-    from ferrule.connectors.mcp import ServerApprovals
-
-    was_approved = ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
+    was_approved = server_approvals.ServerApprovals().revoke(
+        _find_server(_load_settings(workspace), name)
+    )
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
 
@@ -339,11 +333,9 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
-    from ferrule.connectors.mcp import ServerApprovals
-
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
-    if ServerApprovals().get(server).state in _NOT_STARTABLE:
+    if server_approvals.ServerApprovals().get(server).state in _NOT_STARTABLE:
         click.echo(
             f"`{name}` is not approved, so it was not started\nhint: `ferrule mcp approve {name}`",
             err=True,
@@ -387,8 +379,6 @@ def add(
 
     `ferrule mcp add git -- mcp-server-git --repository .`
     """
-    from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
-
     if bool(command) == bool(url):
         raise click.UsageError(
             f"name what starts `{name}`, or where it is: `ferrule mcp add {name} -- COMMAND ...` "
@@ -397,8 +387,8 @@ def add(
     entry = _make_entry(command, url, env, header)
     opened = {"network": network, "readable": readable, "writable": writable}
     entry |= {key: list(value) for key, value in opened.items() if value}
-    read_server(name, entry, f"`{name}`")
-    file = paths.config() / PERSONAL_FILE
+    configuration.read_server(name, entry, f"`{name}`")
+    file = paths.config() / configuration.PERSONAL_FILE
     if name in _read_own_file(file).get("mcpServers", {}):
         raise ConfigError(
             f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
@@ -438,11 +428,8 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
     """Sign in to a server that needs it, in your browser."""
-    from ferrule.connectors.mcp.oauth import FileTokenStorage
-    from ferrule.connectors.mcp.spec import fill_variables
-
     server = _find_server(_load_settings(workspace), name)
-    filled = fill_variables(server)
+    filled = spec.fill_variables(server)
     if server.oauth is None:
         click.echo(
             f"`{name}` is not set up for signing in\n"
@@ -451,7 +438,7 @@ def login(name: str, workspace: str | None, out: bool) -> int:
         )
         return 2
     if out:
-        was_signed_in = FileTokenStorage(server, filled.url).forget()
+        was_signed_in = oauth.FileTokenStorage(server, filled.url).forget()
         outcome = "signed out of" if was_signed_in else "was not signed in to"
         click.echo(f"{outcome} `{name}`", err=True)
         return 0
@@ -468,53 +455,43 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
     """Return the program that opens an address in the person's browser, if there is one."""
-    from ferrule.permissions.provenance import ProgramNotFound, find_program
-
     name = "open" if sys.platform == "darwin" else "xdg-open"
     try:
-        return find_program(name, os.environ.get("PATH", os.defpath), writable)
-    except ProgramNotFound:
+        return provenance.find_program(name, os.environ.get("PATH", os.defpath), writable)
+    except provenance.ProgramNotFound:
         return None
 
 
 def _open_browser(url: str) -> None:
-    from ferrule.permissions.loaded_code import trust_environment
-    from ferrule.permissions.provenance import CommandWritable
-    from ferrule.sandbox.trusted_process import start_program
-
-    writable = CommandWritable.from_current_folder()
+    writable = provenance.CommandWritable.from_current_folder()
     opener = _find_opener(writable)
     if opener is None:
         return  # the address was printed
-    environment = trust_environment(os.environ, writable)
-    process = start_program(opener, [url], environment=environment, is_session=True)
+    environment = loaded_code.trust_environment(os.environ, writable)
+    process = trusted_process.start_program(opener, [url], environment=environment, is_session=True)
     # A browser of the terminal runs as long as the person wants; nobody else would wait for it.
     threading.Thread(target=process.wait, name="ferrule-browser", daemon=True).start()
 
 
 async def _sign_in(server: McpServer, filled: Any) -> None:
-    from ferrule.connectors.mcp.oauth import sign_in
-    from ferrule.connectors.mcp.server_client import probe_server
-
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
         _open_browser(url)
 
-    await sign_in(server, filled, browse, lambda auth: probe_server(server, filled, auth))
+    await oauth.sign_in(
+        server, filled, browse, lambda auth: server_client.probe_server(server, filled, auth)
+    )
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
-    from ferrule.connectors.mcp.configured_servers import list_server_tools
-    from ferrule.runtime.sandbox_policy import make_sandbox_policy
-
     if server.command:
         click.echo(f"starting `{server.name}` …", err=True)
 
     def show(name: str, line: str) -> None:
         _print(f"  │ {name}: {line[:_SHOWN_CHARACTERS]}", err=True)
 
-    confine = make_sandbox_policy(settings, names=settings.names)
-    manifest = await list_server_tools(settings, confine, server, show)
+    confine = sandbox_policy.make_sandbox_policy(settings, names=settings.names)
+    manifest = await configured_servers.list_server_tools(settings, confine, server, show)
     _warn(manifest.left_out)
     return manifest
 
@@ -526,9 +503,7 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
-    from ferrule.connectors.mcp.configured_servers import load_configured_servers
-
-    servers = load_configured_servers(settings).servers
+    servers = configured_servers.load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:
             return server

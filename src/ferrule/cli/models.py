@@ -10,10 +10,16 @@ import click
 
 from ferrule.cli.rows import print_row
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage.settings.settings import load_settings
 
 from .download_progress import show_progress
 from .terminal import escape_invisible
+
+with lazy_imports():
+    from ferrule.models import registry
+    from ferrule.models.tool_modes import live_probe, selection
+    from ferrule.runtime import chosen_providers, model_clients, model_discovery
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
@@ -39,10 +45,8 @@ def list_models(as_json: bool) -> None:
     """List all providers with their configuration, and the models that can be used."""
     import asyncio
 
-    from ferrule.runtime.model_discovery import discover_models
-
     settings = load_settings()
-    rows = asyncio.run(discover_models(settings))
+    rows = asyncio.run(model_discovery.discover_models(settings))
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -71,15 +75,13 @@ def probe(model: str, as_json: bool) -> None:
     """
     import asyncio
 
-    from ferrule.models.tool_modes.selection import explain_tool_mode
-
     model = model or load_settings().model
     if not model:
         raise click.UsageError("no model is set; name one, or choose one with `ferrule setup`")
     capabilities, tool_mode = asyncio.run(_probe_model(model))
     if as_json:
         # `way` is the name of the tool mode in this format.
-        why = explain_tool_mode(capabilities)
+        why = selection.explain_tool_mode(capabilities)
         content = {"model": model, "tool_mode": tool_mode, "why": why, **asdict(capabilities)}
         click.echo(json.dumps(content, indent=2))
         return
@@ -89,20 +91,16 @@ def probe(model: str, as_json: bool) -> None:
     click.echo(f"{'context':12} {capabilities.context or 'unknown'}")
     click.echo(f"{'source':12} {capabilities.source}")
     click.echo(f"{'tool mode':12} {tool_mode}")
-    click.echo(f"{'why':12} {explain_tool_mode(capabilities)}")
+    click.echo(f"{'why':12} {selection.explain_tool_mode(capabilities)}")
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
-    from ferrule.models.tool_modes.live_probe import probe_capabilities
-    from ferrule.models.tool_modes.selection import choose_tool_mode
-    from ferrule.runtime.model_clients import create_client
-
-    client = create_client(load_settings(), model)
-    capabilities = await probe_capabilities(client)
+    client = model_clients.create_client(load_settings(), model)
+    capabilities = await live_probe.probe_capabilities(client)
     if not model.startswith("scripted:"):
         # Closing a script that was never run would complain about its unused steps.
         await client.close()
-    return capabilities, choose_tool_mode(capabilities)
+    return capabilities, selection.choose_tool_mode(capabilities)
 
 
 @models.command()
@@ -118,14 +116,11 @@ def pull(source: str, name: str, sha256: str) -> None:
     is downloaded, the one at a PATH stays where it is; both are recorded with their hash, and
     refused later if their bytes were changed.
     """
-    from ferrule.models.registry import build_provider_error, import_object
-    from ferrule.runtime.chosen_providers import choose_providers
-
-    rows = choose_providers(load_settings())
+    rows = chosen_providers.choose_providers(load_settings())
     row = next((one for one in rows.values() if one.fetch_model), None)
     if row is None:
-        raise build_provider_error("local")
-    fetch: FetchModel = import_object(row.fetch_model)
+        raise registry.build_provider_error("local")
+    fetch: FetchModel = registry.import_object(row.fetch_model)
     fetch(
         source or row.example.partition(":")[2],
         name=name,

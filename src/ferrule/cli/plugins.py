@@ -7,10 +7,14 @@ from typing import Any
 import click
 
 from ferrule.cli.rows import print_row
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage.plugins.manifests import Manifest
 from ferrule.storage.settings.settings import Settings, load_settings
 
 from .terminal import encode_json, escape_invisible
+
+with lazy_imports():
+    from ferrule.runtime import chosen_plugins
 
 
 @click.command()
@@ -27,11 +31,10 @@ def plugins(workspace: str | None, as_json: bool) -> int:
     Nothing of them is imported. One whose manifest is invalid is `bad`: no run goes on with it.
     """
     settings = load_settings(workspace=workspace)
-    from ferrule.runtime.chosen_plugins import list_manifests, list_withheld
 
-    manifests = list_manifests(settings)
+    manifests = chosen_plugins.list_manifests(settings)
     rows = [_describe(manifest, settings) for manifest in manifests]
-    for text in list_withheld(settings):
+    for text in chosen_plugins.list_withheld(settings):
         click.echo(escape_invisible(text), err=True)
     for manifest in manifests:
         for problem in manifest.problems:
@@ -51,8 +54,6 @@ def plugins(workspace: str | None, as_json: bool) -> int:
 
 
 def _describe(manifest: Manifest, settings: Settings) -> dict[str, Any]:
-    from ferrule.runtime.chosen_plugins import is_on
-
     prefix = f"plugins.{manifest.name}"
     fields = {
         name: settings.values.get(f"{prefix}.{name}", row.get("default"))
@@ -63,7 +64,7 @@ def _describe(manifest: Manifest, settings: Settings) -> dict[str, Any]:
     given = [origin for origin in origins if origin != "default"]
     return {
         "name": manifest.name,
-        "on": is_on(manifest, settings),
+        "on": chosen_plugins.is_on(manifest, settings),
         "origin": given[0] if given else "default",
         "help": manifest.help,
         "distribution": manifest.distribution,

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
 
 from .terminal import escape_invisible
 from .tools.command import find_tool, parse_arguments
+
+with lazy_imports():
+    from . import terminal_agent
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -37,9 +41,7 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
 
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
-    from .terminal_agent import assemble_at_terminal
-
-    agent = assemble_at_terminal(options, needs_model=False).agent
+    agent = terminal_agent.assemble_at_terminal(options, needs_model=False).agent
     tool = find_tool(agent, name)
     checked = tool.arguments.check(parse_arguments(tool.arguments.schema, arguments, as_json))
     if checked.problems:
@@ -59,9 +61,7 @@ def test(file: Any, **options: Any) -> int:
     FILE has one case per line: `allow|ask|deny TOOL KEY=VALUE...`, quoted as in a shell; `#` starts
     a comment.
     """
-    from .terminal_agent import assemble_at_terminal
-
-    agent = assemble_at_terminal(options, needs_model=False).agent
+    agent = terminal_agent.assemble_at_terminal(options, needs_model=False).agent
     passed = 0
     failed = 0
     for number, line in enumerate(file, 1):
@@ -102,9 +102,7 @@ def _test_case(agent: Agent, words: list[str]) -> str:
 @common_options
 def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
-    from .terminal_agent import assemble_at_terminal
-
-    assembly = assemble_at_terminal(options, needs_model=False)
+    assembly = terminal_agent.assemble_at_terminal(options, needs_model=False)
     names = [tool.full_name for tool in assembly.agent.catalog]
     can_grow = bool(assembly.settings["tools.register"])
     findings = assembly.agent.gate.rules.lint(names, can_grow=can_grow)

@@ -11,11 +11,15 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.rule_names import find_tool_problem
 from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
 from ferrule.runtime.assemble import Assembly, assemble, current_user
+from ferrule.runtime.lazy_imports import lazy_imports
 
 from .confirmation import has_terminal
 from .line_input import read_line
 from .permission_prompt import TerminalApprover
 from .terminal import Terminal
+
+with lazy_imports():
+    from ferrule.engine.registration import registration
 
 
 @dataclass(slots=True)
@@ -62,9 +66,8 @@ def assemble_at_terminal(
         known = [tool.full_name for tool in assembly.agent.catalog]
         if "__" not in name and not any(fnmatchcase(one, name) for one in known):
             detail, hint = find_tool_problem(name, known)
-            from ferrule.engine.registration.registration import REGISTRATION_TOOLS
 
-            if name in REGISTRATION_TOOLS:
+            if name in registration.REGISTRATION_TOOLS:
                 hint = "set `tools.register` to true in your own settings to offer it"
             raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
     parts = {part.name: getattr(assembly, part.name) for part in fields(assembly)}

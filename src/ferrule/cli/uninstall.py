@@ -11,8 +11,13 @@ import click
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
+from ferrule.runtime.lazy_imports import lazy_imports
 
 from .confirmation import confirm
+
+with lazy_imports():
+    from ferrule.storage import paths, trust
+    from ferrule.storage.settings import settings
 
 _WHAT = {
     "state": "journal, trust, remembered rules, artifacts: cannot be made again",
@@ -82,8 +87,6 @@ def uninstall(dry_run: bool, yes: bool) -> int:
 
 def list_kept_folders() -> list[KeptFolder]:
     """Return the folders of Ferrule that exist."""
-    from ferrule.storage import paths
-
     found: list[KeptFolder] = []
     for kind in _WHAT:
         path: Path = getattr(paths, kind)()
@@ -120,12 +123,9 @@ def _show(folder: KeptFolder) -> None:
 
 def _list_elsewhere() -> Iterator[str]:
     """Yield what Ferrule reads or writes elsewhere."""
-    from ferrule.storage.settings.settings import load_settings
-    from ferrule.storage.trust import TrustStore
-
     try:
-        journal = load_settings().journal
-        for root in TrustStore().trusted_folders():
+        journal = settings.load_settings().journal
+        for root in trust.TrustStore().trusted_folders():
             yield f"{root}: a folder that you trust; its own files stay"
     except FerruleError as error:
         yield f"settings could not be read: {error}"

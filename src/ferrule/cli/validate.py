@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import USER_FILE_NAME, load_settings
 from ferrule.storage.trust import TrustStore
 
 from .terminal import encode_json as encode_json
 from .validation_report import SCHEMA, print_report
+
+with lazy_imports():
+    from ferrule.connectors.a2a import configuration as a2a_configuration
+    from ferrule.connectors.http import loading
+    from ferrule.connectors.mcp import configuration as mcp_configuration
+    from ferrule.extensions.checks import tool_file, workspace
+    from ferrule.runtime import tool_profiles
 
 if TYPE_CHECKING:
     from ferrule.extensions.checks.tool_file import Problem
@@ -34,10 +42,10 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     if schema:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
-    from ferrule.extensions.checks.workspace import check_workspace
-    from ferrule.runtime.tool_profiles import list_known_names
 
-    checked = asyncio.run(check_workspace(folder, shipped=list_known_names()))
+    checked = asyncio.run(
+        workspace.check_workspace(folder, shipped=tool_profiles.list_known_names())
+    )
     checked.problems += _check_http_manifests(folder)
     checked.problems += _check_mcp_servers(folder)
     checked.problems += _check_own_servers(folder)
@@ -47,14 +55,13 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
 
 def _check_mcp_servers(folder: str) -> list[Problem]:
     """Check the servers of `.mcp.json`, which `extensions` does not know."""
-    from ferrule.connectors.mcp.configuration import REPOSITORY_FILE, load_servers
-    from ferrule.extensions.checks.tool_file import make_problem
-
-    loaded = load_servers(TrustStore().read(folder), as_trusted=True)
+    loaded = mcp_configuration.load_servers(TrustStore().read(folder), as_trusted=True)
     return [
-        make_problem(
-            REPOSITORY_FILE,
-            problem.removeprefix(f"{REPOSITORY_FILE}: ").replace("; hint: ", "; "),
+        tool_file.make_problem(
+            mcp_configuration.REPOSITORY_FILE,
+            problem.removeprefix(f"{mcp_configuration.REPOSITORY_FILE}: ").replace(
+                "; hint: ", "; "
+            ),
         )
         for problem in loaded.problems
     ]
@@ -65,16 +72,14 @@ def _check_own_servers(folder: str) -> list[Problem]:
 
     What would end a run is an error; an entry that would be left out, a warning.
     """
-    from ferrule.connectors.a2a.configuration import load_peers
-    from ferrule.connectors.mcp.configuration import load_servers
-    from ferrule.extensions.checks.tool_file import make_problem
-
     try:
         settings = load_settings(workspace=folder)
     except ConfigError:
         return []  # check_workspace reports settings that cannot be read.
-    servers = load_servers(None, paths.config(), settings.values.get("mcp_servers"))
-    peers = load_peers(settings.values.get("a2a_peers"))
+    servers = mcp_configuration.load_servers(
+        None, paths.config(), settings.values.get("mcp_servers")
+    )
+    peers = a2a_configuration.load_peers(settings.values.get("a2a_peers"))
     own_file = str(paths.config() / USER_FILE_NAME)
     problems: list[Problem] = []
     for problem in (*servers.problems, *peers.problems):
@@ -83,15 +88,14 @@ def _check_own_servers(folder: str) -> list[Problem]:
         if file in ("mcp_servers", "a2a_peers"):
             file, message = own_file, problem
         level = "error" if ends_run else "warning"
-        problems.append(make_problem(file, message.replace("; hint: ", "; "), level=level))
+        problems.append(
+            tool_file.make_problem(file, message.replace("; hint: ", "; "), level=level)
+        )
     return problems
 
 
 def _check_http_manifests(folder: str) -> list[Problem]:
     """Check the manifests of HTTP tools, which `extensions` does not know."""
-    from ferrule.connectors.http import check_repository_manifests
-    from ferrule.extensions.checks.tool_file import convert_error
-
     snapshot = TrustStore().read(folder)
     if not any("/http/" in name for name in snapshot.files):
         return []
@@ -100,6 +104,6 @@ def _check_http_manifests(folder: str) -> list[Problem]:
     except ConfigError:
         hosts = ()  # check_workspace reports settings that cannot be read.
     problems: list[Problem] = []
-    for name, error in check_repository_manifests(snapshot, hosts):
-        problems += convert_error(error, name)
+    for name, error in loading.check_repository_manifests(snapshot, hosts):
+        problems += tool_file.convert_error(error, name)
     return problems

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.extras import require
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.served_folder import require_folder
 from ferrule.runtime.shared_options import common_options, server_options
 
+with lazy_imports():
+    from ferrule.runtime import assemble
+    from ferrule.runtime.http import http_security, server, sign_in
+
+    from . import app as console_app
+    from . import setup, uploads, users
+
 if TYPE_CHECKING:
-    from ferrule.runtime.http.http_security import Application, HttpGuard, Principal
+    from ferrule.runtime.http.http_security import Application, Principal
 
 
 @click.command()
@@ -36,52 +44,44 @@ async def _serve(
     host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]
 ) -> int:
     require("starlette", "uvicorn", "h11", "jinja2", "python_multipart", extra="console")
-    from ferrule.runtime.assemble import current_user
-    from ferrule.runtime.http.server import bound_port, listen, public_address, serve
-
-    from .app import make_app
-    from .setup import build_console, close_console
-    from .users import load_users
 
     require_folder(options)
-    people, made = load_users(token_file, current_user())
+    people, made = users.load_users(token_file, assemble.current_user())
     # Before anything is built, so that an address that is taken or not allowed is an error only.
-    public_address(host, port, url)
-    listening = listen(host, port)
+    server.public_address(host, port, url)
+    listening = server.listen(host, port)
     try:
-        port = bound_port(listening)
-        address = public_address(host, port, url)
-        made_of = build_console(options, _print_notice)
+        port = server.bound_port(listening)
+        address = server.public_address(host, port, url)
+        made_of = setup.build_console(options, _print_notice)
         try:
-            door = _guard(make_app(made_of), people, host, port, url)
+            door = _guard(console_app.make_app(made_of), people, host, port, url)
             _print_address(address, made)
-            return await serve(door, host, port, listening=listening, on_stopping=made_of.bus.close)
+            return await server.serve(
+                door, host, port, listening=listening, on_stopping=made_of.bus.close
+            )
         finally:
-            await close_console(made_of)
+            await setup.close_console(made_of)
     finally:
         listening.close()
 
 
 def _guard(
     app: Application, people: Mapping[str, Principal], host: str, port: int, url: str
-) -> HttpGuard:
-    from ferrule.runtime.http.http_security import HttpGuard
-    from ferrule.runtime.http.server import accepted_hosts, accepted_origins, public_address
-    from ferrule.runtime.http.sign_in import BrowserSignIn
-
-    from .app import render_login_page
-    from .uploads import find_body_limit
-
-    secure = public_address(host, port, url).startswith("https://")
-    signing = BrowserSignIn(
-        accepted_origins(host, port, url), page=render_login_page, secure=secure, people=people
+) -> http_security.HttpGuard:
+    secure = server.public_address(host, port, url).startswith("https://")
+    signing = sign_in.BrowserSignIn(
+        server.accepted_origins(host, port, url),
+        page=console_app.render_login_page,
+        secure=secure,
+        people=people,
     )
-    return HttpGuard(
+    return http_security.HttpGuard(
         app,
         token=people,
-        hosts=accepted_hosts(host, port, url),
+        hosts=server.accepted_hosts(host, port, url),
         open_paths=["/static/"],
-        max_body=find_body_limit,
+        max_body=uploads.find_body_limit,
         browsers=signing,
     )
 

@@ -46,6 +46,7 @@ from ferrule.engine.event_bus.event_selection import OwnSession, Scope
 from ferrule.engine.event_bus.events import BusEvent, CursorError
 from ferrule.engine.event_bus.journal_events import find_head, follow
 from ferrule.engine.event_bus.subscription import Subscription
+from ferrule.runtime.http.endpoint import send_events
 from ferrule.runtime.http.http_security import Receive, Send, Visitor
 from ferrule.runtime.http.http_security import Scope as RequestScope
 from ferrule.storage.journal.protocols import Journal
@@ -363,32 +364,15 @@ class _EventStream(Response):
     def __init__(
         self, streams: EventStreams, reader: StreamReader, places: Iterable[tuple[str, ...]]
     ) -> None:
-        super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
-        del self.headers["content-length"]
+        super().__init__()
         self._streams = streams
         self._reader = reader
         self._places = frozenset(places)
 
     async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
         self._streams.reader_counts.update(self._places)
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        writing = asyncio.ensure_future(self._write(send))
-        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
-            if writing.done():
-                writing.result()
+            await send_events(self._reader.chunks(), receive, send)
         finally:
             self._streams.remove_reader(self._places)
             self._reader.close()
-            await _cancel_all(writing, gone)
-
-    async def _write(self, send: Send) -> None:
-        async for chunk in self._reader.chunks():
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -429,9 +429,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         system = build_system_text(instructions, tools=len(self.catalog) > 0)
         search = self.visible_tools.search
         if search is not None and search.include_stub_listing:
-            from .tool_search.search_tools import list_deferred_tools
-
-            listed = list_deferred_tools(self.catalog, search, self.visible_tools.is_usable)
+            listed = tool_search.list_deferred_tools(
+                self.catalog, search, self.visible_tools.is_usable
+            )
             system = "\n\n".join(part for part in (system, listed) if part)
         session = self._build_session(session_id, system)
         opened = SessionOpened(

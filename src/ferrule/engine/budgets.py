@@ -122,10 +122,8 @@ class Budgets:
 
         It then counts as the run's model does: where money is limited, nothing is free.
         """
-        from ferrule.models.prices import find_price
-
         try:
-            return find_price(model)
+            return models.find_price(model)
         except ConfigError as error:
             self._notice("budget", f"a summary is counted by the price of `{self._model}`: {error}")
             return None
@@ -168,9 +166,7 @@ def count_cost(spent: Iterable[Spent]) -> int | None:
     Raises:
         ConfigError: The price file is broken.
     """
-    from ferrule.models.prices import find_price
-
-    find_once = cache(find_price)
+    find_once = cache(models.find_price)
     total = None
     for model, usage in spent:
         cost = usage.cost
@@ -197,15 +193,13 @@ def count_calls(machine: Machine) -> int:
 
 def require_price(model: str) -> models.Price:
     """Return the price of a model's answers. Raises ConfigError if it is not known."""
-    from ferrule.models.prices import PRICES_FILE, find_price
-
-    price = find_price(model)
+    price = models.find_price(model)
     if price is None:
         raise ConfigError(
             f"the cost is limited, and the price of `{model}` is not known",
             code="price_unknown",
             hint=(
-                f"write its prices into `{PRICES_FILE}` of your settings folder, or install "
+                f"write its prices into `{models.PRICES_FILE}` of your settings folder, or install "
                 "`ferrule[prices]`, which knows many models"
             ),
         )

@@ -39,6 +39,7 @@ from . import registration, tool_search
 from .artifacts.large_results import ArtifactIntake, guard_exchange
 from .budgets import is_share_used
 from .model_connection import ModelConnection
+from .model_fallbacks import FallbackModel, ModelFallbackExchange
 from .visible_tools import VisibleTools
 
 Slot = Literal["conversation", "choice", "attempt", "check"]
@@ -153,7 +154,6 @@ def _fall_back(session: ModelSession, open: Open) -> Open:
         fallbacks = connection.fallbacks
         if fallbacks is None:
             return await open(offer)
-        from .model_fallbacks import FallbackModel, ModelFallbackExchange
 
         async def open_one(one: ModelConnection) -> Exchange:
             return await open(replace(offer, client=one.client))

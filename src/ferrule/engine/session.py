@@ -65,8 +65,6 @@ from .unknown_options import explain_run_options
 if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
 
-    from .rewind.file_copies import FileCopies
-
 
 @frozen
 class RunResult(Generic[OutputT]):
@@ -467,9 +465,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         if request is None:
             self.driver.expect_output(None)
         elif self.driver.output is None:
-            from .output.output_check import OutputCheck
-
-            self.driver.expect_output(OutputCheck.of_request(request))
+            self.driver.expect_output(typed_output.OutputCheck.of_request(request))
 
     def reset_model(self) -> None:
         """Start a new conversation with the agent's current model, with the whole history."""
@@ -650,10 +646,8 @@ class Session(ClosedByWith, Generic[OutputT]):
 
         Raises ConfigError if there is no such run.
         """
-        from .rewind.rewind import fork
-
         store = None if self.artifacts is None else self.artifacts.store
-        return fork(self.driver.log.journal, self.id, runs, store)
+        return rewinding.fork(self.driver.log.journal, self.id, runs, store)
 
     def list_run_messages(self) -> list[str]:
         """Return the person's message of each finished run, in order."""
@@ -694,10 +688,8 @@ class Session(ClosedByWith, Generic[OutputT]):
         Raises:
             ConfigError: The run does not exist, or no copies are kept here.
         """
-        from .rewind.changes import diff_files
-
         copies, point, workspace, scope = self._rewind_point(runs)
-        return list(diff_files(point, workspace, copies.store, scope)), point.uncovered
+        return list(rewinding.diff_files(point, workspace, copies.store, scope)), point.uncovered
 
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`), then release the lease.
@@ -745,10 +737,8 @@ class Session(ClosedByWith, Generic[OutputT]):
 
     def _rewind_point(
         self, runs: int
-    ) -> tuple[FileCopies, rewinding.RewindPoint, Workspace, Scope]:
+    ) -> tuple[rewinding.FileCopies, rewinding.RewindPoint, Workspace, Scope]:
         """Return the kept copies, a point to go back to, and what the copies are restored with."""
-        from .rewind.rewind import plan_rewind
-
         copies = self.driver.dispatcher.file_copies
         if copies is None:
             raise ConfigError(
@@ -757,7 +747,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             )
         self.flush()
         records = self.driver.log.journal.records(self.id) if self.is_recorded else ()
-        point = plan_rewind(records, runs)
+        point = rewinding.plan_rewind(records, runs)
         who = self.identity
         workspace = copies.workspace.restrict(self.driver.dispatcher.gate.find_refusal)
         return copies, point, workspace, Scope(who.tenant, who.user, who.session)
@@ -765,14 +755,14 @@ class Session(ClosedByWith, Generic[OutputT]):
     def _restore_files(
         self, runs: int, *, force: bool, dry: bool
     ) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
-        from .rewind.rewind import restore_files
-
         if self.is_busy:
             raise ConfigError(
                 "files cannot be restored: a run is under way", hint="wait for it, or stop it"
             )
         copies, point, workspace, scope = self._rewind_point(runs)
-        report = restore_files(point, workspace, copies.store, scope, force=force, dry=dry)
+        report = rewinding.restore_files(
+            point, workspace, copies.store, scope, force=force, dry=dry
+        )
         return point, report
 
     def _follow_output(self) -> typed_output.OutputStream | None:
@@ -780,9 +770,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         check = self.driver.output
         if check is None:
             return None
-        from .output.output_stream import OutputStream
-
-        return OutputStream(check)
+        return typed_output.OutputStream(check)
 
     def _with_options(self, started: RunStarted, options: RunOptions) -> RunStarted:
         join, require = parse_run_options(options, started.join, started.require)

@@ -20,7 +20,7 @@ from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.catalog import Catalog
 
-from . import delegation, event_bus, hooks, registration, tool_search
+from . import delegation, event_bus, hooks, registration, rewind, tool_search
 from . import output as typed_output
 from .artifacts.large_results import ArtifactIntake
 from .cleanup import Cleanup
@@ -40,9 +40,6 @@ from .visible_tools import VisibleTools
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
-    from .output.output_check import OutputCheck
-    from .registration.session_catalog import SessionCatalog
-    from .rewind.file_copies import FileCopies
     from .session_media import SessionMedia
 
 
@@ -128,13 +125,9 @@ def build_session(
     discovery = None
     gains_tools = any(tool.find_more is not None for tool in catalog)
     if agent.registration is not None or search is not None or gains_tools:
-        from .registration.session_catalog import SessionCatalog
-
-        catalog = growing = SessionCatalog(catalog)
+        catalog = growing = registration.SessionCatalog(catalog)
         if search is not None:
-            from .tool_search.discovery import ToolDiscovery
-
-            discovery = ToolDiscovery(
+            discovery = tool_search.ToolDiscovery(
                 search,
                 growing,
                 agent.find_indexes(),
@@ -224,22 +217,17 @@ def _announce_to_nobody(approver: Approver) -> Approver:
     return approver
 
 
-def _make_output_check(agent: SessionSource) -> OutputCheck | None:
+def _make_output_check(agent: SessionSource) -> typed_output.OutputCheck | None:
     if agent.output is None:
         return None
-    # Imported here: most sessions have no output type.
-    from .output.output_check import OutputCheck
-
-    return OutputCheck(agent.output.type, agent.output.request)
+    return typed_output.OutputCheck(agent.output.type, agent.output.request)
 
 
-def _keep_file_copies(agent: SessionSource) -> FileCopies | None:
+def _keep_file_copies(agent: SessionSource) -> rewind.FileCopies | None:
     """Return what keeps copies of files that calls change; None without a store for them."""
     if agent.artifacts is None or agent.workspace is None:
         return None
-    from .rewind.file_copies import FileCopies
-
-    return FileCopies(agent.artifacts.store, agent.workspace)
+    return rewind.FileCopies(agent.artifacts.store, agent.workspace)
 
 
 @frozen
@@ -251,7 +239,7 @@ class _AgentModel:
     machine: Machine
     log: SessionLog
     context: ContextOptions
-    growing: SessionCatalog | None
+    growing: registration.SessionCatalog | None
 
     @property
     def system_text(self) -> str:
@@ -327,7 +315,6 @@ def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExt
     if not agent.hooks and agent.sub_agents is None:
         return ()
     from .hooks.chain import HookPlace
-    from .hooks.session_hooks import SessionHooks
 
     log = driver.log
     place = HookPlace(
@@ -337,7 +324,7 @@ def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExt
         mode=agent.gate.mode,
     )
     if agent.sub_agents is None:
-        return (SessionHooks(driver, agent.hooks, place),)
+        return (hooks.SessionHooks(driver, agent.hooks, place),)
     from .delegation.session_delegation import SessionDelegation, delegate_for_hook
 
     lineage = agent.lineage
@@ -346,13 +333,13 @@ def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExt
         delegate=partial(delegate_for_hook, driver),
         agent="" if lineage is None else lineage.agent,
     )
-    session_hooks = SessionHooks(driver, agent.hooks, place)
-    delegation = SessionDelegation(driver, agent, agent.sub_agents, lineage, session_hooks.hooks)
+    session_hooks = hooks.SessionHooks(driver, agent.hooks, place)
+    delegating = SessionDelegation(driver, agent, agent.sub_agents, lineage, session_hooks.hooks)
     if agent.registration is None:
-        return (session_hooks, delegation)
+        return (session_hooks, delegating)
     from .registration.session_registration import SessionRegistration
 
-    registration = SessionRegistration(
-        driver, agent.registration, session_hooks, delegation.delegation
+    registering = SessionRegistration(
+        driver, agent.registration, session_hooks, delegating.delegation
     )
-    return (session_hooks, delegation, registration)
+    return (session_hooks, delegating, registering)

@@ -13,6 +13,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import PROVIDER_TYPE, SEARCH_TOOLS_SOURCE, Loading, Tool
 from ferrule.tools.search import DEFER_ABOVE
 
+from . import tool_search
 from .run_inputs import UNSET, Unset
 
 _LOADING = attrgetter("loading")
@@ -95,9 +96,7 @@ class VisibleTools:
         self, option: tool_ranking.ToolSearch | None, mode: str
     ) -> tuple[ToolSpec, ...]:
         if option is not None:
-            from .tool_search.discovery import first_specs
-
-            return first_specs(self.catalog, option, mode, self.is_usable)
+            return tool_search.first_specs(self.catalog, option, mode, self.is_usable)
         names = self.catalog.api_names()
         return tuple(
             ToolSpec(
@@ -146,11 +145,10 @@ class VisibleTools:
             or Loading.DEFERRED in map(_LOADING, self.catalog)
         ):
             return None
-        from .tool_search.automatic import defer_many
-        from .tool_search.search_tools import prepare_search
-
-        option = defer_many(option, self.catalog, self.is_usable, bound)
-        return prepare_search(option, self.catalog, self.is_usable, always=self._always_searched)
+        option = tool_search.defer_many(option, self.catalog, self.is_usable, bound)
+        return tool_search.prepare_search(
+            option, self.catalog, self.is_usable, always=self._always_searched
+        )
 
 
 def _option_of(

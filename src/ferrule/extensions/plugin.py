@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from ferrule import storage
 from ferrule.core.value_class import frozen
 from ferrule.engine import registration
 from ferrule.engine.plugins.protocol import CatalogChanges, Parts, PartsInternals, Setup
@@ -19,8 +20,6 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
 if TYPE_CHECKING:
-    from ferrule.storage.trust import ConfigurationSnapshot
-
     from .extensions import Extensions
 
 _HOOK_FILES = ("hooks", "hooks.json", "hooks.yaml")
@@ -104,8 +103,6 @@ class FileExtensions:
         return bool(self.python) or has_own or _has_hooks(self._find_claude())
 
     def _load(self, setup: Setup) -> Extensions:
-        from ferrule.storage.trust import ConfigurationSnapshot
-
         from .extensions import ExtensionAccess, load_extensions
         from .tool_files.python_tools import PythonSources
 
@@ -117,7 +114,7 @@ class FileExtensions:
             self._find_claude(),
         )
         return load_extensions(
-            setup.internals.repository or ConfigurationSnapshot("", "absent", ""),
+            setup.internals.repository or storage.ConfigurationSnapshot("", "absent", ""),
             settings_folder=setup.internals.settings_folder,
             access=access,
             register=self.register,
@@ -131,12 +128,10 @@ class FileExtensions:
         return paths.claude() if self.claude else None
 
 
-def _has_words(repository: ConfigurationSnapshot) -> bool:
-    from ferrule.storage.trust import PROJECT_FILE
-
+def _has_words(repository: storage.ConfigurationSnapshot) -> bool:
     everything: list[Mapping[str, bytes]] = [repository.files, repository.kept]
     return any(
-        name != PROJECT_FILE or any(word in data for word in _WORDS)
+        name != storage.PROJECT_FILE or any(word in data for word in _WORDS)
         for files in everything
         for name, data in files.items()
     )

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from .openai.chat import OpenAIChat
     from .openai.differences import ChatDifferences
     from .openai.responses import OpenAIResponses, ResponsesExchange
+    from .prices import PRICES_FILE as PRICES_FILE
     from .prices import Price
+    from .prices import find_price as find_price
     from .scripted import Scripted
 
 __all__ = [
@@ -63,7 +65,7 @@ __getattr__, __dir__ = lazy_names(
             "ResponsesExchange",
             "OpenAIResponses",
         ),
-        ".prices": ("Price",),
+        ".prices": ("PRICES_FILE", "Price", "find_price"),
         ".scripted": ("Scripted",),
     },
 )

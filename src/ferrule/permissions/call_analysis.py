@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
+from . import command_analysis
 from .command_analysis.shell_words import UNKNOWN, UNKNOWN_MARKS, literal_word
 from .command_analysis.syntax import CommandAnalysis, Finding
 from .protected_names import ProtectedNames
@@ -199,11 +200,8 @@ def _to_text(value: object) -> object:
 def _analyse_commands(
     commands: Sequence[str | tuple[str, ...]], variables: tuple[str, ...], around: CallContext
 ) -> tuple[CommandAnalysis, ...]:
-    # A third of the start-up time of permissions, and most runs have no command.
-    from .command_analysis.analysis import analyse_command
-
     analyses = [
-        analyse_command(
+        command_analysis.analyse_command(
             command, root=around.root, home=around.home, names=around.names, start=around.start
         )
         for command in commands
@@ -220,13 +218,12 @@ def _add_variables(
 
     Every part of the command gets them, and the paths in them are judged.
     """
-    from .command_analysis.path_arguments import judge_paths  # as `analyse_command` above
     from .command_variables import format_assignments  # few calls set any
 
     assignments = format_assignments(variables)
     values = tuple(literal_word(variable.partition("=")[2]) for variable in variables)
     loose = (*analysis.loose, *values)
-    findings, doubts = judge_paths(
+    findings, doubts = command_analysis.judge_paths(
         analysis.parts, loose, around.root, around.home, around.names, start=around.starting_folder
     )
     return replace(
@@ -257,11 +254,7 @@ def _needs_of_subject(subject: Subject, around: CallContext) -> Iterator[Require
 
 
 def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterator[RequiredAccess]:
-    # As `analyse_command` above.
-    from .command_analysis.path_arguments import is_device, possible_folders
-    from .command_analysis.working_directory import absolute_folders
-
-    closure = possible_folders(analysis.parts, around.starting_folder)
+    closure = command_analysis.possible_folders(analysis.parts, around.starting_folder)
     for part in analysis.parts:
         if part.words or part.assignments:
             yield RequiredAccess("command", part.raw, part, analysis)
@@ -270,9 +263,9 @@ def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterato
             if not target.is_known:
                 yield RequiredAccess("write", "", None, analysis)
                 continue
-            for folder in absolute_folders(part, around.starting_folder, closure):
+            for folder in command_analysis.absolute_folders(part, around.starting_folder, closure):
                 path = normalise_path(target.text, folder, around.home)
-                if not is_device(path):
+                if not command_analysis.is_device(path):
                     yield RequiredAccess("write", path, None, analysis)
     if not analysis.parts:
         yield RequiredAccess("command", analysis.text, None, analysis)
@@ -289,9 +282,9 @@ def _files_named_in(
 
     What is not sure has marks (`shell_words`) for what only the shell knows.
     """
-    from .command_analysis.path_arguments import find_paths  # as `analyse_command` above
-
-    for named, folders in find_paths(analysis.parts, analysis.loose, around.starting_folder):
+    for named, folders in command_analysis.find_paths(
+        analysis.parts, analysis.loose, around.starting_folder
+    ):
         is_known = not any(mark in named.text for mark in UNKNOWN_MARKS)
         if not is_known and not named.text.strip(f"{UNKNOWN}/"):
             continue  # nothing of it is known

@@ -49,6 +49,7 @@ from ferrule.core.vocabulary import (
 )
 from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
 
+from . import command_analysis
 from .approvals import digest_arguments
 from .call_analysis import (
     NOTHING_OPENED,
@@ -613,13 +614,10 @@ class PermissionGate:
         """Allow a command that the sandbox holds whole: not one that deletes or publishes."""
         if not self._grants_all_commands(case, ()):
             return None
-        # As `analyse_command` in `call_analysis`: most runs have no command.
-        from .command_analysis.risk_labels import publishes
-
         for analysis in case.analyses:
             for part in analysis.parts:
                 words = [word.text if word.is_known else "" for word in part.words_after_wrappers]
-                if publishes(words):
+                if command_analysis.publishes(words):
                     return None
         return Decision(
             "allow",
@@ -644,10 +642,10 @@ class PermissionGate:
     def _only_reads_confined(self, case: AnalysedCall) -> bool:
         if not case.analyses or case.labels or not self.confines(case.tool):
             return False
-        # As `analyse_command` in `call_analysis`: most runs have no command.
-        from .command_analysis.reading_commands import only_reads
-
-        return all(map(only_reads, case.analyses)) and self.find_confinement() is not None
+        return (
+            all(map(command_analysis.only_reads, case.analyses))
+            and self.find_confinement() is not None
+        )
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"

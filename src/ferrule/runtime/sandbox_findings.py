@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ferrule.core.errors import FerruleError
 from ferrule.permissions.provenance import CommandWritable
+from ferrule.sandbox.backends.container_engine import ContainerEngine
 from ferrule.sandbox.backends.probes import AttackResult, use_attack_results, use_container
 from ferrule.storage.attack_results import read_attack_results
 from ferrule.storage.container_record import read_container_record
@@ -29,9 +30,6 @@ def apply_container_record() -> None:
     if not record:
         use_container(None)
         return
-    # An engine and its files are looked at only by those who had an image built.
-    from ferrule.sandbox.backends.container_engine import ContainerEngine
-
     try:
         use_container(ContainerEngine.from_record(record, CommandWritable.from_current_folder()))
     except FerruleError as error:

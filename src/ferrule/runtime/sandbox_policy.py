@@ -10,6 +10,7 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.vocabulary import PermissionMode
 from ferrule.permissions.call_analysis import OpenedFolders
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import Protection, ResourceLimits, SandboxPolicy
 from ferrule.storage import paths
@@ -29,8 +30,6 @@ def make_sandbox_policy(
     """
     network = tuple(settings["sandbox.network"])
     if network:
-        from ferrule.sandbox.network.allowed_hosts import AllowedHosts  # most have none
-
         AllowedHosts.parse(network)
     return SandboxPolicy(
         root=root or Path(os.path.realpath(settings.workspace)),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import click
 
 from ferrule.core.extras import require
 from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.runtime.http.endpoint import HttpEndpoint
 from ferrule.runtime.http.server import bound_port, listen, load_token
 from ferrule.runtime.served_folder import require_folder
 
@@ -23,15 +23,7 @@ class Address(TypedDict):
     token: str
 
 
-class AgentServer(Protocol):
-    """A server that was made and has not started."""
-
-    async def run(self, listening: socket.socket | None = None, /) -> int:
-        """Serve until the process gets SIGINT or SIGTERM. Return the exit code for that."""
-        ...
-
-
-MakeServer = Callable[[Assembly, Address], tuple[AgentServer, str]]
+MakeServer = Callable[[Assembly, Address], tuple[HttpEndpoint, str]]
 """Makes a server, and says in a line what it serves and where."""
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .journal.protocols import Journal
     from .journal.sqlite import SqliteJournal
     from .settings.settings import load_settings
+    from .trust import PROJECT_FILE as PROJECT_FILE
     from .trust import ConfigurationSnapshot, TrustStore
 
 __all__ = [
@@ -99,6 +100,6 @@ __getattr__, __dir__ = lazy_names(
         ".journal.protocols": ("Journal",),
         ".journal.sqlite": ("SqliteJournal",),
         ".settings.settings": ("load_settings",),
-        ".trust": ("ConfigurationSnapshot", "TrustStore"),
+        ".trust": ("PROJECT_FILE", "ConfigurationSnapshot", "TrustStore"),
     },
 )

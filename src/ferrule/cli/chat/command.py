@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
+
+with lazy_imports():
+    from . import loop
 
 
 @click.command()
@@ -54,6 +58,5 @@ def chat(**options: Any) -> int:
         )
     if options["continued"] and options["resume_id"]:
         raise click.UsageError("--continue and --resume exclude each other")
-    from .loop import run_chat  # needs prompt_toolkit and rich
 
-    return asyncio.run(run_chat(options))
+    return asyncio.run(loop.run_chat(options))

@@ -5,11 +5,16 @@ from __future__ import annotations
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.export.transcripts import write_markdown
 
 from .chat_state import Chat
 from .status import format_cost, format_count
+
+with lazy_imports():
+    from ferrule.connectors.mcp import plugin
+    from ferrule.runtime import model_choice
 
 LISTED_SESSIONS = 20
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -210,9 +215,8 @@ async def show_permissions(chat: Chat, rest: str) -> None:
 async def show_servers(chat: Chat, rest: str) -> None:
     """Show the MCP servers of this chat."""
     terminal = chat.assembly.terminal
-    from ferrule.connectors.mcp.plugin import RunServers
 
-    servers = chat.assembly.agent.plugins.find_resource(RunServers)
+    servers = chat.assembly.agent.plugins.find_resource(plugin.RunServers)
     rows = () if servers is None else servers.status()
     for row in rows:
         detail = f"  {row.detail}" if row.detail else ""
@@ -231,12 +235,10 @@ async def choose_model(chat: Chat, rest: str) -> None:
 
 
 async def _choose_model(chat: Chat) -> str:
-    from ferrule.runtime.model_choice import find_candidates
-
     current = chat.session.model
     terminal = chat.assembly.terminal
     terminal.write_answer(f"model {current}")
-    candidates = await find_candidates(chat.assembly.settings)
+    candidates = await model_choice.find_candidates(chat.assembly.settings)
     for one in candidates.unusable:
         terminal.write_message(f"! {one.problem}; {one.hint}", style="yellow")
     options = [

@@ -24,6 +24,7 @@ from ferrule.permissions.filesystem.open_beneath import (
     select_open_folder,
 )
 from ferrule.permissions.provenance import CommandWritable, ProgramNotFound, find_program
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.sandbox_findings import apply_sandbox_findings
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
@@ -33,7 +34,13 @@ from ferrule.storage.settings.settings import load_settings
 
 from .findings import Finding
 
-# `sandbox_report` loads an event loop, so the functions below import it when they run.
+with lazy_imports():
+    from ferrule.models import registry
+    from ferrule.runtime import chosen_providers
+    from ferrule.toolkits.search import ripgrep
+
+    from . import attack, model_report, sandbox_report
+    from . import container as container_setup
 
 
 @click.command()
@@ -105,9 +112,7 @@ def doctor(
         return _attack(as_json)
     apply_sandbox_findings()
     if container is not None:
-        from .container import set_up_container
-
-        found = set_up_container(container, run_arguments, build_arguments)
+        found = container_setup.set_up_container(container, run_arguments, build_arguments)
         _print_findings(list(found), as_json=as_json)
         return 0
     if view:
@@ -122,10 +127,8 @@ def doctor(
 
 
 def _list_view() -> list[Finding]:
-    from .sandbox_report import report_view
-
     settings = load_settings()
-    return list(report_view(make_sandbox_policy(settings), settings["sandbox.mode"]))
+    return list(sandbox_report.report_view(make_sandbox_policy(settings), settings["sandbox.mode"]))
 
 
 def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
@@ -140,15 +143,13 @@ def _print_findings(findings: list[Finding], *, as_json: bool) -> None:
 
 def _attack(as_json: bool) -> int:
     """Attack the sandbox and print the report; it names no path of a person and can be shared."""
-    from .attack import attack_this_machine
-
     shows_progress = sys.stderr.isatty()
 
     def show(text: str) -> None:
         if shows_progress:
             click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
 
-    report = attack_this_machine(show)
+    report = attack.attack_this_machine(show)
     show("")
     if as_json:
         click.echo(json.dumps(report, indent=2))
@@ -218,9 +219,7 @@ def _check_path_resolution() -> Iterable[Finding]:
 
 
 def _check_search() -> Iterable[Finding]:
-    from ferrule.toolkits.search.ripgrep import find_ripgrep
-
-    found = find_ripgrep(CommandWritable.from_current_folder())
+    found = ripgrep.find_ripgrep(CommandWritable.from_current_folder())
     if found:
         yield Finding("search", "ok", f"ripgrep: {found}")
         return
@@ -240,14 +239,12 @@ def _check_git() -> Iterable[Finding]:
 
 
 def _check_model() -> Iterable[Finding]:
-    from .model_report import report_model
-
     try:
         settings = load_settings()
     except FerruleError:
         return [Finding("model", "note", "not looked at: the settings are wrong, see below")]
     try:
-        return list(report_model(settings))
+        return list(model_report.report_model(settings))
     except FerruleError as error:
         hint = f"; {error.hint}" if error.hint else ""
         return [Finding("model", "bad", f"{error.detail}{hint}")]
@@ -256,16 +253,13 @@ def _check_model() -> Iterable[Finding]:
 def _check_local_model() -> Iterable[Finding]:
     import asyncio
 
-    from ferrule.models.registry import build_provider_error, import_object
-    from ferrule.runtime.chosen_providers import choose_providers
-
     try:
-        rows = choose_providers(load_settings())
+        rows = chosen_providers.choose_providers(load_settings())
         fetching = {name: row for name, row in rows.items() if row.fetch_model}
         if not fetching:
-            raise build_provider_error("local")
+            raise registry.build_provider_error("local")
         for name, row in fetching.items():
-            models = asyncio.run(import_object(row.find_models)(""))
+            models = asyncio.run(registry.import_object(row.find_models)(""))
             yield Finding("local model", "ok", ", ".join(f"{name}:{model}" for model in models))
     except FerruleError as error:
         yield Finding("local model", "note", f"{error.detail}; `{error.hint}`")
@@ -281,12 +275,12 @@ def _check_terminal() -> Iterable[Finding]:
 
 
 def _check_sandbox() -> Iterable[Finding]:
-    from .sandbox_report import report_sandbox
-
     try:
         settings = load_settings()
         return list(
-            report_sandbox(make_sandbox_policy(settings), probes.probe(), settings["sandbox.mode"])
+            sandbox_report.report_sandbox(
+                make_sandbox_policy(settings), probes.probe(), settings["sandbox.mode"]
+            )
         )
     except FerruleError as error:
         return [Finding("settings", "bad", f"commands cannot run, until this is mended:\n{error}")]
@@ -294,11 +288,9 @@ def _check_sandbox() -> Iterable[Finding]:
 
 def _check_required(require: tuple[str, ...]) -> None:
     """Raise MissingProtections if commands lack these protections under the settings here."""
-    from .sandbox_report import check_required
-
     if require:
         settings = load_settings()
-        check_required(
+        sandbox_report.check_required(
             make_sandbox_policy(settings),
             probes.probe(),
             settings["sandbox.mode"],

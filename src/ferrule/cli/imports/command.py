@@ -11,6 +11,13 @@ import click
 from ferrule.cli.confirmation import confirm
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
+
+with lazy_imports():
+    from ferrule.cli import mcp
+
+    from . import claude_code as claude_code_files
+    from . import plan as import_plan
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -44,12 +51,10 @@ def claude_code(
     would be written, what works in place and what has no counterpart; nothing is overwritten and
     no secret is copied.
     """
-    from .claude_code import plan_import
-
     root = Path(os.path.realpath(folder))
     is_plugin = (root / ".claude-plugin").is_dir()
     into = Path(os.path.realpath(workspace or (Path() if is_plugin else root)))
-    plan = plan_import(root, into)
+    plan = claude_code_files.plan_import(root, into)
     if as_json:
         click.echo(encode_json(_describe(plan), indent=2))
         return 0
@@ -68,11 +73,9 @@ def claude_code(
 
 
 def _write(plan: Plan, into: Path) -> None:
-    from ferrule.cli.mcp import write_entries
-
     plan.write()
     if plan.servers:
-        write_entries(plan.servers)
+        mcp.write_entries(plan.servers)
         click.echo("hint: `ferrule mcp approve` shows what each server gets", err=True)
     if any(file.root == into for file in plan.files):
         click.echo(
@@ -82,15 +85,13 @@ def _write(plan: Plan, into: Path) -> None:
 
 
 def _show(plan: Plan) -> None:
-    from .plan import format_settings
-
     for file in plan.files:
         _print(f"+ {file.path}  from {file.source}")
         if file.name.endswith(".yaml"):
             _print(_indent(file.text))
     if plan.settings:
         _print("+ your own settings get:")
-        _print(_indent(format_settings(plan.settings)))
+        _print(_indent(import_plan.format_settings(plan.settings)))
     for name in plan.servers:
         _print(f"+ MCP server {name}, to be approved")
     for text in plan.in_place:

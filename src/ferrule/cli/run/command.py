@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
+
+with lazy_imports():
+    from ferrule.core import media
+    from ferrule.tools import media_types
+
+    from . import one_shot
 
 if TYPE_CHECKING:
     from ferrule.core.media import Media
@@ -92,10 +99,9 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     text = " ".join(prompt).strip() if "-" in attached else build_prompt(prompt)
     if not text and not attached:
         raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")
-    from .one_shot import run_once
 
     content = [text, *attach(attached)] if attached else text
-    return asyncio.run(run_once(content, options, session_id=options.get("resume_id")))
+    return asyncio.run(one_shot.run_once(content, options, session_id=options.get("resume_id")))
 
 
 def attach(names: tuple[str, ...]) -> list[Media]:
@@ -103,15 +109,12 @@ def attach(names: tuple[str, ...]) -> list[Media]:
     return [_attach_one(name) for name in names]
 
 
-def _attach_one(name: str) -> Media:
-    from ferrule.core.media import Media
-    from ferrule.tools.media_types import MAX_BYTES
-
+def _attach_one(name: str) -> media.Media:
     if name == "-":
-        return Media(sys.stdin.buffer.read(MAX_BYTES + 1))
+        return media.Media(sys.stdin.buffer.read(media_types.MAX_BYTES + 1))
     if name.startswith(("http://", "https://")):
-        return Media.from_url(name)
-    return Media.from_path(name)
+        return media.Media.from_url(name)
+    return media.Media.from_path(name)
 
 
 def build_prompt(prompt: tuple[str, ...]) -> str:

@@ -19,6 +19,12 @@ from ferrule.core.media import Content
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.runtime.assemble import find_session_model
+from ferrule.runtime.lazy_imports import lazy_imports
+
+with lazy_imports():
+    from ferrule.cli.setup import dialogue
+
+    from . import schema_option
 
 CALL_EXIT_CODES = {
     ErrorType.PERMISSION_DENIED: 4,
@@ -47,15 +53,11 @@ async def run_once(
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
     if not options.get("model"):
-        from ferrule.cli.setup.dialogue import offer_setup
-
-        await offer_setup(options)
+        await dialogue.offer_setup(options)
     assembly = assemble_at_terminal(options)
     schema = options.get("schema") or options.get("schema_multi")
     if schema:
-        from .schema_option import read_schema_option
-
-        wanted = read_schema_option(schema, multi=bool(options.get("schema_multi")))
+        wanted = schema_option.read_schema_option(schema, multi=bool(options.get("schema_multi")))
         assembly.agent = assembly.agent.copy_for_output(wanted, mode=options["output_mode"])
     session = assembly.open_session(session_id)
     task = asyncio.ensure_future(_work(session, text, assembly, options, finish))

@@ -15,6 +15,7 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
@@ -32,6 +33,9 @@ from ferrule.storage.audit.signing import Signer, Verifier, default_key_path, pu
 from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
+
+with lazy_imports():
+    from ferrule.runtime import assemble
 
 _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="File of the key (default: your own)."
@@ -261,9 +265,7 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
 
 @contextmanager
 def _open_journal() -> Generator[Journal]:
-    from ferrule.runtime.assemble import open_journal  # loads the engine, which `--help` must not
-
-    with open_journal() as opened:
+    with assemble.open_journal() as opened:
         yield opened
 
 

@@ -15,6 +15,7 @@ from ferrule.cli.rows import print_row
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
 from ferrule.storage.export.jsonl import export_jsonl
@@ -27,6 +28,13 @@ from .audit import verify
 from .compact import compact, restore
 from .recordings import bundle, import_sessions, replay, to_case
 from .rewind import fork, rewind
+
+with lazy_imports():
+    from ferrule.cli.run import one_shot
+    from ferrule.models import registry
+    from ferrule.runtime import assemble
+
+    from . import archive as archives
 
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
@@ -63,9 +71,7 @@ for _command in (replay, bundle, to_case, import_sessions, fork, rewind, compact
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
     """List the sessions: id, time, state, runs, model, first message."""
-    from ferrule.runtime.assemble import open_journal
-
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         rows = _read_newest(store, number)
     if as_json:
         click.echo(encode_json([asdict(row) for row in rows], indent=2))
@@ -93,9 +99,7 @@ def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
 @click.argument("session")
 def show(session: str) -> None:
     """Show a whole session as text: messages, calls with results, answers."""
-    from ferrule.runtime.assemble import open_journal
-
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         for part in write_transcript(store.records(store.find(session).session)):
             click.echo(part, nl=False)
 
@@ -120,9 +124,7 @@ def show(session: str) -> None:
 )
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
-    from ferrule.runtime.assemble import open_journal
-
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         records = store.records(store.find(session).session)
         parts = _write_export(kind, _redact(records) if redact else records)
         if output is None:
@@ -135,10 +137,8 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
 
 
 def _write_export(kind: str, records: Iterator[JournalRecord]) -> Iterator[str]:
-    from ferrule.models.registry import list_local_providers
-
     if kind == "spmd":
-        return write_screenplay(records, list_local_providers())
+        return write_screenplay(records, registry.list_local_providers())
     return export_jsonl(records) if kind == "jsonl" else write_markdown(records)
 
 
@@ -163,9 +163,9 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """
     import asyncio
 
-    from ferrule.cli.run.one_shot import run_once
-
-    return asyncio.run(run_once(" ".join(prompt), options, session_id=session, finish=True))
+    return asyncio.run(
+        one_shot.run_once(" ".join(prompt), options, session_id=session, finish=True)
+    )
 
 
 @sessions.command()
@@ -190,18 +190,14 @@ def archive(
     They are removed from the journal only after the file was written and checked, and the journal
     records that.
     """
-    from .archive import archive_sessions
-
-    return archive_sessions(session, older_than, output, dry_run)
+    return archives.archive_sessions(session, older_than, output, dry_run)
 
 
 @sessions.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
     """Copy the intact sessions of a damaged journal to a new one, and keep the damaged file."""
-    from ferrule.runtime.assemble import open_journal_file
-
-    path = open_journal_file().path
+    path = assemble.open_journal_file().path
     if path is None or not path.exists():
         click.echo(f"there is no journal at {path}", err=True)
         return 1

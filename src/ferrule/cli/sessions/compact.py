@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
+
+with lazy_imports():
+    from ferrule.cli import terminal_agent
+    from ferrule.engine.context import compaction
+    from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
     from ferrule.cli.terminal_agent import TerminalAssembly
@@ -76,16 +82,11 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
 
 
 def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembly, Session]:
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.runtime.assemble import find_session_model
-
-    options["model"] = options.get("model") or find_session_model(wanted)
-    assembly = assemble_at_terminal(options)
+    options["model"] = options.get("model") or assemble.find_session_model(wanted)
+    assembly = terminal_agent.assemble_at_terminal(options)
     return assembly, assembly.open_session(wanted)
 
 
 def describe_compaction(made: ContextCompacted) -> str:
     """Describe a compaction in one line."""
-    from ferrule.engine.context.compaction import describe
-
-    return describe(made)
+    return compaction.describe(made)

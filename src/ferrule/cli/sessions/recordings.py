@@ -17,6 +17,7 @@ from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.calls import encode_json as encode_compact
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
@@ -26,6 +27,13 @@ from ferrule.storage.export.archive import import_sessions as read_archive
 from ferrule.storage.export.bundles import import_bundle, read_recording, write_bundle
 from ferrule.storage.export.jsonl import import_jsonl
 from ferrule.storage.settings.settings import load_settings
+
+with lazy_imports():
+    from ferrule.cli import terminal_agent
+    from ferrule.engine.replay import recording, rerun, what_if
+    from ferrule.engine.replay import replay as replays
+    from ferrule.evaluation import recorded_cases
+    from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
@@ -68,9 +76,8 @@ def replay(
         raise click.UsageError("name a session or a file, or give --all")
     if sum((live, policy_file is not None, options.get("model") is not None)) > 1:
         raise click.UsageError("--model, --live and --policy exclude each other; choose one")
-    from ferrule.runtime.assemble import open_journal
 
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         if policy_file is not None:
             if file := next((name for name in sessions if Path(name).is_file()), None):
                 raise click.UsageError(
@@ -105,9 +112,7 @@ def _conversations(store: Journal) -> list[str]:
 
 def _compare(found: Iterator[list[JournalRecord]], as_json: bool) -> int:
     """Replay sessions offline and compare the histories."""
-    from ferrule.engine.replay.replay import replay as replayed
-
-    outcomes = [replayed(records) for records in found]
+    outcomes = [replays.replay(records) for records in found]
     if as_json:
         click.echo(encode_json([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
     else:
@@ -129,14 +134,14 @@ def _run_again(
     """Run sessions again with another model or the current tools, and compare the outcomes."""
     import asyncio
 
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.engine.replay.recording import Recording
-
-    assembly = assemble_at_terminal(options)
+    assembly = terminal_agent.assemble_at_terminal(options)
 
     async def run_all() -> list[RerunReport]:
         try:
-            return [await _rerun(Recording.of(records), assembly.agent, live) for records in found]
+            return [
+                await _rerun(recording.Recording.of(records), assembly.agent, live)
+                for records in found
+            ]
         finally:
             await assembly.close()
 
@@ -152,11 +157,9 @@ def _run_again(
 
 
 async def _rerun(recording: Any, agent: Agent, live: bool) -> RerunReport:
-    from ferrule.engine.replay.rerun import rerun
-
     if live:
-        return await rerun(recording, agent, tools="live")
-    return await rerun(recording, agent, model=agent.model_client)
+        return await rerun.rerun(recording, agent, tools="live")
+    return await rerun.rerun(recording, agent, model=agent.model_client)
 
 
 def _print_rerun(again: RerunReport) -> None:
@@ -191,12 +194,9 @@ def _judge(
     file: str, sessions: tuple[str, ...], store: Journal, options: dict[str, Any], as_json: bool
 ) -> int:
     """Report which recorded calls the rules of a settings file would have stopped."""
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.engine.replay.what_if import what_if
-
-    catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
+    catalog = terminal_agent.assemble_at_terminal(options, needs_model=False).agent.catalog
     past = read_past_calls(store, sessions=sessions or None)
-    judged = list(what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
+    judged = list(what_if.what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]
     if as_json:
         click.echo(encode_json([_make_row(one) for one in judged], indent=2))
@@ -268,10 +268,8 @@ def _shorten(text: str) -> str:
 )
 def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
-    from ferrule.runtime.assemble import open_journal
-
     try:
-        with open_journal() as store:
+        with assemble.open_journal() as store:
             kept = FileArtifactStore(paths.state() / "artifacts") if artifacts else None
             made = write_bundle(Path(output), store, sessions, kept)
     except FileExistsError:
@@ -304,12 +302,9 @@ def to_case(session: str, output: Path, name: str) -> int:
     The case expects the same calls and the same answer. `ferrule eval FILE --offline` checks the
     recording without a model; loosen what other models need not say in the same words.
     """
-    from ferrule.evaluation.recorded_cases import write_case
-    from ferrule.runtime.assemble import open_journal
-
     artifacts = FileArtifactStore(paths.state() / "artifacts")
-    with open_journal() as store:
-        written = write_case(store, session, output, name, artifacts)
+    with assemble.open_journal() as store:
+        written = recorded_cases.write_case(store, session, output, name, artifacts)
     for note in written.notes:
         click.echo(f"! {note}", err=True)
     click.echo(escape_invisible(str(written.case)))
@@ -328,10 +323,8 @@ def import_sessions(file: str) -> int:
 
     They are added to the journal unchanged, with their owner and hashes.
     """
-    from ferrule.runtime.assemble import open_journal
-
     path = Path(file)
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         if path.suffix == ".jsonl":
             with open_lines(path) as lines:
                 names = import_jsonl(store, lines)

@@ -13,10 +13,16 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.events import RunFinished, SessionOpened
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.settings.settings import load_settings
+
+with lazy_imports():
+    from ferrule.engine.rewind import changes
+    from ferrule.engine.rewind import rewind as rewinding
+    from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
     from ferrule.engine.rewind.rewind import RestoreReport, RewindPoint
@@ -46,13 +52,10 @@ def fork(session: str, run: int | None) -> int:
 
     The other session stays as it is.
     """
-    from ferrule.engine.rewind.rewind import fork as forked
-    from ferrule.runtime.assemble import open_journal
-
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         found = store.find(session).session
         runs = _summarize(store, found)[0] if run is None else run
-        name = forked(store, found, runs, FileArtifactStore(paths.state() / "artifacts"))
+        name = rewinding.fork(store, found, runs, FileArtifactStore(paths.state() / "artifacts"))
     click.echo(name)
     click.echo(f"continue with `ferrule sessions resume {name[:12]} ...`", err=True)
     return 0
@@ -75,38 +78,35 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
 
     Files that no tool may touch stay as they are. Exit code 3: some files were left alone.
     """
-    from ferrule.engine.rewind.changes import diff_files
-    from ferrule.engine.rewind.rewind import fork as forked
-    from ferrule.engine.rewind.rewind import plan_rewind, restore_files
-    from ferrule.runtime.assemble import open_journal
-
     artifacts = FileArtifactStore(paths.state() / "artifacts")
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         info = store.find(session)
         found = info.session
         scope = Scope(info.tenant, info.user, info.session)
         if not (dry or shows_diff):
             # Nobody else may run this session meanwhile.
             store.lease(found)
-        point = plan_rewind(store.records(found), run)
+        point = rewinding.plan_rewind(store.records(found), run)
         _, folder = _summarize(store, found)
         if not folder or not Path(folder).is_dir():
             click.echo(f"nothing was done: the session's folder `{folder}` is missing", err=True)
             return 1
         with closing(_open_workspace(folder)) as workspace:
             if shows_diff:
-                for line in diff_files(point, workspace, artifacts, scope):
+                for line in changes.diff_files(point, workspace, artifacts, scope):
                     click.echo(escape_invisible(line))
                 return 0
-            plan = restore_files(point, workspace, artifacts, scope, force=force, dry=True)
+            plan = rewinding.restore_files(
+                point, workspace, artifacts, scope, force=force, dry=True
+            )
             _print_plan(point, plan)
             if dry:
                 return 3 if plan.left_alone else 0
             code = _confirm(len(plan.restored), folder, yes)
             if code != 0:
                 return code
-            done = restore_files(point, workspace, artifacts, scope, force=force)
-        name = forked(store, found, run, artifacts)
+            done = rewinding.restore_files(point, workspace, artifacts, scope, force=force)
+        name = rewinding.fork(store, found, run, artifacts)
     click.echo(name)
     click.echo(
         f"{len(done.restored)} restored; continue with `ferrule sessions resume {name[:12]} ...`",

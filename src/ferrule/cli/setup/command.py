@@ -5,6 +5,10 @@ from __future__ import annotations
 import click
 
 from ferrule.cli.confirmation import has_terminal
+from ferrule.runtime.lazy_imports import lazy_imports
+
+with lazy_imports():
+    from . import dialogue
 
 
 @click.command()
@@ -24,9 +28,7 @@ def setup(model: str, yes: bool) -> int:
     """  # noqa: D301  click reads the mark
     import asyncio
 
-    from .dialogue import run_setup
-
     if not model and not yes and not has_terminal():
         raise click.UsageError("there is no terminal to ask at; name a `--model`, or pass `--yes`")
-    chosen = asyncio.run(run_setup(model, yes=yes))
+    chosen = asyncio.run(dialogue.run_setup(model, yes=yes))
     return 0 if chosen else 4

@@ -17,6 +17,7 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.calls import parse_json
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.definition import Loading
@@ -24,6 +25,13 @@ from ferrule.tools.definition import Loading
 from .files import check, new, test
 from .openapi_import import import_
 from .promote import promote
+
+with lazy_imports():
+    from ferrule.cli import live_output, terminal_agent
+    from ferrule.cli.run import one_shot
+    from ferrule.core import events
+    from ferrule.engine import live_events
+    from ferrule.models.openai import strict_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,9 +67,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
 
     Those that the model does not get come last: people, scripts and agent files can use them.
     """
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-
-    catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
+    catalog = terminal_agent.assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:
         rows = [
             {
@@ -96,10 +102,7 @@ def _print_tools(shown: Iterable[Tool], width: int) -> None:
 @common_options
 def show(name: str, **options: Any) -> None:
     """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-    from ferrule.models.openai.strict_schema import compile_strict
-
-    tool = find_tool(assemble_at_terminal(options, needs_model=False).agent, name)
+    tool = find_tool(terminal_agent.assemble_at_terminal(options, needs_model=False).agent, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
     )
@@ -107,7 +110,7 @@ def show(name: str, **options: Any) -> None:
     click.echo(encode_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
         click.echo("\nresult:\n" + encode_json(tool.output.schema, indent=2))
-    strict = compile_strict(tool.schema_json())
+    strict = strict_schema.compile_strict(tool.schema_json())
     click.echo(escape_invisible("\nstrict: " + "\n".join(strict.report_lines())))
 
 
@@ -128,10 +131,7 @@ def call(
     """
     import asyncio
 
-    from ferrule.cli.run.one_shot import CALL_EXIT_CODES
-    from ferrule.cli.terminal_agent import assemble_at_terminal
-
-    assembly = assemble_at_terminal(options, needs_model=False)
+    assembly = terminal_agent.assemble_at_terminal(options, needs_model=False)
     tool = find_tool(assembly.agent, name)
     values = parse_arguments(tool.arguments.schema, arguments, as_json)
     result = asyncio.run(_call(assembly, tool, values))
@@ -139,21 +139,17 @@ def call(
         assembly.terminal.write_answer(result.to_text(envelope=envelope))
     else:
         assembly.terminal.write_message(f"{result.error_type}: {result.error_message}")
-    return 0 if result.success else CALL_EXIT_CODES.get(result.error_type, 1)
+    return 0 if result.success else one_shot.CALL_EXIT_CODES.get(result.error_type, 1)
 
 
 async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) -> ToolResult:
-    from ferrule.cli.live_output import LiveOutput
-    from ferrule.core.events import Noticed
-    from ferrule.engine.live_events import Progress
-
     session = assembly.open_session(None)
-    show = LiveOutput(assembly.terminal, session.find_call, live=False)
+    show = live_output.LiveOutput(assembly.terminal, session.find_call, live=False)
 
     def show_output(item: Live) -> None:
         # What the tool and its hooks print for the person. The calls that it makes itself are not
         # shown: its value is.
-        if isinstance(item, Progress | Noticed):
+        if isinstance(item, live_events.Progress | events.Noticed):
             show(item)
 
     session.observe(show_output)

@@ -16,6 +16,7 @@ import click
 from ferrule.cli.new_files import write_new_files as write_files
 from ferrule.cli.validation_report import format_count, print_report
 from ferrule.core.similar_names import suggest_names
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import TrustStore
 from ferrule.tools.names import check_name
@@ -23,8 +24,14 @@ from ferrule.tools.names import check_name
 from . import templates
 from .fields import parse_fields
 
+with lazy_imports():
+    from ferrule.extensions.checks import files as file_checks
+    from ferrule.extensions.checks import tool_cases, workspace
+    from ferrule.runtime import chosen_plugins, tool_profiles
+    from ferrule.toolkits.commands import policy
+
 if TYPE_CHECKING:
-    from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome
+    from ferrule.extensions.checks.tool_cases import CaseOutcome
     from ferrule.extensions.checks.tool_file import Problem
     from ferrule.extensions.tool_files.tool_file import ToolFile
 
@@ -77,15 +84,13 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     """
     import asyncio
 
-    from ferrule.extensions.checks.files import parse_tools
-
     files = _choose(workspace, names, hooks=False)
     problems = [one for one in asyncio.run(_check(files)) if one.level == "error"]
     broken = {one.file for one in problems}
     tools: list[ToolFile] = []
     for file, content in files.items():
         if file not in broken:
-            tools += parse_tools(file, content)
+            tools += file_checks.parse_tools(file, content)
     cases = sum(len(tool.cases) + len(tool.examples) for tool in tools)
     click.echo(
         f"running {cases} tests and examples of {format_count(len(tools), 'tool')}, each in its "
@@ -151,9 +156,7 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
-    from ferrule.runtime.tool_profiles import list_default_names
-
-    if name in list_default_names():
+    if name in tool_profiles.list_default_names():
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
             " a file that is to replace the tool belongs in `.ferrule/overrides`, written by hand"
@@ -182,10 +185,10 @@ def _choose(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str,
     Raises:
         click.UsageError: There is no file or tool of a name.
     """
-    from ferrule.extensions.checks.files import is_checkable
-
     seen = TrustStore().read(workspace).files
-    known = {name: data for name, data in seen.items() if is_checkable(name, hooks=hooks)}
+    known = {
+        name: data for name, data in seen.items() if file_checks.is_checkable(name, hooks=hooks)
+    }
     if not names:
         return known
     chosen: dict[str, bytes] = {}
@@ -206,9 +209,7 @@ def _stem(name: str) -> str:
 
 
 def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
-    from ferrule.extensions.checks.files import parse_tools
-
-    return {tool.name for tool in parse_tools(name, files[name])}
+    return {tool.name for tool in file_checks.parse_tools(name, files[name])}
 
 
 def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
@@ -222,40 +223,32 @@ def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
 
 
 async def _check(files: dict[str, bytes]) -> list[Problem]:
-    from ferrule.extensions.checks.files import check_file
-    from ferrule.extensions.checks.workspace import load_hook_hosts
-
-    hosts = load_hook_hosts()
+    hosts = workspace.load_hook_hosts()
     problems: list[Problem] = []
     for name, data in sorted(files.items()):
-        problems += await check_file(name, data, hosts=hosts)
+        problems += await file_checks.check_file(name, data, hosts=hosts)
     return sorted(problems, key=lambda one: (one.file, one.line, one.column))
 
 
 async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
-    from ferrule.extensions.checks.tool_cases import run_cases
-
     bench = workbench_for_tests()
     outcomes: list[CaseOutcome] = []
     for tool in tools:
-        outcomes += await run_cases(tool, bench, others=tools)
+        outcomes += await tool_cases.run_cases(tool, bench, others=tools)
     return outcomes
 
 
-def workbench_for_tests() -> CaseEnvironment:
+def workbench_for_tests() -> tool_cases.CaseEnvironment:
     """Return what tests run with: the shipped tools, and sandboxed commands without network.
 
     Commands see the test's folder and the system.
     """
-    from ferrule.extensions.checks.tool_cases import CaseEnvironment
-    from ferrule.runtime.chosen_plugins import load_shipped_tools
-    from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:
         return [
-            CommandPolicy(
+            policy.CommandPolicy(
                 timeout=60, confine=SandboxPolicy(root=folder), on_missing_protection="required"
             )
         ]
 
-    return CaseEnvironment(load_shipped_tools(), resources)
+    return tool_cases.CaseEnvironment(chosen_plugins.load_shipped_tools(), resources)

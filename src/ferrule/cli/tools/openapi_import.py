@@ -12,8 +12,14 @@ from ferrule.cli.terminal import escape_invisible
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.lazy_group import CommandGroup
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
+
+with lazy_imports():
+    from ferrule.connectors.http import loading
+    from ferrule.connectors.http import manifest as manifests
+    from ferrule.connectors.http.openapi import document, importer
 
 
 @click.group("import", cls=CommandGroup)
@@ -83,21 +89,20 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.
     """
-    from ferrule.connectors.http import parse_manifest
-    from ferrule.connectors.http.openapi import import_document, parse_document
-
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"`{out}` exists already; `--force` replaces it")
     try:
         data = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read `{file}`: {error.strerror}") from error
-    manifest, left_out = import_document(parse_document(data, str(file)), _make_choice(chosen))
+    manifest, left_out = importer.import_document(
+        document.parse_document(data, str(file)), _make_choice(chosen)
+    )
     for problem in left_out:
         click.echo(escape_invisible(f"! {problem}"), err=True)
     text = _to_yaml(manifest)
     # Never write a manifest that cannot be loaded.
-    parse_manifest(text.encode(), str(out or file), secrets=None)
+    manifests.parse_manifest(text.encode(), str(out or file), secrets=None)
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -107,9 +112,7 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
 
 
 def _make_choice(chosen: dict[str, Any]) -> Any:
-    from ferrule.connectors.http.openapi import ImportChoice
-
-    return ImportChoice(
+    return importer.ImportChoice(
         namespace=chosen["namespace"],
         server=chosen["server"],
         variables=_parse_pairs("--variable", chosen["variable"]),
@@ -173,15 +176,13 @@ def _count_values(value: object) -> int:
 
 def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
     """Say what a person does next."""
-    from ferrule.connectors.http.loading import SETTINGS_FOLDER
-
     secrets = [entry["secret"] for entry in manifest.get("auth", {}).values()]
     lines = [f"{len(manifest['tools'])} tools in the namespace `{manifest['namespace']}`"]
     if secrets:
         lines.append(f"secrets to set: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
-            f"to use them: put `{out}` into `{paths.config() / SETTINGS_FOLDER}`, or name it in "
-            "`tools.http_manifests`"
+            f"to use them: put `{out}` into `{paths.config() / loading.SETTINGS_FOLDER}`, or name "
+            "it in `tools.http_manifests`"
         )
     return lines

@@ -13,9 +13,19 @@ import click
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.calls import read_arguments
 from ferrule.core.errors import ConfigError
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage.export.steps import CallStep, Step, StepReader
 
 from .files import write_tool_file
+
+with lazy_imports():
+    from ferrule.cli import tool_cards
+    from ferrule.extensions.checks import tool_cases
+    from ferrule.extensions.checks import tool_file as tool_file_checks
+    from ferrule.extensions.tool_files import tool_file
+    from ferrule.runtime import assemble
+
+    from . import command_to_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +72,13 @@ def promote(
     """
     import asyncio
 
-    from .command_to_tool import find_parameters, read_recorded_command, suggest_name
-
     used = _find_call(session, call)
     assert used.result is not None
-    seen = read_recorded_command(read_arguments(used.call.arguments) or {}, used.result.data)
-    words = find_parameters(seen.words, _parse_parameters(params))
-    name = name or suggest_name(words)
+    seen = command_to_tool.read_recorded_command(
+        read_arguments(used.call.arguments) or {}, used.result.data
+    )
+    words = command_to_tool.find_parameters(seen.words, _parse_parameters(params))
+    name = name or command_to_tool.suggest_name(words)
     text = asyncio.run(_make_file(name, seen, words))
     click.echo(escape_invisible(text), nl=False)
     if not write:
@@ -85,13 +95,7 @@ async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) ->
     Raises:
         ConfigError: The command holds a secret, or the file is not valid or fails its tests.
     """
-    from ferrule.extensions.checks.tool_cases import CaseEnvironment, run_cases
-    from ferrule.extensions.checks.tool_file import check_tool
-    from ferrule.extensions.tool_files.tool_file import parse_tool
-
-    from .command_to_tool import find_secrets, render_tool_file
-
-    why, hidden = await find_secrets(words, seen.output)
+    why, hidden = await command_to_tool.find_secrets(words, seen.output)
     if why:
         raise ConfigError(
             f"this command cannot be written to a file: {why}",
@@ -102,12 +106,18 @@ async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) ->
             "! its output holds what looks like a secret, so the test leaves the output out",
             err=True,
         )
-    text = render_tool_file(seen, words, with_output=not hidden)
+    text = command_to_tool.render_tool_file(seen, words, with_output=not hidden)
     file = f".ferrule/tools/{name}.md"
-    wrong = [str(one) for one in await check_tool(text.encode(), file) if one.level == "error"]
-    tool = parse_tool(text.encode(), file) if not wrong else None
+    wrong = [
+        str(one)
+        for one in await tool_file_checks.check_tool(text.encode(), file)
+        if one.level == "error"
+    ]
+    tool = tool_file.parse_tool(text.encode(), file) if not wrong else None
     # The tests answer `exec.run` themselves: no command runs here.
-    ran: list[CaseOutcome] = await run_cases(tool, CaseEnvironment()) if tool is not None else []
+    ran: list[CaseOutcome] = (
+        await tool_cases.run_cases(tool, tool_cases.CaseEnvironment()) if tool is not None else []
+    )
     wrong += [one.said for one in ran if one.kind == "test" and not one.passed]
     if wrong:
         raise ConfigError(
@@ -133,11 +143,9 @@ def _find_call(session: str, call: str) -> CallStep:
     Raises:
         click.UsageError: There is no such command, or it is not the only one.
     """
-    from ferrule.runtime.assemble import open_journal
-
     story = StepReader()
     steps: list[Step] = []
-    with open_journal() as store:
+    with assemble.open_journal() as store:
         for record in store.records(store.find(session).session):
             steps += story.feed(record)
     commands = [step for step in steps if isinstance(step, CallStep) and _has_succeeded(step)]
@@ -154,13 +162,11 @@ def _has_succeeded(step: CallStep) -> bool:
 
 
 def _list_commands(session: str, call: str, commands: list[CallStep]) -> str:
-    from ferrule.cli.tool_cards import format_arguments
-
     if not commands:
         return f"no command has succeeded in the session {session}"
     request = f"there is no command `{call}` in" if call else "choose a command of"
     rows = [
-        f"  {number}  {str(format_arguments(one.call))[:120]}"
+        f"  {number}  {str(tool_cards.format_arguments(one.call))[:120]}"
         for number, one in enumerate(commands, 1)
     ]
     left = [f"  … {len(rows) - _LISTED} more"] if len(rows) > _LISTED else []

@@ -10,12 +10,25 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .changes import diff_files
     from .file_copies import FileCopies
-    from .rewind import RestoreReport, RewindPoint
+    from .rewind import RestoreReport, RewindPoint, fork, plan_rewind, restore_files
 
-__all__ = ["FileCopies", "RestoreReport", "RewindPoint"]
+__all__ = [
+    "FileCopies",
+    "RestoreReport",
+    "RewindPoint",
+    "diff_files",
+    "fork",
+    "plan_rewind",
+    "restore_files",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {".file_copies": ("FileCopies",), ".rewind": ("RestoreReport", "RewindPoint")},
+    {
+        ".changes": ("diff_files",),
+        ".file_copies": ("FileCopies",),
+        ".rewind": ("RestoreReport", "RewindPoint", "fork", "plan_rewind", "restore_files"),
+    },
 )

@@ -10,11 +10,26 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .discovery import ToolDiscovery
+    from .automatic import defer_many
+    from .discovery import ToolDiscovery, first_specs
     from .index import Indexes
+    from .search_tools import list_deferred_tools, prepare_search
 
-__all__ = ["Indexes", "ToolDiscovery"]
+__all__ = [
+    "Indexes",
+    "ToolDiscovery",
+    "defer_many",
+    "first_specs",
+    "list_deferred_tools",
+    "prepare_search",
+]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {".discovery": ("ToolDiscovery",), ".index": ("Indexes",)}
+    __name__,
+    {
+        ".automatic": ("defer_many",),
+        ".discovery": ("ToolDiscovery", "first_specs"),
+        ".index": ("Indexes",),
+        ".search_tools": ("list_deferred_tools", "prepare_search"),
+    },
 )

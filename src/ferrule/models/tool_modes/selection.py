@@ -22,6 +22,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.messages import Message
+from ferrule.models import dialects
 from ferrule.models.client import (
     Capabilities,
     Exchange,
@@ -46,7 +47,7 @@ from .reading_sinks import (
 )
 
 if TYPE_CHECKING:
-    from ferrule.models.dialects import Reading, ReplyReader
+    from ferrule.models.dialects import Reading
 
     from .text import ToolNames
 
@@ -220,10 +221,8 @@ async def _ask_for_prose(
 ) -> ModelAnswered:
     """Ask where no call is read out of the text, and set the thoughts in it apart."""
 
-    def make_reader() -> ReplyReader:
-        from ferrule.models.dialects import ReplyReader
-
-        return ReplyReader((), fenced=False, marked=True, thinking=thinking)
+    def make_reader() -> dialects.ReplyReader:
+        return dialects.ReplyReader((), fenced=False, marked=True, thinking=thinking)
 
     thinking = starts_in_reasoning(model)
     is_streamed = sink is not None
@@ -334,10 +333,8 @@ class FallbackExchange:
         open_mode = _find_opener(self._client, self.tool_mode)
         return open_mode(self._client, self._system, self._tools, self._options)
 
-    def _reader(self) -> ReplyReader:
-        from ferrule.models.dialects import ReplyReader
-
-        return ReplyReader(tools=self._names.schemas, marked=True, thinking=self._thinking)
+    def _reader(self) -> dialects.ReplyReader:
+        return dialects.ReplyReader(tools=self._names.schemas, marked=True, thinking=self._thinking)
 
     async def ask(
         self,

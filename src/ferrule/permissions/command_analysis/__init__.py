@@ -24,4 +24,41 @@ Modules:
     reading_commands    which commands only read
     named_scripts       programs and scripts that a command names by a path
     risk_labels         labels for people, such as `destructive`
+
+Its functions are loaded with the first command: a third of the start-up time of permissions.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .analysis import analyse_command
+    from .path_arguments import find_paths, is_device, judge_paths, possible_folders
+    from .reading_commands import only_reads
+    from .risk_labels import publishes
+    from .working_directory import absolute_folders
+
+__all__ = [
+    "absolute_folders",
+    "analyse_command",
+    "find_paths",
+    "is_device",
+    "judge_paths",
+    "only_reads",
+    "possible_folders",
+    "publishes",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".analysis": ("analyse_command",),
+        ".path_arguments": ("find_paths", "is_device", "judge_paths", "possible_folders"),
+        ".reading_commands": ("only_reads",),
+        ".risk_labels": ("publishes",),
+        ".working_directory": ("absolute_folders",),
+    },
+)

@@ -1,5 +1,5 @@
 """What all our HTTP servers share: access control, signing in, and serving on an address.
 
-Modules: `http_security`, `mounting` (inside another application), `server`, `sign_in`,
-`work_limits`.
+Modules: `endpoint` (an application at an address, its JSON and events), `http_security`, `mounting`
+(inside another application), `server`, `sign_in`, `work_limits`.
 """

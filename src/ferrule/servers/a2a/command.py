@@ -14,15 +14,21 @@ from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.extras import require
 from ferrule.extensions.skills.loading import LoadedSkills
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, server_options
 
 from .signed_card import public_keys
 
+with lazy_imports():
+    from ferrule.servers import agent_server
+
+    from . import server as a2a_server
+
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
-    from .server import Skill
 
 PORT = 8321
 
@@ -57,19 +63,15 @@ def a2a(**options: Any) -> int:
     input: the sender is asked, and approves with a message that begins with `yes`; any other
     message denies the call.
     """
-    from ferrule.servers.agent_server import serve_agent
-
     require("a2a", extra="a2a-server")
-    return asyncio.run(serve_agent(options, partial(_make_server, options)))
+    return asyncio.run(agent_server.serve_agent(options, partial(_make_server, options)))
 
 
 def _make_server(
     options: dict[str, Any], assembly: Assembly, address: Address
-) -> tuple[AgentServer, str]:
-    from .server import A2aServer
-
+) -> tuple[HttpEndpoint, str]:
     found = _find_skills(assembly) if options["list_skills"] else ()
-    server = A2aServer(
+    server = a2a_server.A2aServer(
         assembly.agent,
         name=options["name"],
         description=options["description"],
@@ -83,15 +85,13 @@ def _make_server(
     return server, f"serving `{options['name']}` at {server.url}"
 
 
-def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
+def parse_skills(words: Iterable[str], found: Iterable[a2a_server.Skill]) -> list[a2a_server.Skill]:
     """Return the skills of the card: those given as `ID: WORDS`, then those found under other ids.
 
     Raises:
         ConfigError: a skill is not written as `ID: WORDS`, or its id is taken.
     """
-    from .server import Skill
-
-    skills: dict[str, Skill] = {}
+    skills: dict[str, a2a_server.Skill] = {}
     for one in words:
         id_, colon, description = (part.strip() for part in one.partition(":"))
         if not colon or not id_ or not description or id_ in skills:
@@ -99,19 +99,19 @@ def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
             raise ConfigError(
                 f"--skill `{one}`: {why}", hint="write, for example, 'find: Finds books.'"
             )
-        skills[id_] = Skill(id_, id_.replace("-", " ").replace("_", " ").capitalize(), description)
+        skills[id_] = a2a_server.Skill(
+            id_, id_.replace("-", " ").replace("_", " ").capitalize(), description
+        )
     for one in found:
         skills.setdefault(one.id, one)
     return list(skills.values())
 
 
-def _find_skills(assembly: Assembly) -> Iterator[Skill]:
+def _find_skills(assembly: Assembly) -> Iterator[a2a_server.Skill]:
     """Yield the skills and sub-agents of the assembled agent, as the card lists them."""
-    from .server import Skill
-
     plugins = assembly.agent.plugins
     loaded = plugins.find_resource(LoadedSkills)
     for skill in () if loaded is None else loaded.skills:
-        yield Skill(skill.name, skill.name, skill.description, ("skill",))
+        yield a2a_server.Skill(skill.name, skill.name, skill.description, ("skill",))
     for one in plugins.agents:
-        yield Skill(one.name, one.name, one.description, ("agent",))
+        yield a2a_server.Skill(one.name, one.name, one.description, ("agent",))

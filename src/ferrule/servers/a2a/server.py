@@ -23,7 +23,6 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
@@ -34,8 +33,9 @@ from ferrule.core.media import LoadedMedia, Media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.threads import run_blocking
-from ferrule.runtime.http.http_security import Application, HttpGuard
-from ferrule.runtime.http.server import accepted_hosts, public_address, serve
+from ferrule.runtime.http.endpoint import HttpEndpoint
+from ferrule.runtime.http.http_security import Application
+from ferrule.runtime.http.server import public_address
 from ferrule.tools.media_types import MediaInvalid, detect_type
 
 from .conversations import Conversations, Leave, Task, TaskRefused, TaskUpdate
@@ -73,7 +73,7 @@ class Skill:
     """Words to find it by. The protocol requires at least one; without any, the id is used."""
 
 
-class A2aServer:
+class A2aServer(HttpEndpoint):
     """One agent at one address.
 
     Args:
@@ -111,41 +111,26 @@ class A2aServer:
         sign_key: Path | None = None,
         leave: Leave | None = None,
     ) -> None:
-        self._host = host
-        self._port = port
-        self.url = public_address(host, port, url)
         self.conversations = Conversations(agent, leave)
         self.card = build_card(
             name,
             description,
             skills or (_default_skill(description),),
-            f"{self.url}{RPC_PATH}",
+            f"{public_address(host, port, url)}{RPC_PATH}",
             version,
         )
         # Of a request that cannot be read the library would print tracebacks: its client has made
         # the mistake, and is told.
         logging.getLogger("a2a.server.routes").addHandler(logging.NullHandler())
-        self.app: Application = HttpGuard(
+        super().__init__(
             _application(self.conversations, self.card, sign_key),
-            token=token,
-            hosts=accepted_hosts(host, port, self.url),
-            open_paths=[CARD_PATH],
+            token,
+            host=host,
+            port=port,
+            url=url,
             max_body=MAX_BODY,
+            open_paths=[CARD_PATH],
         )
-
-    async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end, then end and journal every task.
-
-        Args:
-            listening: An open socket to use (see `runtime.http.server`).
-
-        Returns:
-            The exit code.
-        """
-        try:
-            return await serve(self.app, self._host, self._port, listening=listening)
-        finally:
-            await self.close()
 
     async def close(self) -> None:
         """End all tasks. The agent stays open."""

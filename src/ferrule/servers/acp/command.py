@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
+
+with lazy_imports():
+    from . import server
 
 
 @click.command()
@@ -28,6 +32,5 @@ def acp(**options: Any) -> int:
         )
     if sys.stdin.isatty():
         click.echo("this command talks to an editor; docs/serve.md explains the setup", err=True)
-    from .server import serve
 
-    return asyncio.run(serve(options))
+    return asyncio.run(server.serve(options))

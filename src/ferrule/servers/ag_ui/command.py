@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, server_options
+
+with lazy_imports():
+    from ferrule.servers import agent_server
+
+    from . import server as ag_ui_server
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
 PORT = 8322
 
@@ -29,14 +36,10 @@ def ag_ui(**options: Any) -> int:
 
     To serve pages under the sign-in of your own application, mount it there (docs/web.md).
     """
-    from ferrule.servers.agent_server import serve_agent
-
-    return asyncio.run(serve_agent(options, _make_server))
+    return asyncio.run(agent_server.serve_agent(options, _make_server))
 
 
-def _make_server(assembly: Assembly, address: Address) -> tuple[AgentServer, str]:
-    from .server import AgUiServer
-
+def _make_server(assembly: Assembly, address: Address) -> tuple[HttpEndpoint, str]:
     leave = partial(assembly.close_session, strict=False)
-    server = AgUiServer(assembly.agent, leave=leave, **address)
+    server = ag_ui_server.AgUiServer(assembly.agent, leave=leave, **address)
     return server, f"serving at {server.url}"

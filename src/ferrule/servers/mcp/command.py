@@ -10,8 +10,14 @@ import click
 from ferrule.core.extras import require
 from ferrule.core.invisible_characters import escape_invisible
 from ferrule.runtime.http.server import load_token
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.served_folder import require_folder
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
+
+with lazy_imports():
+    from ferrule.runtime import assemble
+
+    from . import server as mcp_server
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
@@ -54,15 +60,13 @@ def mcp(
     """
     import asyncio
 
-    from ferrule.runtime.assemble import assemble
-
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
         click.echo(escape_invisible(sentence), err=True)
 
     require_folder(options)
-    assembly = assemble(options, notice=say, needs_model=False)
+    assembly = assemble.assemble(options, notice=say, needs_model=False)
     serving = (
         {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
     )
@@ -76,14 +80,12 @@ async def _serve(
     serving: dict[str, Any] | None,
     say: Any,
 ) -> int:
-    from .server import McpServer
-
     async def end(session: Session) -> None:
         await assembly.close_session(session, strict=False)
 
     try:
         agent = assembly.agent
-        server = McpServer(
+        server = mcp_server.McpServer(
             agent, name=name, instructions=_instructions(assembly), yes_to=patterns, end=end
         )
         try:
@@ -100,7 +102,6 @@ async def _serve(
 async def _over_http(
     server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
 ) -> int:
-
     require("starlette", "uvicorn", "h11")
     token, made = load_token(token_file)
     if made:

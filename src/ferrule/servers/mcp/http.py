@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from ferrule.runtime.http.endpoint import send_json
 from ferrule.runtime.http.http_security import (
     MAX_BODY,
     Message,
@@ -146,7 +147,7 @@ class Endpoint:
             return
         message = read_message(body)
         if isinstance(message, InvalidMessage):
-            await _send_json(send, 400, message.encode_answer())
+            await send_json(send, message.encode_answer(), 400)
             return
         known = self._find_known(scope, given)
         if known is None or given is None:
@@ -206,7 +207,7 @@ class Endpoint:
             return request
         plain_calls.end(known.key, request.id)
         answer = format_plain_answer(request, known.peer.version, begun.outcome())
-        await _send_json(send, 200, answer, [(_SESSION, session)])
+        await send_json(send, answer, 200, [(_SESSION, session)])
         return True
 
     async def _serve_by_library(
@@ -245,18 +246,6 @@ def _has_json(scope: Scope) -> bool:
     """Return whether a request says that its body is JSON. The library refuses all others."""
     given = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
     return given.partition(b";")[0].strip() == b"application/json"
-
-
-async def _send_json(
-    send: Send, status: int, answer: bytes, more: Iterable[tuple[bytes, bytes]] = ()
-) -> None:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer)).encode()),
-        *more,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer})
 
 
 def identify_client(context: Any) -> ClientIdentity | None:

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.runtime.http.work_limits import OF_ONE_PERSON
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, server_options, yes_to_option
+
+with lazy_imports():
+    from ferrule.servers import agent_server
+
+    from . import server as openai_server
 
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
-    from ferrule.servers.agent_server import Address, AgentServer
+    from ferrule.runtime.http.endpoint import HttpEndpoint
+    from ferrule.servers.agent_server import Address
 
 PORT = 8330
 
@@ -44,17 +51,13 @@ def openai(**options: Any) -> int:
     does; no one can be asked, so calls that need approval are denied. A model of `--direct` answers
     by its own name (`local:smollm2`) and calls the tools that the client brings.
     """
-    from ferrule.servers.agent_server import serve_agent
-
-    return asyncio.run(serve_agent(options, partial(_make_server, options)))
+    return asyncio.run(agent_server.serve_agent(options, partial(_make_server, options)))
 
 
 def _make_server(
     options: dict[str, Any], assembly: Assembly, address: Address
-) -> tuple[AgentServer, str]:
-    from .server import OpenAiServer
-
-    server = OpenAiServer(
+) -> tuple[HttpEndpoint, str]:
+    server = openai_server.OpenAiServer(
         assembly,
         offers=(*assembly.settings["serve.models"], *options["offers"]),
         direct=(*assembly.settings["serve.direct_models"], *options["direct"]),

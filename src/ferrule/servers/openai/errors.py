@@ -16,6 +16,7 @@ from ferrule.core.errors import FerruleError, LimitReached, ProviderError
 from ferrule.core.vocabulary import OwnerLimitName
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
+from ferrule.runtime.http.endpoint import send_json
 from ferrule.runtime.http.http_security import Application, Message, Receive, Scope, Send
 
 _TYPES = {
@@ -144,23 +145,9 @@ def redact(text: str) -> str:
     return _redactor().redact_text(text)
 
 
-async def send_json(
-    send: Send,
-    value: dict[str, Any],
-    status: int = 200,
-    more: list[tuple[bytes, bytes]] | None = None,
-) -> None:
-    """Send a whole answer."""
-    body = encode_json(value).encode("utf-8", "replace")
-    length = (b"content-length", str(len(body)).encode())
-    headers = [(b"content-type", b"application/json"), length, *(more or [])]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 async def send_refusal(send: Send, refused: RequestRefused) -> None:
     """Send an error as a whole answer."""
-    await send_json(send, refused.body(), refused.status, refused.headers())
+    await send_json(send, encode_json(refused.body()), refused.status, refused.headers())
 
 
 def shape_errors(app: Application) -> Application:

@@ -24,13 +24,18 @@ from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Usage
 from ferrule.core.extras import describe_missing
+from ferrule.runtime.http.endpoint import (
+    send_json,
+    send_part,
+    start_events,
+    wait_for_disconnect,
+)
 from ferrule.runtime.http.http_security import Receive, Send
 
 from .answer_parts import AnswerEnd, CallsPiece, Piece, StopFilter, TextPiece, ThinkingPiece, Work
-from .errors import RequestRefused, send_json, send_refusal, to_refusal
+from .errors import RequestRefused, send_refusal, to_refusal
 
 HEARTBEAT = 15.0
-_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
 class ChatReply:
@@ -72,7 +77,7 @@ class ChatReply:
         queue: asyncio.Queue[Piece | None] = asyncio.Queue()
         task = asyncio.create_task(self._do_work(queue))
         task.add_done_callback(lambda _: queue.put_nowait(None))
-        leaving = asyncio.create_task(_wait_for_disconnect(receive))
+        leaving = asyncio.create_task(wait_for_disconnect(receive))
         leaving.add_done_callback(lambda _: task.cancel())
         try:
             await (self._send_stream if self._stream else self._send_whole)(queue, task, send)
@@ -120,8 +125,14 @@ class ChatReply:
             "logprobs": None,
             "finish_reason": ended.finish,
         }
-        value = {**self._about, "choices": [choice], "usage": build_usage(ended.usage)}
-        await send_json(send, {**value, "ferrule": dict(ended.more)} if ended.more else value)
+        value: dict[str, Any] = {
+            **self._about,
+            "choices": [choice],
+            "usage": build_usage(ended.usage),
+        }
+        if ended.more:
+            value["ferrule"] = dict(ended.more)
+        await send_json(send, encode_json(value))
 
     # ---- as events
 
@@ -135,22 +146,22 @@ class ChatReply:
         if first is None and isinstance(refused := _outcome(task), RequestRefused):
             await send_refusal(send, refused)
             return
-        await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+        await start_events(send)
         await self._send_chunk(send, {"role": "assistant", "content": ""})
         piece = first
         while piece is not None:
             if isinstance(piece, str):
-                await _send_body(send, ": at work\n\n")
+                await send_part(send, ": at work\n\n")
             else:
                 for delta, more in _deltas(piece):
                     await self._send_chunk(send, delta, more=more)
             piece = await _next_piece(queue)
         await self._send_end(_outcome(task), send)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send_part(send, b"", more=False)
 
     async def _send_end(self, ended: AnswerEnd | RequestRefused, send: Send) -> None:
         if isinstance(ended, RequestRefused):
-            await _send_body(send, f"data: {encode_json(ended.body())}\n\n")
+            await send_part(send, f"data: {encode_json(ended.body())}\n\n")
             return
         await self._send_chunk(send, {}, finish=ended.finish, more=ended.more)
         if self._include_usage:
@@ -159,8 +170,8 @@ class ChatReply:
                 "choices": [],
                 "usage": build_usage(ended.usage),
             }
-            await _send_body(send, f"data: {encode_json(counted)}\n\n")
-        await _send_body(send, "data: [DONE]\n\n")
+            await send_part(send, f"data: {encode_json(counted)}\n\n")
+        await send_part(send, "data: [DONE]\n\n")
 
     async def _send_chunk(
         self,
@@ -176,7 +187,7 @@ class ChatReply:
             value["usage"] = None
         if more:
             value["ferrule"] = dict(more)
-        await _send_body(send, f"data: {encode_json(value)}\n\n")
+        await send_part(send, f"data: {encode_json(value)}\n\n")
 
 
 def build_message(pieces: list[Piece]) -> dict[str, Any]:
@@ -261,14 +272,3 @@ async def _next_piece(queue: asyncio.Queue[Piece | None]) -> Piece | str | None:
         return await asyncio.wait_for(queue.get(), HEARTBEAT)
     except TimeoutError:
         return "silent"
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _send_body(send: Send, text: str) -> None:
-    await send(
-        {"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True}
-    )

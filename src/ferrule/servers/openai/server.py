@@ -12,33 +12,23 @@ it is done. Bodies are limited in size, and so is everything kept between reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from socket import socket
 from typing import Any
 
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.runtime.assemble import Assembly
-from ferrule.runtime.http.http_security import (
-    Application,
-    HttpGuard,
-    Principal,
-    Receive,
-    Scope,
-    Send,
-    Visitor,
-    route_path,
-)
-from ferrule.runtime.http.mounting import HostAccess
-from ferrule.runtime.http.server import accepted_hosts, public_address, serve
+from ferrule.runtime.http.endpoint import Access, HttpEndpoint, find_route_problem, send_json
+from ferrule.runtime.http.http_security import Receive, Scope, Send, Visitor, route_path
 from ferrule.runtime.http.work_limits import OF_ONE_PERSON, find_refusal
 from ferrule.storage.locations import create_artifact_store
 
 from .agents import AgentRunner, check_agent_request
 from .answer_parts import AnswerEnd, Emit, Work
-from .errors import RequestRefused, send_json, send_refusal, shape_errors, to_refusal
+from .errors import RequestRefused, send_refusal, shape_errors, to_refusal
 from .model_relay import ModelRelay
 from .models import ModelChoice, OfferedModels
 from .requests import ChatRequest, parse_request
@@ -48,9 +38,10 @@ MAX_BODY = 48 * 1024 * 1024
 """Most bytes of a request."""
 CHAT = "/v1/chat/completions"
 LIST = "/v1/models"
+_ROUTES = {CHAT: "POST", LIST: "GET", f"{LIST}/": "GET"}
 
 
-class OpenAiServer:
+class OpenAiServer(HttpEndpoint):
     """One assembly at one address.
 
     Args:
@@ -76,7 +67,7 @@ class OpenAiServer:
         self,
         assembly: Assembly,
         *,
-        token: str | Mapping[str, Principal] | HostAccess,
+        token: Access,
         offers: Iterable[str] = (),
         direct: Iterable[str] = (),
         yes_to: tuple[str, ...] = (),
@@ -86,8 +77,6 @@ class OpenAiServer:
         at_once: int = OF_ONE_PERSON,
     ) -> None:
         self._assembly = assembly
-        self._host, self._port = host, port
-        self.url = public_address(host, port, url)
         self.models = OfferedModels(assembly, offers, direct, named=not isinstance(token, str))
         where, most, days = (
             assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days")
@@ -98,26 +87,8 @@ class OpenAiServer:
         self._at_once = at_once
         self._tasks: dict[asyncio.Task[Any], tuple[str, str]] = {}
         """The requests in progress, and whose they are."""
-        if isinstance(token, HostAccess):
-            guard = token.guard(self._answer, max_body=MAX_BODY)
-        else:
-            hosts = accepted_hosts(host, port, self.url)
-            guard = HttpGuard(self._answer, token=token, hosts=hosts, max_body=MAX_BODY)
-        self.app: Application = shape_errors(guard)
-
-    async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end, then end and journal every run.
-
-        Args:
-            listening: An open socket to use (see `runtime.http.server`).
-
-        Returns:
-            The exit code.
-        """
-        try:
-            return await serve(self.app, self._host, self._port, listening=listening)
-        finally:
-            await self.close()
+        super().__init__(self._answer, token, host=host, port=port, url=url, max_body=MAX_BODY)
+        self.app = shape_errors(self.app)
 
     async def close(self) -> None:
         """End all work, close sessions and connections. The assembly stays open."""
@@ -141,24 +112,18 @@ class OpenAiServer:
             await send_refusal(send, to_refusal(error, has_started=False))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope["method"]
+        problem = find_route_problem(scope, _ROUTES)
+        if problem is not None:
+            raise RequestRefused(problem[1], status=problem[0])
         path = route_path(scope)
-        if path != CHAT and path != LIST and not path.startswith(f"{LIST}/"):
-            raise RequestRefused(f"no `{path[:200]}` here", status=404)
-        if method != ("POST" if path == CHAT else "GET"):
-            raise RequestRefused(f"`{path[:200]}` does not support {method}", status=405)
         if path == CHAT:
             await self._chat(scope["state"]["visitor"], receive, send)
         elif path == LIST:
-            await send_json(
-                send,
-                {
-                    "object": "list",
-                    "data": [self.models.model_entry(id_) for id_ in self.models.ids],
-                },
-            )
+            entries = [self.models.model_entry(id_) for id_ in self.models.ids]
+            await send_json(send, encode_json({"object": "list", "data": entries}))
         else:
-            await send_json(send, self.models.model_entry(path.removeprefix(f"{LIST}/")))
+            entry = self.models.model_entry(path.removeprefix(f"{LIST}/"))
+            await send_json(send, encode_json(entry))
 
     async def _chat(self, visitor: Visitor, receive: Receive, send: Send) -> None:
         # The HTTP guard has read the body; it comes as one message.
