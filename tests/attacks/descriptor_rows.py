@@ -124,7 +124,6 @@ _HIDDEN: tuple[tuple[str, str], ...] = (
     ("cloud", "<root>/.aws/credentials"),
     ("agents", "<root>/agents/harvey.yaml"),
     ("settings", "<root>/.ferrule/settings.yaml"),
-    ("hook", "<root>/.git/hooks/pre-commit"),
     ("env", "<root>/.env"),
     ("git-config", "<root>/.git/config"),
     ("shared", "<shared>/.ferrule/settings.yaml"),
@@ -133,13 +132,14 @@ _HIDDEN: tuple[tuple[str, str], ...] = (
 _HELD: tuple[tuple[str, str], ...] = (
     ("profile", "<root>/.profile"),
     ("workflow", "<root>/.github/workflows/ci.yml"),
+    ("hook", "<root>/.git/hooks/pre-commit"),
 )
 """Names that may be read and not changed."""
 
 
 def _rows() -> tuple[tuple[str, str], ...]:
     """Each way at some of the targets, so that every target is tried in many ways."""
-    all_targets = (_HELD[0], *_HIDDEN[:3], _HELD[1], *_HIDDEN[3:])
+    all_targets = (_HELD[0], *_HIDDEN[:3], *_HELD[1:], *_HIDDEN[3:])
     rows: list[tuple[str, str]] = []
     for ways, prefix, end, targets, count in (
         (_LINKS, "link-", _USE_LINK, cycle(all_targets), 3),

@@ -264,7 +264,11 @@ _READS_OF_ITS_OWN: tuple[tuple[str, str], ...] = (
         "start-reserved-descriptor",
         _python("os.execve(os.open('agents/program', os.O_PATH), ['echo', 'KEY reached'], {})"),
     ),
-    ("list-hooks", "ls -la .git/hooks; cat .git/hooks/*"),
+    (
+        "hook-started-by-git",
+        "printf 'From: a <a@b.c>\\nSubject: x\\n\\n---\\ndiff --git a/q b/q\\n--- a/q\\n+++ b/q\\n"
+        "@@ -1 +1 @@\\n-a\\n+b\\n' | git am",
+    ),
     ("nested-git-config", "cat vendor/lib/.git/config"),
     ("git-config-list", "git config --list --show-origin"),
     ("git-remote", "git remote -v"),
@@ -556,6 +560,10 @@ _CREATES: tuple[tuple[str, str], ...] = (
     (
         "git-rebase-steps",
         "mkdir .git/rebase-merge; echo 'x id' > .git/rebase-merge/git-rebase-todo",
+    ),
+    (
+        "git-rebase-steps-written-out",
+        "mkdir .git/rebase-merge; printf 'pick 1\\n \\texec id\\n' > .git/rebase-merge/git-rebase-todo",
     ),
     (
         "git-mail-options",

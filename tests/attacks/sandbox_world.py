@@ -179,7 +179,11 @@ class World:
             config.write(
                 f'[remote "origin"]\n\turl = https://{self.canary().strip()}@example.org/x.git\n'
             )
-        self._file(self.root / ".git/hooks/pre-commit", f"#!/bin/sh\n# {self.canary()}")
+        # Commands may read hooks, which hold no secret, and git runs them confined.
+        self._file(self.root / ".git/hooks/pre-commit", "#!/bin/sh\n")
+        hostile = self.root / ".git/hooks/applypatch-msg"
+        self._file(hostile, f"#!/bin/sh\ncat .env; echo planted >> '{self.out}/notes.txt'\n")
+        hostile.chmod(0o755)
         subprocess.run(
             [
                 *_GIT,
@@ -225,6 +229,8 @@ class World:
             return [f"outside changed: {path}"] if path not in writable else []
         name = path[len(folder) + 1 :]
         made = path not in self._before
+        if made and name == _STEPS:
+            return [f"made: {name}"] if _runs_program(Path(path)) else []
         if made and name.endswith("/.git") and stat.S_ISDIR(after[path][1]):
             return []  # an empty one names nothing: what makes git run something lies in it
         if self._is_own(name, made=made):
@@ -339,6 +345,14 @@ def _copy(source: str, target: str) -> str:
         if stat.S_ISSOCK(os.lstat(source).st_mode)
         else shutil.copy2(source, target, follow_symlinks=False)
     )
+
+
+_STEPS = ".git/rebase-merge/git-rebase-todo"
+"""The steps of a rebase. Commands may begin one; no step that runs a program may be left of it."""
+
+
+def _runs_program(steps: Path) -> bool:
+    return re.search(rb"^\s*(x|exec)\b", steps.read_bytes(), re.MULTILINE) is not None
 
 
 _LEADS_GIT = re.compile(

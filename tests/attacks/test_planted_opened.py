@@ -42,17 +42,24 @@ def world(shared_world: PlantedWorld) -> PlantedWorld:
     shared_world.reset()
     for name in opened_parts.SECRETS:
         shared_world.write(shared_world.home / name, shared_world.canary)
+    for name in opened_parts.OBEYED:
+        shutil.rmtree((shared_world.home / name).parent, ignore_errors=True)
+    (shared_world.home / ".claude/agents").mkdir(parents=True)
+    for name in opened_parts.OBEYED:
+        shared_world.write(shared_world.home / name, "mine")
     return shared_world
 
 
 def read_obeyed(world: PlantedWorld) -> list[object]:
-    """What git obeys in the folders that are opened."""
+    """What git, editors and others obey in the folders that are opened."""
     found: list[object] = []
     for repository in ("code/other/.git", "code/bare.git"):
         top = world.home / repository
         names = ("config", "config.worktree", "info/attributes")
         found += [(top / name).read_text() if (top / name).exists() else "" for name in names]
         found += [(top / "hooks").is_symlink(), list_files(top / "hooks")]
+    for name in opened_parts.OBEYED:
+        found += [(world.home / name).read_text(), list_files((world.home / name).parent)]
     return found
 
 

@@ -127,7 +127,7 @@ def test_a_workspace_inside_the_interpreters_prefix_is_not_sealed(root: Path, mo
 def test_a_workspace_among_the_packages_is_sealed_whole(tmp_path: Path, monkeypatch):
     packages = tmp_path / "lib/site-packages"
     (packages / "package").mkdir(parents=True)
-    monkeypatch.setattr(provenance, "_list_packages", lambda: iter([str(packages)]))
+    monkeypatch.setattr(provenance, "_list_packages", lambda: (str(packages),))
     for place in (packages, packages / "package"):
         writable = CommandWritable.from_folders(place)
         assert writable.sealed == (str(place),)

@@ -83,7 +83,7 @@ NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
 def ferrule_lies_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machines of these tests have a `/work`, and so may the one that runs them."""
     monkeypatch.setattr(provenance, "_list_own_code", lambda: iter(()))
-    monkeypatch.setattr(provenance, "_list_packages", lambda: iter(()))
+    monkeypatch.setattr(provenance, "_list_packages", tuple)
 
 
 def holds(

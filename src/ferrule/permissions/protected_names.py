@@ -385,6 +385,19 @@ class ProtectedNames:
         literal = tuple(p for p in patterns if p[0] not in "/*" and p[-1] != "*")
         return _any_matches(literal, _spellings_of(folder.strip("/")))
 
+    def find_protection(self, folder: str) -> str:
+        """Return why nobody writes in a folder, since it has a protected name or lies in one.
+
+        Empty if it may be written. In a `.git` the names in it decide: git writes there.
+
+        Args:
+            folder: Its path, relative to the repository that it is in or to the machine's root.
+        """
+        if {".git", _SHORT_GIT}.intersection(map(_fold, folder.split("/"))):
+            return ""
+        reason = _check(self.only_lists(), folder, write=True) or ""
+        return reason if reason.startswith(_PROTECTED_REASON) else ""
+
     def select_suspicious(
         self, folder: str, names: Sequence[str], *, write: bool = False
     ) -> Sequence[str]:

@@ -354,7 +354,7 @@ def find_own_code(folders: Iterable[str]) -> tuple[str, ...]:
     Args:
         folders: Absolute real paths.
     """
-    return _find_own(tuple(folders), tuple(_list_own_code()), tuple(_list_packages()))[0]
+    return _find_own(tuple(folders), tuple(_list_own_code()), _list_packages())[0]
 
 
 def find_own_links(folders: Iterable[str]) -> tuple[str, ...]:
@@ -363,7 +363,7 @@ def find_own_links(folders: Iterable[str]) -> tuple[str, ...]:
     Args:
         folders: Absolute real paths.
     """
-    return _find_own(tuple(folders), tuple(_list_own_code()), tuple(_list_packages()))[1]
+    return _find_own(tuple(folders), tuple(_list_own_code()), _list_packages())[1]
 
 
 @lru_cache(maxsize=64)
@@ -393,25 +393,22 @@ def _list_own_code() -> Iterator[str]:
     yield from _list_packages()
 
 
-def _list_packages() -> Iterator[str]:
-    """Yield the folders of packages and programs, the package `ferrule`, and those beside it.
+@cache
+def _list_packages() -> tuple[str, ...]:
+    """Return the folders of packages and programs, the package `ferrule`, and those beside it.
 
-    In a tree of our sources, `packages` has our other distributions.
+    In a tree of our sources, `packages` has our other distributions. These folders stay the same
+    while the process runs, and asking for them takes milliseconds.
     """
-    yield from _list_installed()
+    found = [*map(sysconfig.get_path, ("purelib", "platlib", "scripts", "stdlib"))]
     package = Path(__file__).parent.parent
-    yield str(package)
+    found.append(str(package))
     if package.parent.name in ("site-packages", "dist-packages"):
-        yield str(package.parent)
+        found.append(str(package.parent))
     beside = package.parents[1] / "packages" / "ferrule-local" / "src"
     if beside.is_dir():
-        yield str(beside)
-
-
-@cache
-def _list_installed() -> tuple[str, ...]:
-    """Return the interpreter's own folders: they stay the same, and asking takes milliseconds."""
-    return tuple(map(sysconfig.get_path, ("purelib", "platlib", "scripts", "stdlib")))
+        found.append(str(beside))
+    return tuple(found)
 
 
 def _keep_outermost(places: Iterable[str]) -> tuple[str, ...]:

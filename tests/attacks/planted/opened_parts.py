@@ -18,6 +18,19 @@ SECRETS = (
 )
 """Files of the home that nobody reads, by whatever folder."""
 
+OBEYED = (
+    ".vscode/tasks.json",
+    ".idea/workspace.xml",
+    ".cursor/mcp.json",
+    ".claude/settings.json",
+    ".codex/config.toml",
+    ".config/fish/config.fish",
+    "code/other/.vscode/tasks.json",
+    "code/other/.github/workflows/ci.yml",
+    "code/other/.claude/agents/a.md",
+)
+"""Files of the person's that editors, agents, shells and build servers obey: nobody writes them."""
+
 _GIT = "<H>/code/other/.git"
 _BARE = "<H>/code/bare.git"
 _HOOK = "echo '#!/bin/sh' > {0}; chmod +x {0}"
@@ -36,5 +49,16 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     ("bare-hook", _BARE, _HOOK.format("<O>/hooks/post-receive")),
     ("bare-config", _BARE, "printf '[core]\\npager = evil\\n' >> <O>/config"),
     ("bare-hooks-folder", f"{_BARE}/hooks", _HOOK.format("<O>/post-receive")),
+    *(
+        (f"obeyed-{way}-{name.replace('/', '-')}", f"<H>/{name.rpartition('/')[0]}", f"{script}; echo evil >> <H>/{name}")
+        for name in OBEYED
+        for way, script in (
+            ("changed", "true"),
+            ("replaced", f"echo x > x; mv -f x <H>/{name}"),
+            ("beside", "mkdir -p <O>/new; echo evil > <O>/new/a.json"),
+        )
+    ),
+    ("obeyed-file", "<H>/.vscode/tasks.json", "echo evil >> <O>"),
+    ("obeyed-part", "<H>/.claude/agents", "mkdir -p <O>; echo evil > <O>/evil.md"),
     *((f"read-{name.split('/')[0][1:]}", f"<H>/{name.split('/')[0]}", _READ) for name in SECRETS),
 )  # fmt: skip

@@ -284,12 +284,32 @@ async def test_a_script_must_say_what_to_do(given: dict[str, Any]) -> None:
     assert caught.value.error_type is ErrorType.VALIDATION_FAILED
 
 
+def test_a_repository_chooses_no_model_for_its_agents_trusted_or_not(tmp_path: Path) -> None:
+    """It would choose where the person's code and keys go."""
+    trust = TrustStore(tmp_path / "trust.json")
+    settings = tmp_path / "settings"
+    write(tmp_path / "w", ".ferrule/agents/theirs.md", REVIEWER)
+    write(tmp_path / "w", ".harness/agents/also.md", REVIEWER)
+    write(settings, "agents/mine.md", REVIEWER)
+    assert load_agents(trust.read(tmp_path / "w")).agents == ()
+    trust.trust(tmp_path / "w")
+    loaded = load_agents(trust.read(tmp_path / "w"), settings)
+    assert {one.name: one.model for one in loaded.agents} == {
+        "also": "",
+        "mine": "ollama:qwen3",
+        "theirs": "",
+    }
+    said = [str(one) for one in loaded.warnings]
+    assert len(said) == 2
+    assert all("a repository chooses no model" in one and "`ollama:qwen3`" in one for one in said)
+
+
 async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -> None:
     trust = TrustStore(tmp_path / "trust.json")
     write(
         tmp_path / "w",
         ".ferrule/agents/reviewer.md",
-        REVIEWER.replace("model: ollama:qwen3\n", "").replace("verify: pytest -q\n", ""),
+        REVIEWER.replace("verify: pytest -q\n", ""),
     )
     trust.trust(tmp_path / "w")
     agents = load_agents(trust.read(tmp_path / "w")).agents

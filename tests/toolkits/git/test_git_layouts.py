@@ -189,7 +189,7 @@ def test_agents_in_worktrees_of_one_repository_commit_at_once(world: Any, base: 
     made = [one.data["commit"] for one in ended if one.success]
     for one in ended:
         assert one.success or "try again" in one.error_message, one.error_message
-    assert len(made) >= 3
+    assert len(made) >= 2
     known = {line for one in (side, main) for line in one.git("log", "--format=%H").splitlines()}
     assert before <= known and len(known - before) == len(made)
     assert main.git("fsck", "--no-dangling") == ""

@@ -8,12 +8,15 @@
 Where both define one agent, the person's is used and the other is reported as shadowed. An invalid
 file is left out with its reason, and the others are used. If it is the person's, the repository's
 agent of that name is left out with it.
+
+A repository chooses no model, trusted or not: that of its agents is the session's.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
@@ -69,7 +72,7 @@ def load_agents(
     agents = dict(own_agents)
     for name, agent in _parse_all(repository_files, warnings, left_out).items():
         if name not in taken:
-            agents[name] = agent
+            agents[name] = _leave_out_model(agent, warnings)
             continue
         why = "your own file of that name is invalid"
         if name in own_agents:
@@ -101,6 +104,18 @@ def _parse_all(
             detail = f"{name}: there is another agent `{agent.name}`, in {_find_file(earlier)}"
             left_out.append(InvalidFile("agent", agent.name, detail, "rename one"))
     return {name: agent for name, agent in found.items() if name not in repeated}
+
+
+def _leave_out_model(agent: SubAgent, warnings: list[FileWarning]) -> SubAgent:
+    """Return an agent of a repository: where code and keys go is for the person to choose."""
+    if not agent.model:
+        return agent
+    detail = (
+        f"a repository chooses no model, so `{agent.model}` is not used but the session's; an "
+        "agent file in your settings folder may name one"
+    )
+    warnings.append(FileWarning(_find_file(agent), detail))
+    return replace(agent, model="")
 
 
 def _find_file(agent: SubAgent) -> str:

@@ -368,7 +368,7 @@ class NamespaceBackend:
         left_out = self.openings.left_out
         new = () if left_out == self._said_left_out else left_out
         self._said_left_out = left_out
-        return tuple(Refusal("read", one.path, one.why, is_final=True) for one in new)
+        return tuple(Refusal(one.access, one.path, one.why, is_final=True) for one in new)
 
     def _scan(self, created: frozenset[str]) -> ScanResult:
         read_only = (*self.openings.writable.sealed, *self.openings.read_only, *self._read_only)

@@ -59,9 +59,14 @@ def list_shown(found: MachineFolders) -> tuple[ShownPath, ...]:
     """Return what a view shows of the machine, with what is left out at the end."""
     shown = (*_list_system(found), *_list_opened(found), *_list_read_only(found))
     left_out = (
-        ShownPath(one.path, "none", Origin.PERSON, one.why) for one in found.openings.left_out
+        ShownPath(one.path, _LEFT[one.access], Origin.PERSON, one.why)
+        for one in found.openings.left_out
     )
     return (*sorted(shown, key=lambda one: one.path), *left_out)
+
+
+_LEFT = {"read": "none", "write": "read"}
+"""What remains of a path whose reading or writing is left out."""
 
 
 def _list_system(found: MachineFolders) -> Iterator[ShownPath]:

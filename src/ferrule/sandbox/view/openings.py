@@ -2,12 +2,15 @@
 
     opened = resolve_openings(policy, policy.command_writable)
     opened.folders      # shown, at their real paths
-    opened.left_out     # named by the policy and not shown, each with the reason
+    opened.left_out     # named by the policy and not shown or not written, each with the reason
 
 The folders of a policy are the person's: their settings, command line and answers name them, or the
 program that made the policy. What a path leads to may be somebody else's choice, though. A path
 that commands can put something else in the place of, by a link in the workspace or in a folder that
 was opened for writing, opens nothing; its real path does.
+
+A folder that has a protected name, or lies in one (`~/.vscode`, which editors obey), is opened for
+reading alone: names are judged by their real place, whatever folder was opened.
 
 A folder inside what commands can write is seen there anyway. If it was opened for reading, it is
 made read-only in its place.
@@ -16,9 +19,11 @@ made read-only in its place.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Literal
 
 from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.permissions.provenance import (
     CommandWritable,
     Origin,
@@ -42,10 +47,11 @@ class OpenedFolder:
 
 @frozen
 class LeftOut:
-    """A path that a policy opens and that is not shown. `why` names the next step."""
+    """What of a policy's openings is not given: `access` to a path. `why` names the next step."""
 
     path: str
     why: str
+    access: Literal["read", "write"] = "read"
 
 
 @frozen
@@ -57,7 +63,7 @@ class Openings:
         folders: What is shown besides, outermost first.
         writable: What commands can write.
         read_only: Real paths in what they can write that they are to find read-only.
-        left_out: What the policy names and nobody sees.
+        left_out: What the policy names and nobody sees, or nobody writes.
     """
 
     root: TrustedPath
@@ -88,7 +94,7 @@ def resolve_openings(policy: SandboxPolicy, writable: CommandWritable) -> Openin
     Raises:
         UntrustedPath: Commands put something else in the place of the workspace.
     """
-    resolver = _Resolver(writable)
+    resolver = _Resolver(writable, policy.names)
     for path in policy.readable:
         resolver.add(path, "read")
     for path in policy.writable:
@@ -116,8 +122,9 @@ def _trust_root(root: str, writable: CommandWritable) -> TrustedPath:
 
 
 class _Resolver:
-    def __init__(self, writable: CommandWritable) -> None:
+    def __init__(self, writable: CommandWritable, names: ProtectedNames) -> None:
         self._writable = writable
+        self._names = names
         self.folders: dict[str, OpenedFolder] = {}
         self.read_only: set[str] = set()
         self.left_out: list[LeftOut] = []
@@ -140,7 +147,17 @@ class _Resolver:
             why = f"{error.strerror}; correct the path, or leave it out"
             self.left_out.append(LeftOut(named, why))
         else:
+            if access == "write" and self._refuse_writing(path):
+                access = "read"
             self.folders[path] = OpenedFolder(path, access)
+
+    def _refuse_writing(self, path: str) -> bool:
+        """Return whether nobody writes a path, whatever opened it; it is left out then."""
+        why = self._names.find_protection(_name_in_repository(path))
+        if why:
+            why = f"{why}; a person changes it by hand"
+            self.left_out.append(LeftOut(path, why, "write"))
+        return bool(why)
 
     def _add_inside(self, named: str, error: UntrustedPath, access: Access) -> None:
         """Add a path whose place commands can change: it shows nothing that is not seen already."""
@@ -148,6 +165,14 @@ class _Resolver:
             self.left_out.append(LeftOut(named, f"{error.detail}; {error.hint}"))
         elif access == "read" and os.path.exists(named):  # noqa: PTH110  text, as the policy has it
             self.read_only.add(named)
+
+
+def _name_in_repository(path: str) -> str:
+    """Return a path relative to the work tree that it is in, or to the root of the machine."""
+    for folder in (path, *map(str, Path(path).parents)):
+        if os.path.lexists(f"{folder}/.git"):
+            return path.removeprefix(folder).strip("/")
+    return path.strip("/")
 
 
 _REASONS: dict[Access, str] = {

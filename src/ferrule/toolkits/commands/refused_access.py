@@ -90,9 +90,10 @@ def describe_refusals(
     for refusal in refused:
         if refusal.access == "network":
             found[_describe_host(refusal)] = None
-        elif refusal.access == "read" and refusal.is_final:
+        elif refusal.is_final:
             shown = make_printable(refusal.target)
-            found[f"`{shown}` was opened for commands and is not shown: {refusal.why}"] = None
+            left = "not shown" if refusal.access == "read" else "read-only"
+            found[f"`{shown}` was opened for commands and is {left}: {refusal.why}"] = None
         elif failed and _is_named(refusal.target, output):
             found[_describe_write(refusal.target, policy)] = None
     if failed:

@@ -8,7 +8,7 @@ Modules:
     read_operations, staging, branch_operations        the operations
     mutations            what operations that change something share
     affected_files, withheld_files, remote             what may be written, read, and reached
-    run, batch           running git in the sandbox of the session, several at once
+    run, git_shell       running git in the sandbox of the session, those of an operation together
     unconfined_reads     reading without a sandbox
     refs, settings       names of commits, settings read as data
     attempt, receipt     the result of a call

@@ -256,6 +256,7 @@ async def _open_network(
             "do it themselves",
         )
     session = SessionCommands.from_context(git.context).sandbox
+    await git.close()  # what commands may do changes only while nothing runs
     async with session.open_once(openings) as opened:
         assert opened is sandbox
         yield

@@ -7,8 +7,8 @@ the repository run confined or not at all (`sandbox.git_hooks`).
 Where no sandbox confines commands, git only reads, and meets no configuration of the repository
 (`unconfined_reads`).
 
-A sandbox takes longer to start than git to read something, so those that read at the same time
-share one (`batch`).
+A sandbox takes longer to start than git to read something, so all gits of an operation share one
+(`git_shell`), but for those that may run hooks.
 
 Decisions about files and commits are made by what git prints, so an output that does not fit is an
 error here, never a shorter result, unless the caller asks for its beginning.
@@ -32,12 +32,11 @@ from ferrule.permissions.repositories import FoundRepository, Repository, find_r
 from ferrule.sandbox.command import (
     Capture,
     Command,
-    CommandResult,
     LandlockAccess,
-    OutputSink,
     TrustedCommand,
 )
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.view.git_hooks import list_hooks
 from ferrule.toolkits.commands.policy import CommandPolicy
 from ferrule.toolkits.commands.session_commands import SessionCommands
 from ferrule.toolkits.commands.start import (
@@ -50,7 +49,7 @@ from ferrule.toolkits.process import find_installed, run_process
 from ferrule.tools.context import Context
 
 from .attempt import Attempt, GitResult
-from .batch import MAX_INPUT, EndedGit, GitBatch
+from .git_shell import MAX_INPUT, EndedGit, GitShell
 from .receipt import GitOptions
 from .refs import check_revision
 from .unconfined_reads import open_unconfigured
@@ -136,7 +135,7 @@ class GitRunner:
     """The runs so far, for receipts."""
     references_after: dict[str, str] | None = None
     """The references after the operation, if it has read them itself."""
-    _batch: GitBatch | None = None
+    _shell: GitShell | None = None
 
     async def run(
         self,
@@ -164,40 +163,52 @@ class GitRunner:
         Raises:
             ToolFailed: It takes too long or prints too much.
         """
-        output = bytearray()
-        errors = Capture(8192, 0)
-        most = keep or MAX_OUTPUT
-
-        def take(data: bytes) -> bool:
-            output.extend(data)
-            return len(output) <= most
-
         # Hooks inherit what is said of paths: git passes it on.
         names = () if patterns or hooks else ("--literal-pathspecs",)
         argv = ("git", "--no-pager", "--no-optional-locks", *names, *arguments)
-        environment = {
-            **self.environment,
-            **({} if hooks else {"GIT_CONFIG_GLOBAL": os.devnull}),
-            **_configure({**_SETTINGS, **({} if hooks else _READING), **(settings or {})}),
-            **(variables or {}),
-        }
-        if keep or hooks or not self._can_share(stdin):
-            ran = await self._start(argv, self.program, environment, take, errors, stdin)
-            ended = EndedGit.of(ran, bytes(output), errors.text())
+        environment = self._environment_of(hooks=hooks, settings=settings)
+        limit = keep or MAX_OUTPUT
+        is_alone = bool(settings or variables) or (hooks and bool(list_hooks(self.repository)))
+        if self.sandbox is None or is_alone or len(stdin) > MAX_INPUT:
+            ended = await self._run_alone(argv, {**environment, **(variables or {})}, stdin, limit)
         else:
-            batch = self._batch
-            if batch is None or not batch.is_open or batch.environment != environment:
-                batch = GitBatch(self._start, self.program, environment, MAX_OUTPUT)
-                self._batch = batch
-            ended = await batch.run(argv, stdin)
+            shell = self._find_shell(self.sandbox)
+            seconds = self._seconds_left()
+            ended = await shell.run(argv, environment, stdin, limit=limit, seconds=seconds)
         result = self._make_result(argv, ended, keep)
         if noted:
             self.results.append(result)
         return result
 
-    def _can_share(self, stdin: bytes) -> bool:
-        """Return whether a git with this input can share a sandbox with others."""
-        return self.sandbox is not None and len(stdin) <= MAX_INPUT and b"\0" not in stdin
+    def _environment_of(
+        self, *, hooks: bool, settings: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Return the variables of a git; `hooks` and `settings` are those of `run`."""
+        given = {**_SETTINGS, **({} if hooks else _READING), **(settings or {})}
+        personal = {} if hooks else {"GIT_CONFIG_GLOBAL": os.devnull}
+        return {**self.environment, **personal, **_configure(given)}
+
+    def _find_shell(self, sandbox: Sandbox) -> GitShell:
+        """Return the shell of this operation, another one if the one before has ended."""
+        if self._shell is None or self._shell.is_over:
+            self._shell = GitShell(
+                sandbox,
+                self.program,
+                self.directory,
+                self._environment_of(hooks=False),
+                self.context.identity,
+            )
+        return self._shell
+
+    async def close(self) -> None:
+        """End the shell, if there is one: nothing runs in the sandbox then."""
+        if self._shell is not None:
+            shell = self._shell
+            self._shell = None
+            await shell.close()
+
+    def _seconds_left(self) -> float:
+        return max(0.1, self.deadline - asyncio.get_running_loop().time())
 
     def _make_result(self, argv: tuple[str, ...], ended: EndedGit, keep: int) -> GitResult:
         arguments = argv[argv.index("--no-optional-locks") + 1 :]
@@ -221,43 +232,26 @@ class GitRunner:
         output = ended.output[: keep or MAX_OUTPUT]
         return GitResult(argv, code, output, complaint, ended.hooks, ended.stopped_by_sink)
 
-    async def _start(
-        self,
-        argv: tuple[str, ...],
-        program: str,
-        environment: Mapping[str, str],
-        output: OutputSink,
-        errors: OutputSink,
-        stdin: bytes,
-    ) -> CommandResult:
-        seconds = max(0.1, self.deadline - asyncio.get_running_loop().time())
+    async def _run_alone(
+        self, argv: tuple[str, ...], environment: Mapping[str, str], stdin: bytes, limit: int
+    ) -> EndedGit:
+        """Run a git in a sandbox of its own; where there is none, behind Landlock."""
+        output = bytearray()
+        errors = Capture(8192, 0)
+
+        def take(data: bytes) -> bool:
+            output.extend(data)
+            return len(output) <= limit
+
+        seconds = self._seconds_left()
+        what = (self.directory, environment, take, errors, stdin, seconds)
         if self.sandbox is None:
-            return await run_process(
-                TrustedCommand(
-                    argv,
-                    self.program,
-                    self.directory,
-                    environment,
-                    output,
-                    errors,
-                    stdin,
-                    seconds,
-                    landlock=self.wall,
-                )
+            ran = await run_process(TrustedCommand(argv, self.program, *what, landlock=self.wall))
+        else:
+            ran = await self.sandbox.run(
+                Command(argv, self.program, *what, identity=self.context.identity)
             )
-        return await self.sandbox.run(
-            Command(
-                argv,
-                program,
-                self.directory,
-                environment,
-                output,
-                errors,
-                stdin,
-                seconds,
-                identity=self.context.identity,
-            )
-        )
+        return EndedGit.of(ran, bytes(output), errors.text())
 
     async def run_checked(self, *arguments: str, stdin: bytes = b"") -> GitResult:
         """Run git, which has to succeed. Raises ToolFailed(io_error) with its complaint."""
@@ -390,12 +384,16 @@ async def find_sandbox(context: Context) -> Sandbox | None:
     return found if found is not None and found.protections().backend != "none" else None
 
 
+async def _look_at_nothing(git: GitRunner) -> None:
+    return
+
+
 @asynccontextmanager
 async def open_git(
     context: Context,
     *,
     changes: str = "",
-    look: Callable[[GitRunner], Awaitable[None]] | None = None,
+    look: Callable[[GitRunner], Awaitable[None]] = _look_at_nothing,
 ) -> AsyncGenerator[GitRunner]:
     """Yield git on the repository of the workspace, inside an `async with` block.
 
@@ -425,23 +423,23 @@ async def open_git(
             f"`{changes}` was not run: the commands of this run are previews, which change "
             "nothing; `run_command` shows what git would change",
         )
-    attempt = Attempt.from_context(context)
     with _open(workspace, repository, sandbox, context) as git:
-        if not changes:
-            yield git
-            return
-        if look is None:
-            attempt.begin(await git.read_references())
-        else:
+        try:
+            if not changes:
+                yield git
+                return
+            attempt = Attempt.from_context(context)
             references, _ = await asyncio.gather(git.read_references(), look(git))
             attempt.begin(references)
-        try:
-            yield git
-        except ToolFailed as failure:
-            if failure.error_type is not ErrorType.TIMEOUT:
-                attempt.end(await git.read_references())
-            raise
-        attempt.end(git.references_after or await git.read_references())
+            try:
+                yield git
+            except ToolFailed as failure:
+                if failure.error_type is not ErrorType.TIMEOUT:
+                    attempt.end(await git.read_references())
+                raise
+            attempt.end(git.references_after or await git.read_references())
+        finally:
+            await git.close()
 
 
 @contextmanager
