@@ -153,7 +153,7 @@ async def run_batch(
         budget: What all runs together may use. A run that has begun is finished, so the last ones
             may exceed it.
         deps: Dependencies, the same for all runs; `Host(make_deps=...)` makes some for each.
-        on_progress: Is called when an input has ended.
+        on_progress: Is called with a `BatchProgress` when an input has ended.
 
     Raises:
         ConfigError: The name is empty, the concurrency is below 1, the budget is in dollars and the

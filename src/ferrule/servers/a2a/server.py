@@ -33,6 +33,7 @@ from ferrule.core.invisible_characters import escape_invisible
 from ferrule.core.media import LoadedMedia, Media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
 from ferrule.engine.threads import run_blocking
 from ferrule.runtime.http.http_security import Application, HttpGuard
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
@@ -73,7 +74,7 @@ class Skill:
     """Words to find it by. The protocol requires at least one; without any, the id is used."""
 
 
-class A2aServer:
+class A2aServer(ClosedByAsyncWith):
     """One agent at one address.
 
     Args:

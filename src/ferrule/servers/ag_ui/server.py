@@ -18,6 +18,7 @@ from typing import Any
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.agent import Agent
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
 from ferrule.engine.session import Session
 from ferrule.runtime.http.http_security import (
     Application,
@@ -51,7 +52,7 @@ _EVENT_STREAM = (
 )
 
 
-class AgUiServer:
+class AgUiServer(ClosedByAsyncWith):
     """Serves one agent.
 
     Args:

@@ -18,6 +18,7 @@ from socket import socket
 from typing import Any
 
 from ferrule.core.errors import FerruleError
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.runtime.assemble import Assembly
@@ -50,7 +51,7 @@ CHAT = "/v1/chat/completions"
 LIST = "/v1/models"
 
 
-class OpenAiServer:
+class OpenAiServer(ClosedByAsyncWith):
     """One assembly at one address.
 
     Args:
