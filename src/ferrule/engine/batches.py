@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.events import Usage
 from ferrule.core.media import Content
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.models.prices import Price, PricePerMillion, find_price
 
 from .agent import Agent
@@ -31,7 +31,7 @@ OutputT = TypeVar("OutputT")
 BatchStatus = Literal["done", "failed", "skipped"]
 
 
-@frozen
+@options
 class Budget:
     """Limits for all runs of a batch together. None means no limit.
 

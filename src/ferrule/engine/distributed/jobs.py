@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
 from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
@@ -70,7 +70,7 @@ class UnknownJob(FerruleError):
     code = "job_unknown"
 
 
-@frozen
+@options
 class Job:
     """One message for a session.
 
