@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from ferrule import Agent, ConfigError, Context, HookBlocked, Host, Scripted, Storage, tool
+from ferrule import Agent, ConfigError, HookBlocked, Scripted, Storage, tool
 from ferrule.hooks import block, hook
 from ferrule.models.scripted import calls, says
 from ferrule.servers.a2a.conversations import describe_failure
@@ -294,87 +294,6 @@ async def test_tools_are_listed_and_called_over_mcp_in_the_name_of_whoever_is_si
     assert answer.status_code == 200 and "sent to ines" in answer.text
     (session,) = agent.journal.sessions()
     assert session.user == user
-
-
-@tool(side_effect="none")
-def whose(context: Context[str]) -> str:
-    """Say whose run this is."""
-    return f"made for {context.deps}"
-
-
-CALL_WHOSE: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "tools/call",
-    "params": {
-        "name": "whose",
-        "arguments": {},
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        },
-    },
-}
-ASK_AG_UI: dict[str, Any] = {
-    "threadId": "t",
-    "runId": "r",
-    "state": {},
-    "messages": [{"id": "1", "role": "user", "content": "whose?"}],
-    "tools": [],
-    "context": [],
-    "forwardedProps": {},
-}
-
-
-WAYS_IN: list[tuple[Any, str, dict[str, Any], dict[str, str]]] = [
-    (
-        create_openai_endpoint,
-        "/v1/chat/completions",
-        {"model": "ferrule", "messages": [{"role": "user", "content": "whose?"}]},
-        {},
-    ),
-    (
-        create_mcp_endpoint,
-        "/mcp",
-        CALL_WHOSE,
-        {
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": "tools/call",
-            "mcp-name": "whose",
-        },
-    ),
-    (create_ag_ui_endpoint, "/run", ASK_AG_UI, {"accept": "text/event-stream"}),
-]
-
-
-@pytest.mark.parametrize(
-    ("create", "path", "body", "headers"),
-    WAYS_IN,
-    ids=["openai", "mcp", "ag-ui"],
-)
-async def test_runs_for_others_get_the_dependencies_that_the_agent_says_how_to_make(
-    create: Any, path: str, body: Any, headers: dict[str, str]
-) -> None:
-    said: list[str] = []
-
-    def answer(history: Any) -> Any:
-        said.append(str(history[-1]))
-        return says("fine")
-
-    agent = Agent(
-        Scripted([calls(("whose", {})), answer]),
-        [whose],
-        deps_type=str,
-        host=Host(make_deps=lambda identity: identity.user),
-        storage=Storage(user="host"),
-    )
-    app = create(agent, address=ADDRESS, identify=identify)
-    async with mounted(app, "/x") as client:
-        answered = await client.post(f"/x{path}", json=body, headers={"x-user": "ada", **headers})
-    assert answered.status_code == 200, answered.text
-    assert "made for ada" in "".join((answered.text, *said))
 
 
 async def test_a_sign_in_may_be_asynchronous() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -34,7 +34,12 @@ def make_tool(name: str) -> Tool:
         """Look."""
         return a
 
-    return look
+    @tool(name=name, side_effect="read", risk="safe")
+    def look_closely(a: Literal["north", "east", "south", "west"], b: list[dict[str, int]]) -> str:
+        """Look."""
+        return a
+
+    return look_closely if name.startswith("large") else look
 
 
 def refusal(message: str, status: int = 400, **more: Any) -> Reply:
@@ -105,6 +110,34 @@ async def test_more_tools_than_a_provider_takes_are_left_out_those_of_servers_fi
     names = [f"srv__t{n}" for n in range(6)] + ["zz_own"]
     text, offered = await run("m", names, server)
     assert text == "done" and len(offered[-1]) == 5 and "zz_own" in offered[-1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The specified schema produces a constraint that has too many states for serving.",
+        "The compiled grammar is too large, which would cause performance issues. Simplify your "
+        "tool schemas or reduce the number of strict tools.",
+        "Tool schemas are too complex",
+    ],
+)
+async def test_schemas_that_are_too_large_together_cost_the_largest_tools(said: str) -> None:
+    bodies: list[Any] = []
+
+    def server(names: list[str]) -> Reply:
+        sizes = [len(json.dumps(one["function"])) for one in bodies[-1].get("tools") or ()]
+        return refusal(said) if sum(sizes) > 1000 else Reply(json=DONE)
+
+    names = [f"small{n}" for n in range(3)] + [f"large{n}" for n in range(4)]
+    text, offered = await run("gemini", names, server, bodies)
+    assert text == "done" and len(offered) < 5
+    assert {"small0", "small1", "small2"} <= set(offered[-1])
+
+
+async def test_one_tool_that_is_too_large_is_an_error() -> None:
+    said = "The specified schema produces a constraint that has too many states for serving."
+    with pytest.raises(ProviderError, match="too many states"):
+        await run("gemini", ["add"], lambda _: refusal(said))
 
 
 @pytest.mark.parametrize(

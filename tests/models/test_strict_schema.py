@@ -224,6 +224,10 @@ def test_the_providers_bounds_are_kept() -> None:
     assert f"{MAX_PROPERTIES + 1} properties" in compiled(properties=many).reasons[0]
     values = parameter({"type": "integer", "enum": list(range(MAX_ENUM_VALUES + 1))})
     assert f"{MAX_ENUM_VALUES + 1} enum values" in values.reasons[0]
+    for count, is_strict in ((250, True), (251, False)):
+        long = {"type": "string", "enum": [f"{n:0>60}" for n in range(count)]}
+        assert parameter(long).is_strict is is_strict
+    assert "its enum has 15060 characters" in parameter(long).reasons[0]
 
 
 def test_only_nulls_that_strictness_asked_for_are_dropped() -> None:

@@ -89,6 +89,39 @@ def test_the_package_itself_offers_about_sixty_names() -> None:
     assert 50 <= len(import_module("ferrule").__all__) <= 80
 
 
+OF_AN_AGENT = (
+    {"Bus", "Extensions", "Sandbox", "Workspace"}
+    | {"Anthropic", "Bedrock", "Google", "Ollama", "OpenAIChat", "OpenAIResponses"}
+    | {"FileArtifactStore", "ObjectArtifactStore", "PostgresArtifactStore"}
+)
+"""What an agent or an assembly closes with itself."""
+
+
+def is_protocol(value: type) -> bool:
+    return bool(getattr(value, "_is_protocol", False))
+
+
+def test_what_a_program_opens_and_closes_is_a_context_manager() -> None:
+    found = {
+        each: getattr(import_module(module), each)
+        for module in PUBLIC
+        for each in import_module(module).__all__
+    }
+    closed = {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, type) and hasattr(value, "close") and not is_protocol(value)
+    }
+    assert {"Agent", "Session", "Jobs", "A2aServer", "SqliteJournal"} <= set(closed)
+    wrong = [
+        name
+        for name, value in closed.items()
+        if name not in OF_AN_AGENT
+        and not (hasattr(value, "__enter__") or hasattr(value, "__aenter__"))
+    ]
+    assert wrong == []
+
+
 EXPLAIN = {"architecture.md", "decisions.md", "field-reports.md", "promises.md", "security.md"}
 """Pages about the inside of Ferrule, or made of it."""
 OTHERS = {

@@ -1,11 +1,12 @@
 """The same annotation means the same wherever it stands, and what pydantic says it means.
 
-One table: how a parameter is described × what kind of callable the tool is made of × what type the
-parameter has × where the type stands (a tool's parameter, a field of one, a typed answer).
+One table, the whole product: how a value is described × what kind of callable takes it × what type it
+has × where it stands (a tool's parameter, a typed answer, a field of a parameter).
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import json
@@ -20,7 +21,7 @@ from ferrule import Tool, tool
 from ferrule.core.calls import encode_json
 from ferrule.core.identity import Identity
 from ferrule.engine.output.json_answer import find_json
-from ferrule.engine.output.output_type import PydanticType
+from ferrule.engine.output.output_type import PydanticType, parse_output_type
 from ferrule.tools.context import Context
 from ferrule.tools.pydantic_schemas import make_portable
 
@@ -86,10 +87,12 @@ def annotate(way: str, kind: Any) -> tuple[Any, str, dict[str, Any]]:
         return Annotated[kind, Field(description=TEXT)], "Do it.", {}
     if way == "field as default":
         return kind, "Do it.", {"default": Field(description=TEXT)}
-    return kind, f"Do it.\n\nArgs:\n    value: {TEXT}\n", {}
+    if way == "docstring":
+        return kind, f"Do it.\n\nArgs:\n    value: {TEXT}\n", {}
+    return kind, "Do it.", {}
 
 
-WAYS = ("annotated", "field", "field as default", "docstring")
+WAYS = ("plain", "annotated", "field", "field as default", "docstring")
 
 
 def make_function(way: str, kind: Any) -> Callable[..., Any]:
@@ -145,12 +148,15 @@ def make_callable(shape: str, way: str, kind: Any) -> Callable[..., Any]:
 
 
 SHAPES = ("function", "method", "partial", "object", "wrapped", "class")
+PLACES = ("tool", "output", "nested")
 CELLS = [
-    (way, shape)
+    (way, shape, name, place)
     for way in WAYS
     for shape in SHAPES
+    for name in TYPES
+    for place in PLACES
     # A class takes a `Field` as its default only if pydantic makes it.
-    if (way, shape) != ("field as default", "class")
+    if (way, shape) != ("field as default", "class") or place == "nested"
 ]
 
 
@@ -158,19 +164,57 @@ def made_tool(way: str, shape: str, kind: Any) -> Tool:
     return tool(make_callable(shape, way, kind), name="do")
 
 
-@pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize(("way", "shape"), CELLS)
-def test_a_parameter_is_what_pydantic_takes(way: str, shape: str, name: str) -> None:
+def make_holder(way: str, kind: Any) -> Any:
+    """A type with a field `value`, described in that way."""
+    annotation, text, default = annotate(way, make_portable(kind))
+    if way == "field as default":
+        members = {"__annotations__": {"value": annotation}, "value": default["default"]}
+        return type("Holder", (BaseModel,), {**members, "__doc__": text})
+    return make_dataclass("Holder", [("value", annotation)], namespace={"__doc__": text})
+
+
+def check_tool(way: str, shape: str, kind: Any, value: Any) -> tuple[Any, list[str], Any]:
+    """The schema, what is wrong with the value, and the value that a tool's handler gets."""
+    arguments = made_tool(way, shape, kind).arguments
+    assert next(iter(arguments.schema["properties"])) == "value"
+    assert arguments.schema["required"] == ["value"]
+    assert arguments.check({}).problems
+    taken = arguments.check({"value": value})
+    assert taken.problems or taken.repairs == []
+    return arguments.schema, taken.problems, taken.values.get("value")
+
+
+def check_output(way: str, shape: str, kind: Any, value: Any) -> tuple[Any, list[str], Any]:
+    """The same of a typed answer that the callable takes."""
+    made = parse_output_type(make_callable(shape, way, kind))
+    assert made is not None
+    is_member = made.is_wrapped or "value" in made.schema.get("properties", {})
+    answer = find_json(encode_json({"value": value} if is_member else value), lists=True)
+    context = Context(Identity("t", "u", "s", "r"), "call")
+    taken = asyncio.run(made.finish(made.read(answer, context), context))
+    assert taken.problems or taken.repairs == ()
+    output = taken.value.value if shape == "class" and not taken.problems else taken.value
+    return made.schema, list(taken.problems), output
+
+
+@pytest.mark.parametrize(("way", "shape", "name", "place"), CELLS)
+def test_a_value_is_what_pydantic_takes(way: str, shape: str, name: str, place: str) -> None:
     kind, good, bad = TYPES[name]
-    made = made_tool(way, shape, kind)
-    assert next(iter(made.arguments.schema["properties"])) == "value"
-    assert made.arguments.schema["properties"]["value"].get("description") == TEXT
-    assert made.arguments.schema["required"] == ["value"]
-    taken = made.arguments.check({"value": good})
-    assert (taken.problems, taken.repairs) == ([], [])
-    assert taken.values["value"] == TypeAdapter(make_portable(kind)).validate_python(good)
-    assert made.arguments.check({"value": bad}).problems
-    assert made.arguments.check({}).problems
+    check = check_output if place == "output" else check_tool
+    is_described = way != "plain"
+    if place == "nested":
+        way, kind, good, bad = "plain", make_holder(way, kind), {"value": good}, {"value": bad}
+    schema, problems, value = check(way, shape, kind, good)
+    assert problems == []
+    assert value == TypeAdapter(make_portable(kind)).validate_python(good)
+    assert (TEXT in json.dumps(schema)) == is_described
+    _, problems, _ = check(way, shape, kind, bad)
+    assert problems
+
+
+def test_the_table_is_the_whole_product() -> None:
+    left_out = len(TYPES) * 2
+    assert len(CELLS) == len(WAYS) * len(SHAPES) * len(TYPES) * len(PLACES) - left_out
 
 
 NESTED = [name for name in TYPES if name not in ("text", "number")]
@@ -219,15 +263,6 @@ def test_a_field_is_described_as_a_parameter_is(way: str, name: str) -> None:
         parameter = made_tool("docstring", "function", holder).arguments.schema
         for schema in (parameter, PydanticType(holder).schema):
             assert f'"description": "{TEXT}"' in json.dumps(schema), (holder, schema)
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_a_typed_answer_is_what_pydantic_takes(name: str) -> None:
-    kind, good, bad = TYPES[name]
-    taken = read_output(kind, good)
-    assert (taken.problems, taken.repairs) == ((), ())
-    assert taken.value == TypeAdapter(make_portable(kind)).validate_python(good)
-    assert read_output(kind, bad).problems
 
 
 def test_defaults_of_fields_are_defaults_and_are_made_anew_for_each_call() -> None:

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal
 
 from .errors import ConfigError
-from .value_class import frozen
+from .value_class import options
 from .vocabulary import OwnerLimitName
 
 OUTPUT_CAP = 65_536
@@ -28,7 +28,7 @@ OnLimit = Literal["error", "answer"]
 """What happens at a limit: the error, or one more answer without tools before it."""
 
 
-@frozen
+@options
 class Limits:
     """The limits of one run. Raises ConfigError for values that make no sense.
 

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, cast
 
-from .value_class import frozen
+from .value_class import frozen, options
 
 MediaKind = Literal["image", "audio", "document"]
 """What a medium is to a model."""
@@ -253,7 +253,7 @@ class Document(Media):
     media_kind = "document"
 
 
-@frozen
+@options
 class MediaOptions:
     """How sessions take media in; an agent has it among its `resources`.
 

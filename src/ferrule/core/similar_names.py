@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _MAX_NAME_LENGTH = 200
 """Longer names are compared by their beginning: comparing takes the product of the lengths."""
@@ -49,6 +49,16 @@ def suggest_names(
 def ask_about(names: Iterable[str]) -> str:
     """Return the question whether one of these names was meant."""
     return f"did you mean {' or '.join(f'`{name}`' for name in names)}?"
+
+
+def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
+    """Return what is wrong with options that do not exist, and the nearest that do."""
+    near = dict.fromkeys(
+        match for name in unknown for match in find_similar_names(name, options, count=2)
+    )
+    named = ", ".join(f"`{name}`" for name in unknown)
+    meant = f"{ask_about(near)} " if near else ""
+    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 def measure_similarity(one: str, other: str) -> float:

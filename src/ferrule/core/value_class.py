@@ -1,8 +1,9 @@
-"""The decorators for value classes: `frozen` and `mutable`.
+"""The decorators for value classes: `frozen`, `mutable` and `options`.
 
 To a type checker and to its callers `frozen` is `dataclass(frozen=True, slots=True)`: a change
 raises `FrozenInstanceError`. What a field refers to is not frozen; use tuples and read-only
-mappings. `mutable` is `dataclass(slots=True)`.
+mappings. `mutable` is `dataclass(slots=True)`. `options` is `frozen` for what people write by name:
+it explains names that it does not have.
 
 Start-up is why this exists: `dataclass` reads each field and compiles each method it generates,
 which is most of the time that these modules would take to load. Here all classes share functions
@@ -17,8 +18,11 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import cache
+from inspect import signature
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast, dataclass_transform
+
+from .similar_names import explain_unknown_options
 
 T = TypeVar("T")
 
@@ -41,6 +45,17 @@ def frozen(cls: type[T]) -> type[T]:
     new_class.__setattr__ = _refuse_change
     new_class.__delattr__ = _refuse_change
     new_class.__setstate__ = _restore
+    return new_class
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def options(cls: type[T]) -> type[T]:
+    """Make a value class as `frozen` does, whose TypeError for an unknown option leads to others.
+
+    It names the nearest options, lists all, and ends with the `unknown_hint` of the class.
+    """
+    new_class: Any = frozen(cls)
+    new_class.__explains__ = True
     return new_class
 
 
@@ -183,14 +198,32 @@ def _make_init(new_class: Any) -> Callable[..., None]:
     required = [name for name in positional if name not in defaults]
     if required != positional[: len(required)]:
         raise TypeError(f"{new_class.__qualname__}: a field without a default follows one with it")
-    code = _compile_init(makers, len(keyword_only), hasattr(new_class, "__post_init__"))
+    explains = getattr(new_class, "__explains__", False)
+    code = _compile_init(makers, len(keyword_only), hasattr(new_class, "__post_init__"), explains)
     qualified = f"{new_class.__qualname__}.__init__"
-    code = code.replace(co_varnames=("self", *positional, *keyword_only), co_qualname=qualified)
+    names = ("self", *positional, *keyword_only)
+    names += code.co_varnames[len(names) :]
+    code = code.replace(co_varnames=names, co_qualname=qualified)
     tail = tuple([defaults.pop(name) for name in positional if name in defaults])
     init = FunctionType(code, scope, "__init__", tail)
     init.__kwdefaults__ = defaults
     init.__qualname__ = qualified
+    if explains:
+        scope["refuse"] = _refuse_unknown
+        shown = signature(init)
+        parameters = [one for one in shown.parameters.values() if one.name != _UNKNOWN]
+        init.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
     return init
+
+
+_UNKNOWN = "unknown_options"
+
+
+def _refuse_unknown(value: Any, unknown: Mapping[str, object]) -> None:
+    names = [name for name, (_, one, _) in value.__declared__.items() if _is_given(one)]
+    said = explain_unknown_options(list(unknown), names)
+    hint = getattr(value, "unknown_hint", "")
+    raise TypeError(f"{type(value).__name__}: {said}{'; ' if hint else ''}{hint}")
 
 
 def _read_default(value: Any) -> tuple[Any, Any]:
@@ -202,13 +235,14 @@ def _read_default(value: Any) -> tuple[Any, Any]:
 
 
 @cache
-def _compile_init(makers: str, keyword_only: int, has_end: bool) -> CodeType:
+def _compile_init(makers: str, keyword_only: int, has_end: bool, explains: bool) -> CodeType:
     """Compile the `__init__` of all classes of a shape.
 
     Args:
         makers: A letter per parameter: `f` if a factory makes its default, else `v`.
         keyword_only: How many of the last parameters are keyword-only.
         has_end: Whether `__post_init__` follows.
+        explains: Whether unknown names are explained.
     """
     names = [f"a{index}" for index in range(len(makers))]
     body = [
@@ -221,8 +255,12 @@ def _compile_init(makers: str, keyword_only: int, has_end: bool) -> CodeType:
         body.append("self.__post_init__()")
     if keyword_only:
         names.insert(len(names) - keyword_only, "*")
+    if explains:
+        names.append(f"**{_UNKNOWN}")
+        body.insert(0, f"if {_UNKNOWN}: refuse(self, {_UNKNOWN})")
     scope: dict[str, Any] = {}
-    exec(f"def __init__({','.join(['self', *names])}): {'; '.join(body) or 'pass'}", scope)
+    lines = "\n ".join(body) or "pass"
+    exec(f"def __init__({','.join(['self', *names])}):\n {lines}", scope)
     return scope["__init__"].__code__
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import options
 from ferrule.core.vocabulary import PermissionMode, ResultForm
 from ferrule.engine import event_bus
 from ferrule.models.client import ModelClient, ToolModeOption
@@ -28,7 +28,7 @@ from .clock import Clock
 from .stopping import STOP_SECONDS
 
 
-@frozen
+@options
 class Permissions:
     """Rules for tool calls, and who approves the others.
 
@@ -52,7 +52,7 @@ class Permissions:
     gate: PermissionGate | None = None
 
 
-@frozen
+@options
 class Storage:
     """Where sessions are kept, and in whose name.
 
@@ -72,7 +72,7 @@ class Storage:
     user: str = ""
 
 
-@frozen
+@options
 class ToolCalling:
     """How the model calls tools, and what it sees of them.
 
@@ -108,7 +108,7 @@ class ToolCalling:
         return given if isinstance(given, ToolCalling) else cls(given or "auto")
 
 
-@frozen
+@options
 class Host:
     """Services that the program around an agent provides.
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.events import Usage
 from ferrule.core.media import Content
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.models.prices import Price, PricePerMillion, find_price
 
 from .agent import Agent
@@ -31,7 +31,7 @@ OutputT = TypeVar("OutputT")
 BatchStatus = Literal["done", "failed", "skipped"]
 
 
-@frozen
+@options
 class Budget:
     """Limits for all runs of a batch together. None means no limit.
 
@@ -153,7 +153,7 @@ async def run_batch(
         budget: What all runs together may use. A run that has begun is finished, so the last ones
             may exceed it.
         deps: Dependencies, the same for all runs; `Host(make_deps=...)` makes some for each.
-        on_progress: Is called when an input has ended.
+        on_progress: Is called with a `BatchProgress` when an input has ended.
 
     Raises:
         ConfigError: The name is empty, the concurrency is below 1, the budget is in dollars and the

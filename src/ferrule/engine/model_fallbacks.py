@@ -24,7 +24,7 @@ from typing import Any, Literal
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message, UserMessage
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.models.client import Exchange, ModelClient, Sink
 
 from .stopping import check_stop
@@ -53,7 +53,7 @@ def classify_error(error: ProviderError) -> str:
     return "busy" if error.code.startswith("http_5") else ""
 
 
-@frozen
+@options
 class ModelFallbacks:
     """Models in the order in which they are tried.
 

@@ -11,7 +11,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from ferrule.core.limits import Limits
-from ferrule.core.similar_names import ask_about, find_similar_names
+from ferrule.core.similar_names import explain_unknown_options
 from ferrule.models.client import ModelOptions
 
 from .agent_options import Host, Permissions, Storage, ToolCalling
@@ -75,16 +75,6 @@ def explain_run_options(unknown: Sequence[str], options: Sequence[str]) -> str:
         if lead and not lead.startswith("run("):
             return f"{said}; for `{name}` give the agent {lead}"
     return f"{said}; everything else is given to `Agent(...)`"
-
-
-def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
-    """Return what is wrong with options that do not exist, and the nearest that do."""
-    near = dict.fromkeys(
-        match for name in unknown for match in find_similar_names(name, options, count=2)
-    )
-    named = ", ".join(f"`{name}`" for name in unknown)
-    meant = f"{ask_about(near)} " if near else ""
-    return f"unexpected {named}; {meant}there are: {', '.join(options)}"
 
 
 def _find_lead(name: str) -> str:

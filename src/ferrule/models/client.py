@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 
 ToolModeOption = Literal["auto", "native", "constrained", "text", "commands"]
 """A tool mode that is forced, or `auto`: chosen by what the model can do."""
@@ -92,7 +92,7 @@ class Capabilities:
     """Whether the model sees pictures."""
 
 
-@frozen
+@options
 class ModelOptions:
     """Settings of one model. None, or nothing in a collection, leaves the provider's default.
 
@@ -125,6 +125,8 @@ class ModelOptions:
         upload_media_from: The bytes from which a picture, sound or document is uploaded once and
             named by its id, where the provider keeps files; None: all are in each request.
     """
+
+    unknown_hint: ClassVar[str] = "what only one provider has goes into `extra={...}`"
 
     temperature: float | None = None
     max_tokens: int | None = None

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Usage
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import options
 from ferrule.storage import paths
 
 from .registry import find_provider
@@ -46,7 +46,7 @@ Price = Callable[[Usage], Decimal]
 """Maps token usage to its cost in US dollars."""
 
 
-@frozen
+@options
 class PricePerMillion:
     """The price of a model in US dollars per million tokens, if a program knows it.
 

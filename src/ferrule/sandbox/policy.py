@@ -14,7 +14,7 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.provenance import CommandWritable
 from ferrule.permissions.repositories import add_repository
@@ -57,7 +57,7 @@ DEFAULT_REQUIRED = ALL_PROTECTIONS - {Protection.MEMORY, Protection.PROCESSES}
 """The protections that are required unless the policy says otherwise."""
 
 
-@frozen
+@options
 class ResourceLimits:
     """Limits: sizes in bytes, processes as a count. None: no limit.
 
@@ -70,7 +70,7 @@ class ResourceLimits:
     file_size: int | None = 4 * 1024**3
 
 
-@frozen
+@options
 class SandboxPolicy:
     """What the commands of one session may do. Folders are absolute paths.
 

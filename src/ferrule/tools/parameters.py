@@ -104,7 +104,7 @@ def read_signature(
             )
         if is_context(hints[name]):
             continue
-        parameters.append(_make_parameter(name, hints[name], default, documentation))
+        parameters.append(make_parameter(name, hints[name], default, documentation))
     deps_type = Any if context is None else find_deps_type(hints[context])
     return ToolSignature(
         parameters, context, deps_type, hints.get("return", inspect.Signature.empty)
@@ -135,7 +135,7 @@ def read_handler(handler: Callable[..., Any], schema: Mapping[str, Any]) -> Hand
     fit.
     """
     try:
-        listed = _list_parameters(handler)
+        listed = list_parameters(handler)
     except (TypeError, ValueError):
         return HandlerSignature()
     try:
@@ -291,7 +291,7 @@ def _look_up(function: FunctionType, name: str) -> Any:
 
 
 def _inspect_parameters(function: Callable[..., Any], tool: str) -> Iterator[tuple[str, Any]]:
-    for item in _list_parameters(function):
+    for item in list_parameters(function):
         if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD, item.POSITIONAL_ONLY):
             raise ToolDefinitionError(
                 f"tool `{tool}`: parameter `{item.name}` cannot be named in a JSON object",
@@ -303,7 +303,7 @@ def _inspect_parameters(function: Callable[..., Any], tool: str) -> Iterator[tup
         yield item.name, item.default
 
 
-def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a callable that a caller may name.
 
     A wrapper's own parameters and defaults come first; what it takes as `*args, **kwargs` are the
@@ -314,7 +314,7 @@ def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     is_function = inspect.isfunction(function) or inspect.ismethod(function)
     if wrapped is not None and bound is None and not is_function:
         # A cache and the like, which takes what its function takes.
-        return _list_parameters(wrapped)
+        return list_parameters(wrapped)
     parameters = list(inspect.signature(function, follow_wrapped=False).parameters.values())
     if bound is not None:
         return [one for one in parameters if one.name not in bound.keywords]
@@ -322,12 +322,17 @@ def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     if wrapped is None or len(own) == len(parameters):
         return parameters
     names = {one.name for one in own}
-    return [*own, *(one for one in _list_parameters(wrapped) if one.name not in names)]
+    return [*own, *(one for one in list_parameters(wrapped) if one.name not in names)]
 
 
-def _make_parameter(
+def make_parameter(
     name: str, annotation: Any, default: Any, documentation: Documentation
 ) -> Parameter:
+    """Return what an annotation, a default and a docstring say of a parameter.
+
+    Raises:
+        ToolDefinitionError: A `Field` renames it.
+    """
     description = documentation.parameters.get(name, "")
     if type(annotation) is type and not _is_field(default):
         # A class, by far the most common annotation, has nothing inside to look for.

@@ -48,7 +48,7 @@ class PydanticArguments:
             # The parameters' names are aliases: as fields, `schema` or `_x` would clash with
             # pydantic's own.
             fields: dict[str, Any] = {
-                f"p{number}": _make_field(parameter) for number, parameter in enumerate(parameters)
+                f"p{number}": make_field(parameter) for number, parameter in enumerate(parameters)
             }
             self._model: Any = create_model(tool, __config__=ConfigDict(extra="forbid"), **fields)
             self._schema = drop_titles(
@@ -101,7 +101,8 @@ class PydanticArguments:
         }
 
 
-def _make_field(parameter: Parameter) -> tuple[Any, Any]:
+def make_field(parameter: Parameter) -> tuple[Any, Any]:
+    """Return what `pydantic.create_model` takes for a parameter."""
     from pydantic import Field
 
     options: dict[str, Any] = {"alias": parameter.name}
@@ -127,7 +128,7 @@ def _definition_error(
 
     for parameter in parameters:
         try:
-            fields: dict[str, Any] = {"p": _make_field(parameter)}
+            fields: dict[str, Any] = {"p": make_field(parameter)}
             create_model(tool, __config__=ConfigDict(extra="forbid"), **fields).model_json_schema()
         except PydanticUserError as cause:
             reason = str(cause).splitlines()[0]

@@ -23,7 +23,7 @@ from dataclasses import field, fields, replace
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 
 FAILURE_CLASSES = ("transient", "timeout", "5xx", "permanent")
 RETRIED_CLASSES = FAILURE_CLASSES[:3]
@@ -45,7 +45,7 @@ _MAX_NUMBER = 1_000_000_000
 """The largest number in a policy; as milliseconds it is eleven days."""
 
 
-@frozen
+@options
 class Reliability:
     """Attempts, waits and timeout of a call, in seconds; None takes the default.
 

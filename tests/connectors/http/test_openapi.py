@@ -14,6 +14,7 @@ from conftest_http import SECRET, Service
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ferrule import Agent, Scripted, Storage
 from ferrule.connectors.bounded_schemas import is_bounded, nesting_depth
 from ferrule.connectors.http import (
     HttpToolSettings,
@@ -28,6 +29,7 @@ from ferrule.connectors.http.openapi import ImportChoice, import_document, parse
 from ferrule.connectors.http.tools import URL_KEY
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.testing import calls, says
 from ferrule.testing.http_double import Reply
 from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
 
@@ -111,17 +113,19 @@ def test_a_person_chooses_by_tag_and_by_operation(choice: dict[str, Any], names:
     assert sorted(kennel(**choice)) == names
 
 
-def test_many_operations_are_found_by_search_instead_of_being_shown() -> None:
-    many = spec(**{f"p{n}": {"get": {"responses": {}}} for n in range(20)})
-    few = spec(**{f"p{n}": {"get": {"responses": {}}} for n in range(19)})
-    for document, loading in (
-        (many, "always"),
-        (spec(**{f"p{n}": {"get": {}} for n in range(21)}), "deferred"),
-        (few, "always"),
-    ):
-        manifest, _ = made_of(document)
-        assert {tool.get("loading", "always") for tool in manifest["tools"]} == {loading}
+def test_operations_are_deferred_by_their_document_only_where_a_person_says_so() -> None:
+    manifest, _ = made_of(spec(**{f"p{n}": {"get": {"responses": {}}} for n in range(60)}))
+    assert not any("loading" in tool for tool in manifest["tools"])
     assert {tool.loading for tool in kennel(loading="deferred").values()} == {Loading.DEFERRED}
+
+
+def test_agent_with_nothing_but_a_large_document_searches_it(tmp_path: Path) -> None:
+    document = tmp_path / "api.json"
+    document.write_text(json.dumps(spec(**{f"p{n}": {"get": {}} for n in range(60)})))
+    model = Scripted([calls(("tool_search", {"query": "p7"})), says("found")])
+    run = Agent(model, openapi_tools(document), storage=Storage(journal=":memory:")).run_sync("go")
+    assert run.results[0].success and len(run.results[0].data["tool_names"]) > 1
+    assert [one.name for one in model.opened[0].tools] == ["tool_get", "tool_search"]
 
 
 def test_names_are_valid_and_unlike_each_other() -> None:
@@ -453,10 +457,9 @@ def test_a_swagger_document_is_read_like_others() -> None:
     assert photo["input_schema"]["properties"]["body"]["required"] == ["file"]
 
 
-def test_a_large_document_is_found_by_search() -> None:
+def test_a_document_has_at_most_2048_operations() -> None:
     manifest, _ = made_of(spec(**{f"p{number}": {"get": {}} for number in range(1500)}))
     assert len(manifest["tools"]) == 1500
-    assert {tool["loading"] for tool in manifest["tools"]} == {"deferred"}
     with pytest.raises(ConfigError, match="more than 2048 operations"):
         made_of(spec(**{f"p{number}": {"get": {}} for number in range(2049)}))
 

@@ -38,6 +38,10 @@ class Met:
         self.called: list[str] = []
         self.gains: list[Any] = []
         """Tools that are announced with the next calls, one with each."""
+        self.lists: dict[str, Any] = {}
+        """Results of further lists, by method."""
+        self.broken_lists = 0
+        """How many of the next lists of tools fail."""
         met = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -89,14 +93,17 @@ class Met:
             self.live.add(session)
             opening = {
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {
+                    "tools": {"listChanged": True},
+                    **{method.partition("/")[0]: {} for method in self.lists},
+                },
                 "serverInfo": {"name": "met", "version": "1"},
             }
             return result(opening, mcp_session_id=session)
         if handler.headers["mcp-session-id"] not in self.live:
             return handler.reply(*self.gone)
-        if method == "tools/list":
-            return result({"tools": self.tools})
+        if method.endswith("/list"):
+            return self.list(handler, method, sent["id"], result)
         name = sent["params"]["name"]
         self.called.append(name)
         if self.gains:
@@ -108,6 +115,17 @@ class Met:
         if name in self.statuses:
             return handler.reply(*self.statuses[name])
         return result(self.results.get(name, {"content": [{"type": "text", "text": "done"}]}))
+
+    def list(self, handler: Any, method: str, number: Any, result: Any) -> None:
+        if method == "tools/list" and self.broken_lists and self.called:
+            self.broken_lists -= 1
+            return handler.reply(500, "busy")
+        if method == "tools/list":
+            return result({"tools": self.tools})
+        if method in self.lists:
+            return result(self.lists[method])
+        error = {"code": -32601, "message": "no such method"}
+        return handler.reply(200, json.dumps({"jsonrpc": "2.0", "id": number, "error": error}))
 
     def expire(self) -> None:
         self.live.clear()
@@ -310,6 +328,43 @@ async def test_tools_that_a_server_announces_are_called_in_the_next_turn(
     assert names == ["met__add", "met__divide", "met__subtract"]
     again = await place.servers(met.spec())
     assert [tool.full_name for tool in again.tools] == names
+
+
+@pytest.mark.parametrize(("broken", "found"), [(1, True), (2, True), (3, False)])
+async def test_a_change_that_could_not_be_listed_is_listed_with_the_next_turn(
+    place: Any, met: Met, broken: int, found: bool
+) -> None:
+    servers = await place.servers(met.spec())
+    met.gains = [NEW]
+    met.broken_lists = broken
+    look = calls(("nothing", {}))
+    steps = [calls(("met__add", {})), look, look, look, calls(("met__subtract", {})), says("done")]
+    async with make_agent(place, servers, *steps) as agent:
+        run = await agent.run("go")
+    assert run.results[-1].success is found
+    assert met.called == ["add", "subtract"][: 1 + found]
+
+
+async def test_a_malformed_entry_of_a_list_costs_itself_and_is_named(place: Any, met: Met) -> None:
+    good = {"uri": "shop://one", "name": "one"}
+    met.lists = {
+        "resources/list": {"resources": [good, "nonsense", {"name": "two"}, {"uri": 7}, None]},
+        "resources/templates/list": {"resourceTemplates": {"uriTemplate": "x"}},
+        "prompts/list": {"prompts": [{"title": "Untold"}, {"name": "greet"}]},
+    }
+    session = place.session(await place.servers(met.spec()))
+    resources = (await session.call("met__resources")).data
+    assert resources["resources"] == [good] and resources["templates"] == []
+    assert resources["left_out"] == [
+        "resource 2: it has no `uri`",
+        "resource 3 'two': it has no `uri`",
+        "resource 4: it has no `uri`",
+        "resource 5: it has no `uri`",
+        "the list of templates is no list",
+    ]
+    prompts = (await session.call("met__prompts")).data
+    assert prompts["prompts"] == [{"name": "greet"}]
+    assert prompts["left_out"] == ["prompt 1 'Untold': it has no `name`"]
 
 
 async def test_an_announced_tool_that_is_not_selected_or_denied_is_not_there(

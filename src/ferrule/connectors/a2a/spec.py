@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.models.http.proxies import is_loopback
 from ferrule.tools.reliability import Policies
 
@@ -72,7 +72,7 @@ class Auth:
             raise ConfigError(f"`{self.scheme}` is not a valid authentication scheme")
 
 
-@frozen
+@options
 class A2aPeer:
     """One A2A peer.
 

@@ -45,8 +45,9 @@ class ReachableHosts:
             restriction = "reached over plain http"
         if restriction and not self.opened.allows(host, port):
             return (
-                f"`{host}` is {restriction}: only `hosts` of your own file opens that (for a "
-                "repository's file: `tools.http_hosts`)"
+                f"`{host}` is {restriction}, which only an entry of `hosts` opens: a key of your "
+                "own manifest, an argument of `openapi_tools` (for a repository's file: the "
+                "setting `tools.http_hosts`)"
             )
         return None
 
@@ -105,7 +106,7 @@ def check_url_host(address: UrlTemplate, reachable: ReachableHosts) -> None:
         return
     refusal = reachable.refuse_host(address.is_secure, host, address.port)
     if refusal:
-        raise TemplateError(f"{refusal}; list `{host}:{address.port}` there if you mean it")
+        raise TemplateError(f"{refusal}; if you mean it, write `{host}:{address.port}` there")
 
 
 def check_repository_host(entry: str, opened: AllowedHosts) -> None:

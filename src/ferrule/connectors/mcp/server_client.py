@@ -62,6 +62,8 @@ _RESOURCE_LISTS = (
 _PROMPT_LISTS = ("prompts", ("prompts/list", "prompts"))
 
 
+_MOST_MISSED_CHANGES = 3
+"""Attempts to list the tools after one announcement."""
 _MAX_REFUSED_HOSTS = 5
 """Refused hosts that an error of a server names."""
 
@@ -107,6 +109,8 @@ class ServerClient:
         self._extras: tuple[bool, bool] | None = None
         self._has_changed = False
         """Whether the server announced a change that `fetch_change` has not returned."""
+        self._missed_changes = 0
+        """How often in a row `fetch_change` failed since the last announcement."""
         self._liveness_checks: set[asyncio.Task[None]] = set()
 
     def status(self) -> ServerStatus:
@@ -137,10 +141,14 @@ class ServerClient:
             return None
         self._has_changed = False
         try:
-            return await self.fetch_manifest()
+            manifest = await self.fetch_manifest()
         except (ToolFailed, RequestFailed):
-            # It announces a change again, or its tools are listed again with the next call.
+            # Asked again with the next turn; a server that goes on failing is not asked for ever.
+            self._missed_changes += 1
+            self._has_changed = self._missed_changes < _MOST_MISSED_CHANGES
             return None
+        self._missed_changes = 0
+        return manifest
 
     async def call(
         self, approved: ToolDefinition, arguments: Mapping[str, Any], context: Context
@@ -468,6 +476,7 @@ class ServerClient:
     def _forget_listing(self) -> None:
         self._listed = None
         self._has_changed = True
+        self._missed_changes = 0
 
     def _with_metadata(self, params: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """Add metadata: the identity of the call, if the server gets it, and the trace."""

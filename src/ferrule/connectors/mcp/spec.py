@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.core.web_addresses import split_web_address
 from ferrule.permissions.child_environment import filter_environment, is_secret_variable
 from ferrule.permissions.command_variables import loads_code
@@ -73,7 +73,7 @@ class OAuth:
     """Local port that the browser returns to; 0 takes any free one."""
 
 
-@frozen
+@options
 class McpServer:
     """One MCP server, with either a `command` to start (spoken to over stdio) or a `url`.
 

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ferrule.connectors.bounded_schemas import make_arguments
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolDefinitionError, ToolFailed
 from ferrule.core.value_class import frozen
@@ -39,6 +41,8 @@ CONTEXT_PARAMETER = "ferrule context"
 """The parameter in which handlers get the context; no sensible schema has such a property."""
 TIMEOUT = 30.0
 """Seconds that one attempt may take if no policy says otherwise (requirement 004, part 6)."""
+_NAME_SHOWN = 80
+_LEFT_OUT_SHOWN = 20
 _GRACE_SECONDS = 10.0
 """Seconds that the dispatcher waits beyond the handler's own timeout, whose message says more."""
 _RESOURCES = {
@@ -320,12 +324,14 @@ async def _read_resources(
             await client.request("resources/read", {"uri": arguments["uri"]}, context)
         )
     listed = await client.request("resources/list", {}, context)
-    found: dict[str, Any] = {"resources": listed.get("resources", [])}
-    try:
+    found, left_out = _sort_out(listed.get("resources"), "resource", "uri")
+    shown: dict[str, Any] = {"resources": found}
+    with suppress(RequestFailed):  # many servers have resources and no templates
         templates = await client.request("resources/templates/list", {}, context)
-    except RequestFailed:
-        return found  # many servers have resources and no templates
-    return {**found, "templates": templates.get("resourceTemplates", [])}
+        found, more = _sort_out(templates.get("resourceTemplates"), "template", "uriTemplate")
+        shown["templates"] = found
+        left_out += more
+    return {**shown, "left_out": left_out} if left_out else shown
 
 
 async def _get_prompts(client: ServerClient, arguments: Mapping[str, Any], context: Context) -> Any:
@@ -333,4 +339,28 @@ async def _get_prompts(client: ServerClient, arguments: Mapping[str, Any], conte
         params = {"name": arguments["name"], "arguments": arguments.get("arguments", {})}
         return prompt_value(await client.request("prompts/get", params, context))
     listed = await client.request("prompts/list", {}, context)
-    return {"prompts": listed.get("prompts", [])}
+    found, left_out = _sort_out(listed.get("prompts"), "prompt", "name")
+    return {"prompts": found, "left_out": left_out} if left_out else {"prompts": found}
+
+
+def _sort_out(listed: Any, kind: str, key: str) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the entries of a list that can be read, and what is wrong with each other one.
+
+    Args:
+        listed: A server's list.
+        kind: What an entry is, for people.
+        key: The member by which an entry is read.
+    """
+    if listed is not None and not isinstance(listed, list):
+        return [], [f"the list of {kind}s is no list"]
+    good: list[Mapping[str, Any]] = []
+    left_out: list[str] = []
+    for number, entry in enumerate(list_or_empty(listed), 1):
+        members = mapping_or_empty(entry)
+        if members.get(key) and isinstance(members[key], str):
+            good.append(members)
+            continue
+        name = members.get("name") or members.get("title")
+        shown = f" {clean_text(name)[:_NAME_SHOWN]!r}" if isinstance(name, str) else ""
+        left_out.append(f"{kind} {number}{shown}: it has no `{key}`")
+    return good, left_out[:_LEFT_OUT_SHOWN]

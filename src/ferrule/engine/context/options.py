@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 
 from .compaction_plan import estimate_text_tokens
@@ -49,7 +49,7 @@ class HasRequestedWindow(Protocol):
         ...
 
 
-@frozen
+@options
 class ContextOptions:
     """How sessions keep within their model's window.
 

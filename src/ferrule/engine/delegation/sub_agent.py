@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import options
 from ferrule.engine.hooks.events import EventHook
 from ferrule.models.registry import default_turns
 from ferrule.permissions.rule_evaluation import MODES
@@ -22,7 +22,7 @@ MAX_CONCURRENT = 5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-@frozen
+@options
 class SubAgent:
     """The purpose and rights of a sub-agent, at most those of the delegating session.
 
@@ -109,7 +109,7 @@ def matches_any(tool: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(tool, pattern) for pattern in patterns)
 
 
-@frozen
+@options
 class DelegationLimits:
     """How far a session and its sub-agents may delegate. Only tighter than the hard limits.
 

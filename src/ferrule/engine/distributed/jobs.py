@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
 from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
@@ -70,7 +70,7 @@ class UnknownJob(FerruleError):
     code = "job_unknown"
 
 
-@frozen
+@options
 class Job:
     """One message for a session.
 
@@ -270,8 +270,14 @@ class Jobs:
         """Remove a schedule."""
         self._table.unschedule(name)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. The end of a `with` block does."""
         self._engine.close()
         self._table.close()
         self._hang_up()

@@ -13,17 +13,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin
 
 from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
-from ferrule.tools.context import Context, find_deps_type, is_context
-from ferrule.tools.parameters import find_context_parameter
+from ferrule.tools.context import Context, find_deps_type
+from ferrule.tools.docstring import Documentation, parse_docstring
+from ferrule.tools.parameters import (
+    Parameter,
+    annotation_types,
+    find_context_parameter,
+    find_documentation,
+    find_name,
+    is_async,
+    list_parameters,
+    make_parameter,
+)
 from ferrule.tools.pydantic_schemas import (
     decode_json_texts,
     describe_errors,
     drop_titles,
+    make_field,
     make_portable,
     schema_generator,
 )
@@ -268,23 +279,30 @@ class FunctionType(OutputType):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
-        parameters, hints = _read_parameters(function, self.name)
+        self.name = find_name(function)
+        hints = _read_annotations(function, self.name)
+        documentation = parse_docstring(find_documentation(function))
         self._context_name = find_context_parameter(hints)
         self._deps_type = find_deps_type(hints[self._context_name]) if self._context_name else Any
-        self._names = [one.name for one in parameters]
-        self._unnamed = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+        listed = [one for one in list_parameters(function) if one.name != self._context_name]
+        parameters = _read_parameters(listed, hints, documentation, self.name)
+        self._names = [one.name for one in listed]
+        self._unnamed = [one.name for one in listed if one.kind is one.POSITIONAL_ONLY]
         self._is_single = len(parameters) == 1
         if self._is_single:
-            self._input = PydanticType(hints[parameters[0].name])
+            self._input = PydanticType(parameters[0].annotation)
         else:
-            self._input = PydanticType(_make_record(self.name, parameters, hints))
+            self._input = PydanticType(_make_record(self.name, parameters))
         self.schema = self._input.schema
         self.is_wrapped = self._input.is_wrapped
         self.takes_text = self._input.takes_text
-        description = inspect.getdoc(function)
-        if description and "description" not in self.schema:
-            self.schema = {"description": description, **self.schema}
+        of_value = parameters[0].description if self._is_single else ""
+        if self.is_wrapped:
+            self.schema = _describe_value(self.schema, of_value)
+            of_value = ""
+        texts = [text for text in (documentation.description, of_value) if text]
+        if texts and "description" not in self.schema:
+            self.schema = {"description": "\n".join(texts), **self.schema}
 
     def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
         return self._input.read(answer, context)
@@ -390,47 +408,50 @@ def _is_function(given: object) -> bool:
     )
 
 
-def _read_parameters(
-    function: Callable[..., Any], name: str
-) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+def _read_annotations(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
+        return annotation_types(function)
+    except (NameError, TypeError) as error:
         raise ConfigError(f"output_type: the function `{name}`: {error}") from error
-    signature = inspect.signature(function)
-    parameters = [
-        one for one in signature.parameters.values() if not is_context(hints.get(one.name))
-    ]
-    untyped = [one.name for one in parameters if one.name not in hints]
-    if untyped or not parameters:
+
+
+def _read_parameters(
+    listed: Sequence[inspect.Parameter],
+    hints: Mapping[str, Any],
+    documentation: Documentation,
+    name: str,
+) -> list[Parameter]:
+    """Return a function's parameters, read as those of a tool are."""
+    untyped = [one.name for one in listed if one.name not in hints]
+    if untyped or not listed:
         found = f"`{untyped[0]}` has no type" if untyped else "it takes no value"
         raise ConfigError(
             f"output_type: the function `{name}`: {found}",
             hint="write a parameter with a type, as in `def book(trip: Trip) -> Receipt`",
         )
-    return parameters, hints
+    return [make_parameter(one.name, hints[one.name], one.default, documentation) for one in listed]
 
 
-def _make_record(
-    name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]
-) -> Any:
+def _make_record(name: str, parameters: Sequence[Parameter]) -> Any:
     """Return a type with a field for each of a function's parameters."""
     from pydantic import ConfigDict, create_model
 
-    fields: dict[str, Any] = {
-        one.name: (
-            make_portable(hints[one.name]),
-            ... if one.default is inspect.Parameter.empty else one.default,
-        )
-        for one in parameters
-    }
+    fields: dict[str, Any] = {one.name: make_field(one) for one in parameters}
     return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _describe_value(schema: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+    """Return the schema of a wrapped value with a description of the value."""
+    value = schema["properties"][VALUE]
+    if not text or "description" in value:
+        return schema
+    return {**schema, "properties": {VALUE: {**value, "description": text}}}
 
 
 async def _call(
     function: Callable[..., Any], unnamed: Sequence[Any], named: Mapping[str, Any]
 ) -> Any:
-    if inspect.iscoroutinefunction(function):
+    if is_async(function):
         return await function(*unnamed, **named)
     output = await asyncio.to_thread(function, *unnamed, **named)
     return await output if inspect.isawaitable(output) else output

@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from ferrule import sandbox, storage
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.engine import delegation, event_bus, registration
 from ferrule.engine import hooks as event_hooks
 from ferrule.engine.driver import Driver, DriverExtension
@@ -167,7 +167,7 @@ NO_CHANGES = CatalogChanges()
 NO_INTERNALS = PartsInternals()
 
 
-@frozen
+@options
 class Parts:
     """What a plugin adds to an agent. Everything is optional.
 

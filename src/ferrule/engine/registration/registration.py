@@ -16,7 +16,7 @@ from typing import Protocol
 from ferrule.core.calls import ErrorType, read_arguments
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.dispatcher import Dispatcher
@@ -38,7 +38,7 @@ SOURCE = "registration"
 """The source of the notice about what was lost."""
 
 
-@frozen
+@options
 class RegistrationLimits:
     """How much one session may gain. Raises ConfigError.
 

@@ -180,7 +180,8 @@ def check_search(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], 
     if given and all(_asks_to_be_deferred(one, option) for one in given):
         raise ConfigError(
             f"all {len(given)} tools are deferred, and a model needs one to begin with",
-            hint="name one in `always_loaded` of `tool_search`, or leave its `defer_loading` out",
+            hint="do not defer one of them (`defer_loading`, `deferred`, `loading`), or name it in "
+            "`ToolSearch(always_loaded=[...])` or the setting `tools.always_loaded`",
         )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import options
 
 ThinkingSwitch = Literal["template", "type", "field", "effort"]
 
 
-@frozen
+@options
 class ChatDifferences:
     """How a server differs from others that speak chat completions.
 

@@ -37,6 +37,10 @@ MAX_ENUM_VALUES = 1_000
 MAX_CHARACTERS = 120_000
 """Limits of a whole schema; the last one counts the characters of names and values."""
 
+LONG_ENUM = 250
+MAX_LONG_ENUM_CHARACTERS = 15_000
+"""Characters of the values of one enum that has more than `LONG_ENUM` of them."""
+
 FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
@@ -280,9 +284,13 @@ class _SchemaCompiler:
                 self.change(place, f"`{name}` was left out")
         if "default" in schema:
             self._mention_default(schema, compiled)
-        for value in _as_list(schema.get("enum")):
-            self._enum_values += 1
-            self._characters += len(value) if isinstance(value, str) else 0
+        values = _as_list(schema.get("enum"))
+        characters = sum(len(value) for value in values if isinstance(value, str))
+        if len(values) > LONG_ENUM and characters > MAX_LONG_ENUM_CHARACTERS:
+            most = f"{MAX_LONG_ENUM_CHARACTERS} are allowed for more than {LONG_ENUM} values"
+            self.refuse(place, f"its enum has {characters} characters; at most {most}")
+        self._enum_values += len(values)
+        self._characters += characters
         return compiled
 
     @staticmethod

@@ -1,8 +1,9 @@
-"""A refusal that is about one tool, or about their number, and not about tools as such.
+"""A refusal that is about one tool, their number or their size, and not about tools as such.
 
-Providers refuse a whole request for one schema or name, or because it offers more tools than they
-take. Then that tool, or as many as are too many, are left out, and the rest is offered as before.
-Servers agree on no form for this, so what they say is searched for places and names.
+Providers refuse a whole request for one schema or name, or because it offers more tools, or larger
+schemas, than they take. Then that tool, or as many as are too many or too large, are left out, and
+the rest is offered as before. Servers agree on no form for this, so what they say is searched for
+places and names.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ _TOO_MANY = compile_lazily(
 _BOUND = compile_lazily(
     r"(?i)(?:maximum|max|at most|limit|more than|up to|exceeds?)[^\d]{0,50}(\d{1,4})"
 )
+_TOO_LARGE = compile_lazily(
+    r"(?i)(too many states|(?:schemas?|grammar|declarations|tools|functions)\b[^.]{0,60}"
+    r"\btoo (?:large|complex|big)|simplify your (?:tool )?schema)"
+)
+"""No provider tells this bound in numbers: Gemini counts states of what its schemas compile to, and
+Anthropic and others the size of a grammar."""
 _STATUS = (400, 422)
 
 
@@ -49,12 +56,26 @@ def find_refused_tools(error: ProviderError, tools: Sequence[ToolSpec]) -> list[
         bound = _BOUND.search(detail)
         if bound is not None and 0 < int(bound[1]) < len(tools):
             return choose_excess(tools, int(bound[1]))
+    if _TOO_LARGE.search(detail):
+        return choose_largest(tools)
     return []
 
 
 def is_about_number(error: ProviderError) -> bool:
     """Return whether a refusal says that there are too many tools."""
     return error.status in _STATUS and _TOO_MANY.search(error.detail) is not None
+
+
+def choose_largest(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Return the tools with the largest schemas, half of all by size, and never all of them."""
+    total = sum(len(tool.schema) for tool in tools)
+    largest = sorted(tools, key=lambda tool: -len(tool.schema))[: len(tools) - 1]
+    chosen: list[ToolSpec] = []
+    for tool in largest:
+        chosen.append(tool)
+        if 2 * sum(len(one.schema) for one in chosen) >= total:
+            break
+    return chosen
 
 
 def shorten_descriptions(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from socket import socket
 
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
+
 from .http_security import Application, HttpGuard, Principal, Receive, Scope, Send, route_path
 from .mounting import HostAccess
 from .server import accepted_hosts, accepted_origins, public_address, serve
@@ -16,7 +18,7 @@ mounted in signs people in.
 """
 
 
-class HttpEndpoint:
+class HttpEndpoint(ClosedByAsyncWith):
     """One application at one address.
 
     Args:

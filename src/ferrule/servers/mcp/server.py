@@ -22,6 +22,7 @@ from typing import Any
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
+from ferrule.engine.closed_by_with import ClosedByAsyncWith
 from ferrule.engine.session import Session
 from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.http.http_security import Application, HttpGuard
@@ -47,7 +48,7 @@ PORT = 8330
 _connection: ContextVar[ClientKey] = ContextVar("ferrule_mcp_connection", default=("stdio", ""))
 
 
-class McpServer:
+class McpServer(ClosedByAsyncWith):
     """Serves one agent.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import options
 
 
-@frozen
+@options
 class CodeLimits:
     """Bounds of one script.
 

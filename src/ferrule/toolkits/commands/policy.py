@@ -15,7 +15,7 @@ from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.similar_names import suggest_names
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.backends.reduced_protection import SandboxMode
@@ -31,7 +31,7 @@ MAX_TIMEOUT = 3600
 """In seconds."""
 
 
-@frozen
+@options
 class CommandPolicy:
     """What the run's settings say about commands: a resource of the context, or these defaults.
 

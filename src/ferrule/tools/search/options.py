@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 from ferrule.core.callbacks import check_callback
 from ferrule.core.errors import ConfigError
 from ferrule.core.similar_names import suggest_names
-from ferrule.core.value_class import frozen
+from ferrule.core.value_class import frozen, options
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
 from ferrule.tools.search import DEFER_ABOVE
@@ -57,7 +57,7 @@ class NamedSearcher:
     name: str = "custom"
 
 
-@frozen
+@options
 class ToolSearch:
     """How a run's deferred tools are found.
 

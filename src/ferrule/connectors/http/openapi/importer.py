@@ -28,8 +28,6 @@ from .document import Document, Object, Operation, UnusablePart
 from .operations import EntryOptions, ToolEntry, build_entry
 from .schemas import ALL_BOUNDS
 
-MAX_SHOWN = 20
-"""With more tools than this, they are found by search instead of being shown, by default."""
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _URL_VARIABLE = re.compile(r"\{([^{}]*)\}")
 
@@ -122,11 +120,8 @@ class _Import:
         if not tools:
             why = "; ".join(self._notices[:3]) or "no operation is chosen"
             raise ConfigError(f"{self._document.file}: no operation becomes a tool: {why}")
-        loading = self._choice.loading
-        if not loading:
-            loading = "deferred" if len(tools) > MAX_SHOWN else "always"
-        if loading != "always":
-            tools = [{**tool, "loading": loading} for tool in tools]
+        if self._choice.loading == "deferred":
+            tools = [{**tool, "loading": "deferred"} for tool in tools]
         manifest: dict[str, Any] = {"namespace": self._namespace}
         if self._choice.hosts:
             manifest["hosts"] = list(self._choice.hosts)
