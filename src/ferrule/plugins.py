@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .console.plugin_pages import ConsolePage
     from .core.media import MediaOptions
     from .engine.driver import DriverExtension
+    from .engine.plugins.plugin_set import make_plugin_folder
     from .engine.plugins.protocol import CatalogChanges, Parts, Plugin, Setup
     from .engine.registration.plugin import Registering
     from .engine.telemetry.plugin import OpenTelemetry
@@ -67,6 +68,7 @@ __all__ = [
     "Tasks",
     "TravellingFiles",
     "TypedTools",
+    "make_plugin_folder",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -75,6 +77,7 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.core.media": ("MediaOptions",),
         "ferrule.engine.driver": ("DriverExtension",),
         "ferrule.console.plugin_pages": ("ConsolePage",),
+        "ferrule.engine.plugins.plugin_set": ("make_plugin_folder",),
         "ferrule.engine.plugins.protocol": ("CatalogChanges", "Parts", "Plugin", "Setup"),
         "ferrule.engine.registration.plugin": ("Registering",),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),

@@ -36,23 +36,29 @@ from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.models.scripted import calls, says
 from ferrule.permissions import RuleSet
 from ferrule.plugins import Parts
+from ferrule.runtime.deferred_tools import set_loading_modes
 from ferrule.storage import load_settings, paths
 from ferrule.storage.audit.audit import audit_calls
 from ferrule.storage.audit.explanation import explain
-from ferrule.toolkits import stdlib_tools
+from ferrule.toolkits import grep_search, stdlib_tools
+from ferrule.toolkits.search.search_files import search_files
 from ferrule.tools.definition import Tool
 
 
 async def call_tool(
-    tools: list[Tool], name: str, workspace: Path | None = None, **arguments: Any
+    tools: list[Tool],
+    name: str,
+    workspace: Path | None = None,
+    permissions: Permissions | None = None,
+    **arguments: Any,
 ) -> ToolResult:
-    """Call a tool as a model would, and return the result."""
+    """Call a tool as a model would, and return the result. Everything is allowed by default."""
     agent = Agent(
         Scripted([calls((name, arguments)), says("Done.")]),
         tools,
         workspace=workspace,
         storage=Storage(journal=":memory:"),
-        permissions=Permissions(mode="bypassPermissions"),
+        permissions=permissions or Permissions(mode="bypassPermissions"),
     )
     run = await agent.run("Go.")
     return run.results[0]
@@ -324,6 +330,54 @@ def test_a_setting_of_another_system_leads_to_ours(tmp_path: Path, text: str, le
     assert lead in caught.value.hint
 
 
+async def test_the_name_of_requirement_003_for_waiting_leads_to_ours(tmp_path: Path) -> None:
+    """Starlark reserves `await`, so `task.await` cannot be written in it."""
+    file = tmp_path / ".harness/tools/wait.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "---\nscript: |\n  def run(args):\n      return task.await('task_1')\n---\nWait.\n"
+    )
+    (problem,) = (await check_workspace(tmp_path)).problems
+    assert (problem.line, problem.level) == (4, "error")
+    assert "the built-in is `task.wait`" in problem.message
+
+
+# ---- what only reads asks nothing, whatever the form of its arguments
+
+
+@pytest.mark.parametrize(
+    ("image", "asks"),
+    [
+        ("a.png", False),
+        ({"path": "a.png"}, False),
+        ({"base64": "aGVsbG8="}, False),
+        ({"base64": "aGVsbG8=", "path": "../a.png"}, True),
+        ({"url": "file:///etc/passwd"}, True),
+    ],
+)
+async def test_an_image_in_the_workspace_or_in_the_call_is_read_without_a_question(
+    tmp_path: Path, image: Any, asks: bool
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"hello")
+    result = await call_tool(
+        stdlib_tools(["vision"]), "vision::ocr", tmp_path, Permissions(), image=image
+    )
+    assert (result.error_type == "permission_denied") == asks
+    assert asks or "is not an image" in str(result.error_message)
+
+
+async def test_grep_search_asks_as_search_files_does(tmp_path: Path) -> None:
+    (tmp_path / "a.zig").write_text("fn main init\n")
+    for rules, ends in (
+        (Permissions(), "none"),
+        (Permissions(deny=["Read"]), "permission_denied"),
+        (Permissions(ask=["Read"]), "permission_denied"),
+    ):
+        for searching in (grep_search, search_files):
+            result = await call_tool([searching], searching.name, tmp_path, rules, pattern="init")
+            assert result.error_type == ends, (rules, searching.name)
+
+
 # ---- rules for tools that a script will register, and checks of a person's own settings
 
 
@@ -346,11 +400,14 @@ async def test_validate_checks_tool_names_in_a_persons_own_settings(
     folder = tmp_path / "folder"
     folder.mkdir()
     checked = await check_workspace(folder, shipped=["read_file"])
-    found = [(one.file, one.line, one.message) for one in checked.problems]
-    assert (str(own), 2, "`tools.required` names a tool `red_file`, and there is none") in [
-        (file, line, message.partition(";")[0]) for file, line, message in found
+    found = [
+        (one.file, one.line, one.level, one.message.partition(",")[0]) for one in checked.problems
     ]
-    assert any("nothing_such" in message for _, _, message in found)
+    assert (str(own), 2, "error", "`tools.required` names a tool `red_file`") in found
+    assert (str(own), 4, "warning", "`tools.entries` names a tool `nothing_such`") in found
+    # A run agrees: another folder may have the tool.
+    settings = load_settings(user_file=own, environment={})
+    assert set_loading_modes(settings, [search_files]) == [search_files]
 
 
 async def test_the_hook_in_the_docstring_of_the_hooks_blocks_what_it_says() -> None:

@@ -19,6 +19,7 @@ import yaml
 from click.testing import CliRunner
 
 from ferrule.cli.distributed import assemble_for_job, worker
+from ferrule.console.command import console
 from ferrule.engine.distributed.job_run import run_job
 from ferrule.engine.distributed.jobs import DistributedExtraMissing, Job, Jobs, libpq_url
 from ferrule.engine.distributed.worker import Worker
@@ -155,3 +156,18 @@ def test_the_compose_file_starts_workers_as_they_can_be_started() -> None:
     assert libpq_url(url).partition("@")[2].startswith("db/") and "db" in services
     given = worker.make_context("worker", ["--database", url, *words[2:]]).params
     assert (given["database"], given["concurrency"], given["per_tenant"]) == (url, 16, 4)
+
+
+def test_the_compose_file_starts_a_console_behind_a_proxy_on_the_journal_of_the_workers() -> None:
+    file = Path(__file__).parents[2] / "examples" / "compose.yaml"
+    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    described = services["console"]
+    environment = described["environment"]
+    assert environment["FERRULE_JOURNAL_PATH"] == environment["FERRULE_DATABASE"]
+    words = shlex.split(described["command"][-1].partition("exec ")[2])
+    assert words[:3] == ["ferrule", "serve", "console"]
+    given = console.make_context("console", words[3:]).params
+    assert given["host"] == "0.0.0.0", "only the proxy reaches it, in the network of compose"
+    assert given["url"].startswith("https://") and given["url"] in services["proxy"]["command"]
+    assert f"console:{given['port']}" in services["proxy"]["command"]
+    assert "ports" not in described

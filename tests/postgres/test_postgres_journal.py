@@ -796,3 +796,21 @@ def test_many_events_at_once_are_one_statement(journal: PostgresJournal, sql: Sq
     journal.append("s1", "r1", many, identity=Identity("local", "me", "s1", "r1"))
     assert journal.head("s1")[0] == 2000
     assert sql("SELECT count(DISTINCT xmin::text) FROM records") == [(1,)]
+
+
+def test_the_statement_of_the_page_removes_old_sessions_that_nobody_has_open(
+    journal: PostgresJournal, sql: Sql, schema: str
+) -> None:
+    page = Path(__file__).parents[2] / "docs/durability.md"
+    text = page.read_text(encoding="utf-8").partition("#### Remove old sessions")[2]
+    statement = (
+        text.partition("```sql\n")[2].partition("```")[0].replace("ferrule.", f'"{schema}".')
+    )
+    for session in ("old", "held", "new"):
+        journal.append(session, "r1", note(1), identity=Identity("local", "me", session, "r1"))
+    sql("UPDATE sessions SET time = 0 WHERE session <> 'new'")
+    sql("UPDATE sessions SET until = now() + interval '1 hour' WHERE session = 'held'")
+    sql("UPDATE sessions SET until = NULL WHERE session <> 'held'")
+    sql(statement)
+    assert sql("SELECT session FROM sessions ORDER BY session") == [("held",), ("new",)]
+    assert sql("SELECT count(DISTINCT no) FROM records") == [(2,)]

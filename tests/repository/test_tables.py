@@ -12,6 +12,7 @@ from source import ROOT
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
 from ferrule.core.errors import FerruleError
+from ferrule.extensions.tool_files import parameters, tool_file
 from ferrule.toolkits.commands import verdict
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.policy import Behavior, CommandOptions
@@ -53,6 +54,12 @@ def test_a_table_of_options_has_every_option_with_its_default(kind: Any) -> None
             assert int(shown) == DEFAULTS[name], name
         if shown in ("True", "False") and name in DEFAULTS:
             assert shown == str(DEFAULTS[name]), name
+
+
+@pytest.mark.parametrize("kind", (parameters, tool_file), ids=lambda kind: kind.__name__)
+def test_the_page_about_tool_files_has_every_key(kind: Any) -> None:
+    mark = f"<!-- keys: {kind.__name__.rpartition('.')[2]}.KEYS -->"
+    assert sorted(table_after("docs/write-a-tool.md", mark)) == sorted(kind.KEYS)
 
 
 def test_the_page_about_packs_has_all_that_a_command_policy_gets_and_may_answer() -> None:

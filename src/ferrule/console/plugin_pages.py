@@ -18,9 +18,8 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.plugins.plugin_set import find_state_folder
+from ferrule.engine.plugins.plugin_set import make_plugin_folder
 from ferrule.runtime.chosen_plugins import list_used
-from ferrule.storage.paths import make_private_folder
 
 from .navigation import PLUGIN_PAGES
 from .state import Console
@@ -89,7 +88,7 @@ async def _show(
             viewer.user,
             dict(request.query_params),
             cast("dict[str, str] | None", form),
-            lambda: make_private_folder(find_state_folder() / plugin),
+            lambda: make_plugin_folder(plugin),
             console.assembly.agent.plugins.find_resource,
             render,
         )

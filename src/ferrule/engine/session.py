@@ -777,7 +777,8 @@ class Session(ClosedByWith, Generic[OutputT]):
         for name in chain.from_iterable(entry.split(ALTERNATIVE_SEPARATOR) for entry in require):
             if name not in self.catalog:
                 raise ConfigError(
-                    f"require_successful_tools: there is no tool `{name}`",
+                    f"there is no tool `{name}`, which `require_successful_tools` (in settings "
+                    "`tools.required`) names",
                     hint=suggest_names(name, self.catalog.names(), count=3, cutoff=0.5),
                 )
         return replace(started, join=join, require=require)

@@ -161,6 +161,7 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         firm_doubt=next(
             (why for why, is_firm in _doubts(analyses, variables, context) if is_firm), ""
         ),
+        brings_content=tool.brings_content(values),
     )
 
 

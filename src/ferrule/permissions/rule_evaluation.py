@@ -630,6 +630,8 @@ class PermissionGate:
         """Allow what only reads files of the workspace; what is outside was refused before."""
         if self.reads != "allow" or not case.needs:
             return None
+        if case.brings_content:
+            return Decision("allow", "reads only what the call brings", layer="builtin")
         if case.tool.side_effect == SideEffect.READ:
             if all(need.kind == "read" and need.analysis is None for need in case.needs):
                 return Decision(

@@ -61,6 +61,7 @@ class AnalysedCall:
         doubt: Why a person has to look at it; empty if none has to.
         firm_doubt: The same, leaving out what the kernel answers where it confines commands: which
             files they touch.
+        brings_content: Whether the call brings the content of every file that it reads.
     """
 
     tool: Tool
@@ -74,6 +75,7 @@ class AnalysedCall:
     refusal: str = ""
     doubt: str = ""
     firm_doubt: str = ""
+    brings_content: bool = False
 
 
 class RuleMatcher:

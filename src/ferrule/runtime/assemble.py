@@ -399,7 +399,10 @@ def open_journal_file() -> SqliteJournal:
     """
     opened = open_journal()
     if not isinstance(opened, SqliteJournal):
-        raise ConfigError(f"the journal `{opened.where}` is not a file, which this command needs")
+        raise ConfigError(
+            f"the journal `{opened.where}` is not a file, which this command needs",
+            hint="docs/durability.md has what is for databases: how old sessions are removed",
+        )
     return opened
 
 

@@ -22,17 +22,19 @@ _SERVER_MARK = "__"
 def set_loading_modes(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools with the loading mode that `tools.entries` gives them.
 
+    A person's own file may name tools of other folders.
+
     Raises:
-        ConfigError: An entry names a tool that does not exist.
+        ConfigError: An entry of another layer names a tool that does not exist.
     """
     given = list(tools)
     modes = {name: Loading(mode) for name, mode in settings["tools.entries"]}
     names = {tool.full_name for tool in given}
+    origin = settings.origin("tools.entries")
     for name in modes:
-        if name not in names and _SERVER_MARK not in name:
-            where = settings.origin("tools.entries").where
+        if name not in names and _SERVER_MARK not in name and origin.layer != "user":
             raise ConfigError(
-                f"{where}: `tools.entries` names a tool `{name}`, and there is none",
+                f"{origin.where}: `tools.entries` names a tool `{name}`, and there is none",
                 hint=suggest_names(
                     name, names, "`ferrule tools list` lists them", count=3, cutoff=0.5
                 ),

@@ -262,6 +262,20 @@ class Tool:
                     found.extend(Subject(touch.kind, item) for item in items)
         return tuple(found)
 
+    def brings_content(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a call brings the content of every file that it reads.
+
+        True for a tool that only reads, if each of its files is an object with `base64` and no
+        `path`.
+        """
+        kinds = {touch.kind for touch in self.touches.values()}
+        if self.side_effect is not SideEffect.READ or kinds != {"read"}:
+            return False
+        given = [values.get(name) for name in self.touches]
+        return all(isinstance(value, Mapping) and "base64" in value for value in given) and (
+            not self.subjects(values)
+        )
+
     def access(self, values: Mapping[str, Any]) -> Access:
         """Return which other calls of the turn this one must not overlap with.
 

@@ -341,7 +341,7 @@ def test_a_reader_that_never_reads_is_closed_and_told_what_it_missed() -> None:
 # ---- readers and runs leave each other alone
 
 
-async def test_a_run_ends_whatever_its_readers_do() -> None:
+async def test_a_run_ends_whatever_its_readers_do(caplog: pytest.LogCaptureFixture) -> None:
     bus = Bus(ring=8)
     agent = Agent(
         Scripted([says("done")]),
@@ -366,6 +366,7 @@ async def test_a_run_ends_whatever_its_readers_do() -> None:
     assert len(heard) == 1
     removed = watching.take_nowait()[-1]
     assert (removed.kind, removed.payload) == ("bus.tap_removed", {"error": "RuntimeError"})
+    assert "a tap that breaks" in caplog.text, "its author is told where it broke"
     assert [e.kind for e in never.take_nowait()] == ["bus.dropped", "run.finished"]
     assert gone.has_ended
 

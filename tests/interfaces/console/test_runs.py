@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from ferrule import tool
+from ferrule import ErrorType, ToolFailed, tool
 from ferrule.console.html import format_duration
 from ferrule.console.viewer import Viewer
 from ferrule.core.events import (
@@ -229,6 +229,25 @@ async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(serve
             and f"granted <code>{offer.rule}" in page
         )
         assert re.search(r"\d+ ms", page)
+
+
+async def test_the_page_of_a_call_shows_what_caused_its_error(served: Any) -> None:
+    @tool(side_effect="none")
+    def fetch() -> str:
+        """Fetch it."""
+        try:
+            raise ConnectionError("no route to <b>host</b>")
+        except ConnectionError as error:
+            raise ToolFailed(ErrorType.IO_ERROR, "nothing was fetched") from error
+
+    steps = [calls(("fetch", {}, "c1")), says("pity")]
+    async with (
+        served({"scripted:a": steps}, tools=[fetch]) as serving,
+        serving.browser() as browser,
+    ):
+        session = await ran(serving, OWNER, "fetch it")
+        page = (await browser.get(f"/runs/{session}/calls/c1")).text
+        assert "ConnectionError: no route to &lt;b&gt;host&lt;/b&gt;" in page
 
 
 async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> None:

@@ -26,6 +26,7 @@ quick. A redactor that raises withholds the payload; a tap that raises is remove
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from asyncio import AbstractEventLoop
@@ -54,6 +55,7 @@ from .feed import Feed
 from .journal_events import RecordedEvents, find_head, resolve_cursor
 from .subscription import PastEvents, Subscription, wake_all
 
+_LOGGER = logging.getLogger("ferrule.events")
 OPERATORS = "*operators"
 """The tenant of the bus's own events about operators. Nobody owns sessions of it."""
 DEFAULT_BUFFER = 256
@@ -163,8 +165,7 @@ class Bus:
             try:
                 tap(event)
             except Exception as error:  # noqa: BLE001  boundary: a broken tap must not break the run; it is removed, which is an event
-                self._drop_tap(tap)
-                self._operators_feed("bus").publish(TapRemoved(type(error).__name__))
+                self._drop_tap(tap, error)
 
     def wants_pieces(self, session: SessionKey) -> bool:
         """Whether a reader of this session wants the model's text as it arrives."""
@@ -213,10 +214,13 @@ class Bus:
                 self._tapped.remove(listener)
                 self._taps = tuple(dict.fromkeys(self._tapped))
 
-    def _drop_tap(self, listener: Callable[[BusEvent], None]) -> None:
+    def _drop_tap(self, listener: Callable[[BusEvent], None], error: Exception) -> None:
+        """Remove a listener that raised, and report it to its author and to operators."""
         with self._lock:
             self._tapped = [one for one in self._tapped if one != listener]
             self._taps = tuple(dict.fromkeys(self._tapped))
+        _LOGGER.warning("an observer failed and gets no more events", exc_info=error)
+        self._operators_feed("bus").publish(TapRemoved(type(error).__name__))
 
     def add_scope(self, enter: EnterScope) -> None:
         """Have a function called where a run or a handler begins.

@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -119,6 +118,16 @@ class PluginSet:
 def find_state_folder() -> Path:
     """Return the folder in which each plugin has one of its own. It need not exist."""
     return paths.state() / "plugins"
+
+
+def make_plugin_folder(plugin: str, parent: Path | None = None) -> Path:
+    """Make and return the folder that `Setup.state` gives a plugin, for its commands.
+
+    Args:
+        plugin: The plugin's name.
+        parent: The folder of the folders of all plugins. Default: the one in the state folder.
+    """
+    return paths.make_private_folder((parent or find_state_folder()) / plugin)
 
 
 @frozen
@@ -263,7 +272,10 @@ def _make_own_setup(
     setup: Setup, plugin: str, options: PluginOptions, is_named: Callable[[str], bool]
 ) -> Setup:
     """Return what one plugin may use: its own folder, and the variables it declares or all."""
-    state = partial(_make_state_folder, setup.state, plugin)
+
+    def state() -> Path:
+        return make_plugin_folder(plugin, setup.state())
+
     internals = replace(setup.internals, origins=options.origins, is_named=is_named)
     own = replace(setup, state=state, internals=internals)
     if options.environment is None:
@@ -288,10 +300,6 @@ def _set_up(plugin: Plugin, setup: Setup, options: PluginOptions) -> Parts | Non
             raise problem from error
         setup.notice(f"{problem.detail}; it is left out")
         return None
-
-
-def _make_state_folder(find: Callable[[], Path], plugin: str) -> Path:
-    return paths.make_private_folder(find() / plugin)
 
 
 def _collect_tools(given: Mapping[str, Parts], tools: Iterable[Tool]) -> _CollectedTools:

@@ -153,20 +153,27 @@ def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) ->
 
 
 def _check_own_tool_names(tools: Sequence[str]) -> Iterator[Problem]:
-    """Yield warnings about unknown tools in the person's own settings.
+    """Yield problems about unknown tools in the person's own settings.
 
-    Not errors: another folder may define the tool.
+    A loading mode is only a warning, since another folder may define the tool. A run that requires
+    a tool cannot succeed without it.
     """
     file = paths.config() / USER_FILE_NAME
     try:
         data = file.read_bytes()
     except OSError:
         return  # There are none, or `_lint` reports that they cannot be read.
-    for problem in _check_tool_names(data, str(file), tools):
+    for problem in _check_tool_names(data, str(file), tools, ("entries",)):
         yield replace(problem, level="warning")
+    yield from _check_tool_names(data, str(file), tools, ("required",))
 
 
-def _check_tool_names(data: bytes | None, file: str, tools: Sequence[str]) -> Iterator[Problem]:
+def _check_tool_names(
+    data: bytes | None,
+    file: str,
+    tools: Sequence[str],
+    keys: Sequence[str] = ("entries", "required"),
+) -> Iterator[Problem]:
     """Yield problems about unknown tools in `tools.entries` and `tools.required` of a file.
 
     Tools of servers are not known here.
@@ -177,7 +184,7 @@ def _check_tool_names(data: bytes | None, file: str, tools: Sequence[str]) -> It
         return
     if group is None:
         return
-    for key in ("entries", "required"):
+    for key in keys:
         for node in _name_nodes(group, key):
             for alternative in str(node.value).split("|"):
                 name = alternative.strip()

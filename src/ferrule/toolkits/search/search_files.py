@@ -449,13 +449,14 @@ async def grep_search(
     max_results: Annotated[int, "Stop after this many matches, 1 to 1000."] = 200,
     include_hidden: Annotated[bool, "Search hidden folders such as .config, too."] = False,
     ignore_gitignore: Annotated[bool, "Search files that .gitignore leaves out, too."] = False,
+    path: Annotated[str, READS, "The folder to search; the whole workspace if left out."] = ".",
 ) -> str:
-    """Search all files of the workspace for text, whatever its case.
+    """Search the files of the workspace for text, whatever its case.
 
     The same search as `search_files` with `kind: wildcard`, under the name and with the parameters
     of requirement 002, for agents that were written for it.
     """
-    scope = Scope(".", _as_tuple(file_filter), (), include_hidden, ignore_gitignore)
+    scope = Scope(path, _as_tuple(file_filter), (), include_hidden, ignore_gitignore)
     return await _answer(
         context,
         pattern,

@@ -173,7 +173,10 @@ def _parse_error(text: str, file: str, source: str) -> str:
     """
     at_end = "unexpected new line" in text and not re.search(r"^ *1 \|", text, re.MULTILINE)
     if not at_end:
-        return _to_one_line(text)
+        message = _to_one_line(text)
+        # The name that requirement 003 has; Starlark reserves the word.
+        hint = "; the built-in is `task.wait`" if "task.await" in source else ""
+        return message + hint if "keyword `await`" in message else message
     last = len(source.rstrip().splitlines())
     expected = _to_one_line(text).partition(", expected ")[2]
     return f"{file}:{last}: the script ends here, expected {expected}"
