@@ -38,6 +38,8 @@ def decide(command: str, *, held: bool = True, rules: RuleSet | None = None) -> 
         "npm run build",
         "for f in *; do python $f; done",
         "echo x > /tmp/x",
+        "n=$(grep -c x a.txt); echo $((n + 4))",
+        "seq 3 | xargs -P4 -I{} env SEED={} python3 -m pytest",
     ],
 )
 def test_what_the_sandbox_holds_runs_unasked(command: str) -> None:
@@ -74,6 +76,14 @@ def test_edits_are_allowed_and_deletions_ask() -> None:
     assert gate.decide(tools.delete_path, {"path": "a.py"}).verdict == "ask"
     outside = {"path": "../a.py", "content": ""}
     assert gate.decide(tools.write_file, outside).verdict == "deny"
+
+
+@pytest.mark.parametrize("command", ["echo $((n + 4))", "seq 3 | xargs -I{} env SEED={} python3"])
+def test_values_that_come_later_ask_where_a_rule_is_about_commands(command: str) -> None:
+    assert decide(command, rules=RuleSet.parse(deny=["Read(*.key)"])) == "allow"
+    assert decide(command, rules=RuleSet.parse(deny=["Bash(make:*)"])) == "ask"
+    assert decide(command, rules=RuleSet.parse(ask=["Bash(make:*)"])) == "ask"
+    assert decide(f"{command}; $program x") == "ask"
 
 
 def test_rules_hold_and_a_repository_cannot_choose_it() -> None:

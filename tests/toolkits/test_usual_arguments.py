@@ -39,6 +39,10 @@ TOOLS: dict[str, Tool] = {
         ("bash", {"command": "npm start &", "run_in_background": True}, {"command": "npm start &"}),
         ("bash", {"command": "npm start", "run_in_background": True}, {"command": "npm start &"}),
         ("bash", {"command": "npm test", "timeout": 120000}, {"command": "npm test"}),
+        ("run_command", {"command": "x", "timeout_ms": 120000}, {"timeout": 120.0}),
+        ("run_command", {"command": "x", "timeout": 120000}, {"timeout": 120.0}),
+        ("run_command", {"command": ["bash", "-lc", "a | b"]}, {"command": "a | b"}),
+        ("search_files", {"pattern": "x", "output_mode": "content", "-n": True}, {"pattern": "x"}),
     ],
 )
 def test_a_usual_name_costs_a_note_and_no_turn(

@@ -147,6 +147,7 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         labels |= _labels_of(analysis, context)
         for path, is_written, is_sure in _files_named_in(analysis, context):
             (named_files if is_sure else possible_files).append((path, is_written))
+    doubts = list(_doubts(analyses, variables, context))
     return AnalysedCall(
         tool=tool,
         name=tool.full_name,
@@ -157,10 +158,9 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
         possible_files=tuple(dict.fromkeys(possible_files)),
         labels=tuple(sorted(labels)),
         refusal=next(_refusals(tool, subjects, analyses, variables, context), ""),
-        doubt=next((why for why, _ in _doubts(analyses, variables, context)), ""),
-        firm_doubt=next(
-            (why for why, is_firm in _doubts(analyses, variables, context) if is_firm), ""
-        ),
+        doubt=doubts[0][0] if doubts else "",
+        firm_doubt=next((why for why, about in doubts if about != "files"), ""),
+        program_doubt=next((why for why, about in doubts if about == "programs"), ""),
         brings_content=tool.brings_content(values),
     )
 
@@ -352,23 +352,24 @@ def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator
 
 def _doubts(
     analyses: tuple[CommandAnalysis, ...], variables: tuple[str, ...], around: CallContext
-) -> Iterator[tuple[str, bool]]:
-    """Yield why a person has to look at the call, whatever rules allow.
-
-    With each reason: whether it is about more than which files are touched.
-    """
+) -> Iterator[tuple[str, Literal["files", "values", "programs"]]]:
+    """Yield why a person has to look at the call, whatever rules allow, and what each is about."""
     for analysis in analyses:
         if analysis.problem:
-            yield f"the command cannot be judged: {analysis.problem}", True
+            yield f"the command cannot be judged: {analysis.problem}", "programs"
         for why in analysis.doubts:
-            yield why, why not in analysis.file_doubts
+            if why in analysis.file_doubts:
+                yield why, "files"
+            else:
+                yield why, "values" if why in analysis.value_doubts else "programs"
         for finding in analysis.findings:
             asks = around.outside == "ask" or not finding.is_sure
             if around.opened.cover(finding):
                 continue
             if finding.label == "outside_workspace" and asks:
-                yield finding.why, finding.is_sure
+                yield finding.why, "programs" if finding.is_sure else "files"
     if variables:
         from .command_variables import find_doubts  # few calls set any
 
-        yield from ((why, True) for why in find_doubts(variables))
+        for why in find_doubts(variables):
+            yield why, "programs"

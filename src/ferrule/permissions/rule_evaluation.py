@@ -128,6 +128,12 @@ class _Profile:
     fixed_decision: Decision | None
 
 
+def _has_rules_for_commands(profile: _Profile) -> bool:
+    """Return whether a rule could refuse or ask about a command that a doubt leaves open."""
+    matchers = (*profile.deny, *profile.ask)
+    return any(matcher.rule.kind not in ("read", "write") for matcher in matchers)
+
+
 class Rules(Protocol):
     """What may be asked of rules: an answer changes nothing."""
 
@@ -493,6 +499,9 @@ class PermissionGate:
                 return decision
         all_granted = self._grants_all_commands(case, extra)
         why = case.firm_doubt
+        # Values come into commands as into any program, which this mode runs in the sandbox.
+        if self.mode == "sandboxed" and not _has_rules_for_commands(profile):
+            why = case.program_doubt
         if not all_granted:
             why = case.doubt or self._find_possible_denial(case, profile)
         doubt = self._check_doubts(case, why)
@@ -651,6 +660,8 @@ class PermissionGate:
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"
+        if self.mode == "sandboxed" and (asked := sorted(ONCE_ONLY.intersection(case.labels))):
+            reason = f"mode sandboxed asks about commands with the label {' and '.join(asked)}"
         if case.tool.risk == Risk.SAFE:
             return Decision("allow", reason, layer="builtin", labels=case.labels)
         if self.rules.allow and any(need.kind == "command" for need in case.needs):
@@ -690,7 +701,7 @@ class PermissionGate:
 
     def _with_offers(self, case: AnalysedCall, profile: _Profile, decision: Decision) -> Decision:
         """Add offers of grants. Each is tried: only those that would have allowed the call stay."""
-        if decision.rule or case.firm_doubt:
+        if decision.rule or case.program_doubt:
             return decision
         working: list[str] = []
         all_commands = self._propose_all_commands(case)

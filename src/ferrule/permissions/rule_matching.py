@@ -61,6 +61,7 @@ class AnalysedCall:
         doubt: Why a person has to look at it; empty if none has to.
         firm_doubt: The same, leaving out what the kernel answers where it confines commands: which
             files they touch.
+        program_doubt: The same, leaving out also values that only come when the commands run.
         brings_content: Whether the call brings the content of every file that it reads.
     """
 
@@ -75,6 +76,7 @@ class AnalysedCall:
     refusal: str = ""
     doubt: str = ""
     firm_doubt: str = ""
+    program_doubt: str = ""
     brings_content: bool = False
 
 

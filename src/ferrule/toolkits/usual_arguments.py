@@ -37,10 +37,12 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
         "pattern": "query regex regexp search_pattern search",
         "file_filter": "include glob include_pattern file_pattern",
         "case_insensitive": "ignore_case -i",
-        "context_lines": "context -C",
+        "context_lines": "context -C -A -B",
         "max_results": "limit head_limit max_count",
         "max_entries": "limit",
         "show_hidden": "hidden all",
+        "input": "patch patch_text diff",
+        "patch": "input patch_text diff",
         "source": "src source_path old_path from",
         "target": "destination dest dst target_path new_path to",
     }.items()
@@ -48,6 +50,14 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
 """Names that other tools give to a parameter, by the name that ours have."""
 REASONS = ("description", "explanation", "reason", "reasoning", "justification", "thought")
 """Arguments that say why a call is made."""
+_SHOWN_ANYWAY = ("output_mode", "-n", "line_numbers", "show_line_numbers")
+"""Arguments of searches for what ours always shows: rows with their numbers."""
+_MEANT = frozenset({"command", "timeout"})
+"""Arguments whose values other tools write in another form or unit."""
+_SHELLS = frozenset({"bash", "/bin/bash", "/usr/bin/bash"})
+_READS_TEXT = ({"-c"}, {"-lc"}, {"-l", "-c"})
+_MAX_SECONDS = 3600
+"""What commands take at most; a larger `timeout` is what others write: milliseconds."""
 
 
 def accept_usual_arguments(tool: Tool) -> Tool:
@@ -69,7 +79,7 @@ class UsualArguments:
     def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         """Check arguments under their own names or usual ones; each of those is a repair."""
         properties = cast("Mapping[str, Any]", self.schema.get("properties", {}))
-        if all(name in properties for name in arguments):
+        if all(name in properties for name in arguments) and not _MEANT.intersection(arguments):
             return self._own.check(arguments)
         given: dict[str, Any] = {}
         notes: list[str] = []
@@ -78,12 +88,15 @@ class UsualArguments:
                 given[name] = value
             elif name in REASONS and isinstance(value, str):
                 notes.append(f"`{name}` is not used")
+            elif name in _SHOWN_ANYWAY and "context_lines" in properties:
+                notes.append(f"`{name}` is not used: rows come with file and number")
             elif own := _find_own(name, properties, {**arguments, **given}):
                 given[own] = value
                 notes.append(f"`{name}` is `{own}` here")
             else:
                 given[name] = value
-        notes += filter(None, (_read_offset(given, properties), *_read_shell(given, properties)))
+        notes += filter(None, (_read_offset(given, properties), _read_timeout(given, properties)))
+        notes += _read_shell(given, properties)
         checked = self._own.check(given)
         checked.repairs[:0] = notes
         return checked
@@ -97,13 +110,33 @@ def _find_own(name: str, properties: Mapping[str, Any], taken: Mapping[str, Any]
     return ""
 
 
+def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
+    """Take a timeout in milliseconds for the seconds of ours. Return what was done, or ""."""
+    if not {"timeout", "command"} <= set(properties):
+        return ""
+    name = "timeout_ms" if "timeout_ms" in given else "timeout"
+    value = given.get(name)
+    if type(value) not in (int, float) or (name == "timeout" and value <= _MAX_SECONDS):
+        return ""
+    if name not in properties and "timeout" in given:
+        return ""
+    given["timeout"] = given.pop(name) / 1000
+    return f"`{name}`: {value} is read as milliseconds; `timeout` is in seconds here"
+
+
 def _read_shell(given: dict[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
     """Take what other shells have as arguments for words of the command line. Yield what was done.
 
-    Only for a shell without such arguments, whose command line can say the same.
+    A list that only has bash read a text is that text: a login shell would forget the session's
+    PATH. All else only for a shell without such arguments, whose command line can say the same.
     """
     command = given.get("command")
-    if "restart" not in properties or not isinstance(command, str):
+    if "restart" not in properties:
+        return
+    if isinstance(command, list) and (text := _find_shell_text(cast("list[object]", command))):
+        given["command"] = command = text
+        yield "`command` is read by bash here; give the text alone"
+    if not isinstance(command, str):
         return
     for name in (*USUAL_NAMES["background"], "background"):
         if name not in properties and isinstance(given.get(name), bool):
@@ -111,9 +144,18 @@ def _read_shell(given: dict[str, Any], properties: Mapping[str, Any]) -> Iterato
                 given["command"] = f"{command.rstrip().removesuffix('&').rstrip()} &"
             yield f"`{name}` is ` &` at the end of the command here"
     for name in (*USUAL_NAMES["timeout"], "timeout", "timeout_ms"):
-        if name not in properties and type(given.get(name)) in (int, float):
+        has_own = "timeout" in properties or name in properties
+        if not has_own and type(given.get(name)) in (int, float):
             del given[name]
             yield f"`{name}` is not used; `timeout 60 COMMAND` bounds a command"
+
+
+def _find_shell_text(words: list[object]) -> str:
+    """Return the text in `["bash", "-lc", TEXT]`; "" if the list is another one."""
+    *options, text = words or [""]
+    if len(options) < 2 or options[0] not in _SHELLS or set(options[1:]) not in _READS_TEXT:
+        return ""
+    return text if isinstance(text, str) else ""
 
 
 def _read_offset(given: dict[str, Any], properties: Mapping[str, Any]) -> str:

@@ -92,6 +92,23 @@ async def test_one_is_ended_and_the_others_go_on(run: Run) -> None:
         await run("wait %7")
 
 
+async def test_what_ends_others_may_stand_before_other_commands(run: Run) -> None:
+    await run("sleep 517 &")
+    said = await run("kill %1 2>/dev/null || true; echo on")
+    assert said.startswith("[%1 was killed after") and said.endswith("\non\n")
+    await run("sleep 518 &")
+    said = await run("pkill -f 'sleep 518' && echo on")
+    assert said.startswith("[%2 was killed after") and said.endswith("\non\n")
+    await run("sleep 519 &")
+    assert "%3 was killed" in await run("pkill sleep")
+
+
+async def test_a_process_search_does_not_find_the_shell_that_makes_it(run: Run) -> None:
+    said = await run("pkill -f no-such-process-here; pgrep -f no-such-process-here; echo on")
+    assert said == "on\n"
+    assert await run("sleep 3 & kill $(pgrep -f 'sleep 3') && echo on") == "on\n"
+
+
 @pytest.mark.parametrize(
     ("text", "before"),
     [
@@ -108,6 +125,9 @@ def test_only_a_last_ampersand_counts(text: str, before: str | None) -> None:
     assert split_background(text) == before
 
 
-@pytest.mark.parametrize("text", ["jobs | wc", "kill 17", "wait", "kill %1 17", "wait %1; make"])
+@pytest.mark.parametrize(
+    "text",
+    ["jobs | wc", "kill 17", "wait", "kill %1 17", "kill %1 | x", "pkill -f 'a.*'", "pkill a b"],
+)
 def test_anything_else_is_for_the_shell(text: str) -> None:
     assert read_job_command(text) is None

@@ -97,6 +97,8 @@ def find_doubts(words: Sequence[Word]) -> Iterator[str]:
 
 _REPLACES = compile_lazily(r"-[A-Za-z0-9]*[Ii]|--rep")
 """Options of `xargs` that put what it reads anywhere into its command."""
+FILLS_COMMAND = "`xargs` puts what it reads into a command"
+"""What `find_doubts` says of `xargs -I`."""
 _TAKES_VALUE = compile_lazily(r"-[A-Za-z0-9]*[aEdLnPs]|--[a-z\-]+")
 """Options of `xargs` whose value may be the next word."""
 
@@ -141,7 +143,7 @@ def _find_meaning_changes(program: str, rest: Sequence[Word]) -> Iterator[str]:
     elif program == "enable" and (unknown or "f" in letters):
         yield "`enable -f` loads a library"
     elif program == "xargs" and any(map(_REPLACES.match, _own_options(texts))):
-        yield "`xargs` puts what it reads into a command"
+        yield FILLS_COMMAND
 
 
 def _names_of(program: str, rest: Sequence[Word]) -> Iterator[str]:

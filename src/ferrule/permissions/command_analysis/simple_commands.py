@@ -10,7 +10,7 @@ from dataclasses import replace
 from ferrule.permissions.command_variables import explain_meaning
 from ferrule.permissions.protected_names import ProtectedNames
 
-from .bash_builtins import find_callbacks, find_doubts, find_shell_texts
+from .bash_builtins import FILLS_COMMAND, find_callbacks, find_doubts, find_shell_texts
 from .bash_parser import (
     AndOr,
     Assignment,
@@ -67,6 +67,7 @@ class CommandWalk:
         self.loose: list[Word] = []
         self.doubts: list[str] = []
         self.file_doubts: set[str] = set()
+        self.value_doubts: set[str] = set()
         self.labels: set[str] = set()
         self.problem: str | None = None
         self.shells = 0
@@ -162,6 +163,7 @@ class CommandWalk:
             over_limit=over,
             doubts=tuple(dict.fromkeys((*self.doubts, *doubts))),
             file_doubts=frozenset((*self.file_doubts, *doubts)),
+            value_doubts=frozenset(self.value_doubts),
             findings=tuple(findings),
         )
 
@@ -180,6 +182,11 @@ class CommandWalk:
                 self.parts[index] = replace(part, hazards=(*part.hazards, ""))
         if self.folders.is_changed and re.search(r"\$\{?PWD", text):
             self._doubt_files("which folder `$PWD` is will be known only when it runs")
+
+    def _doubt_values(self, why: str) -> None:
+        """Note a doubt about nothing but values that only come when the command runs."""
+        self.doubts.append(why)
+        self.value_doubts.add(why)
 
     def _doubt_files(self, why: str) -> None:
         """Note a doubt about nothing but which files the command touches."""
@@ -289,7 +296,7 @@ class CommandWalk:
 
     def _note_evaluation(self, texts: Iterable[str]) -> None:
         for text in texts:
-            self.doubts.append(f"`{text[:80]}` evaluates what a variable holds")
+            self._doubt_values(f"`{text[:80]}` evaluates what a variable holds")
 
     def _assignment(self, assignment: Assignment) -> None:
         self._note_evaluation(assignment.evaluated)
@@ -370,7 +377,9 @@ class CommandWalk:
                 self.doubts += find_environment_doubts(words[:index])
                 self._shell(words[index:], part)
             if word.is_known:
-                self.doubts += find_doubts(words[index:])
+                doubts = list(find_doubts(words[index:]))
+                self.doubts += doubts
+                self.value_doubts.update({FILLS_COMMAND}.intersection(doubts))
                 for text in find_callbacks(words[index:]):
                     self._inner_text(text)
 

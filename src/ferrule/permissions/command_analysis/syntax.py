@@ -106,6 +106,7 @@ class CommandAnalysis:
         over_limit: Which limit it exceeds; it is denied.
         doubts: What depends on things that only the shell knows; a person is asked.
         file_doubts: Those of `doubts` that are about nothing but which files it touches.
+        value_doubts: Those of `doubts` that are about values in it which only come when it runs.
         findings: File names that it may not use.
         call_variables: Variables that the call sets and the text does not (`NAME='value'`).
     """
@@ -118,6 +119,7 @@ class CommandAnalysis:
     over_limit: str | None = None
     doubts: tuple[str, ...] = ()
     file_doubts: frozenset[str] = frozenset()
+    value_doubts: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
     call_variables: tuple[str, ...] = ()
 

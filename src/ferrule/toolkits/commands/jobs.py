@@ -4,7 +4,10 @@
     jobs               lists those of the session
     wait %1            waits for its end, at most the call's `timeout`; returns what is new
     kill %1            ends it, and all that it started; returns what is new
+    pkill -f server    the same for those whose command line it matches
 
+`wait`, `kill` and `pkill` may stand before other commands: `kill %1; npm run build`. No command
+sees the processes of another one, so what a `pkill` means can only be done from here.
 So there is no further tool, and the shells of all model families have it. What a call returns of a
 command's output begins where the call before it ended.
 """
@@ -12,6 +15,8 @@ command's output begins where the call before it ended.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
@@ -27,7 +32,13 @@ WAIT_SECONDS = 60.0
 """How long `wait` waits where the call names no timeout."""
 _READ_BYTES = 1024 * 1024
 _MAX_SHOWN = 16 * 1024
-_WORDS = re.compile(r"\s*(?:(jobs)(?:\s+-l)?|(wait|fg|kill)(?:\s+-\w+)*\s+%(\d+))\s*;?\s*")
+_LIST = re.compile(r"\s*jobs(?:\s+-l)?\s*;?\s*")
+_FIRST = re.compile(
+    r"""\s*(?:(?P<word>wait|fg|kill)(?:\s+-\w+)*\s+%(?P<number>\d+)
+        |pkill(?P<options>(?:\s+-\w+)*)\s+(?P<quote>['"]?)(?P<text>[\w./:=@ -]+)(?P=quote))
+    (?:\s*(?:2>|&>|>)\s*/dev/null(?:\s+2>&1)?)?(?:\s*\|\|\s*(?:true|:))?\s*(?:;(?!;)|&&|\n|$)\s*""",
+    re.VERBOSE,
+)
 _IN_BACKGROUND = re.compile(r"(.*[^&\\\s>])\s*&\s*", re.DOTALL)
 
 JobWord = Literal["jobs", "wait", "kill"]
@@ -35,20 +46,47 @@ JobWord = Literal["jobs", "wait", "kill"]
 
 @frozen
 class JobCommand:
-    """What to do with a command in the background; `number` is 0 for `jobs`."""
+    """What to do with commands in the background.
+
+    Attributes:
+        word: What to do.
+        number: With which; 0 for `jobs`, and where `pattern` says with which.
+        pattern: What their command lines contain, or one of their programs is called.
+        whole_line: Whether `pattern` is looked for in command lines.
+        rest: The command line to run afterwards.
+    """
 
     word: JobWord
     number: int = 0
+    pattern: str = ""
+    whole_line: bool = False
+    rest: str = ""
+
+    def find(self, jobs: Mapping[int, CommandHandle]) -> list[int]:
+        """Return the numbers of the running commands that a `pkill` means."""
+        return [
+            number
+            for number, handle in jobs.items()
+            if not handle.has_ended and _matches(self.pattern, _line(handle), self.whole_line)
+        ]
 
 
 def read_job_command(command: Any) -> JobCommand | None:
     """Return what a command line says about the session's background; None if it is another one."""
-    found = _WORDS.fullmatch(command) if isinstance(command, str) else None
+    if not isinstance(command, str):
+        return None
+    if _LIST.fullmatch(command):
+        return JobCommand("jobs")
+    found = _FIRST.match(command)
     if found is None:
         return None
-    if found[1]:
-        return JobCommand("jobs")
-    return JobCommand("kill" if found[2] == "kill" else "wait", int(found[3]))
+    rest = command[found.end() :]
+    if found["number"]:
+        word = "kill" if found["word"] == "kill" else "wait"
+        return JobCommand(word, int(found["number"]), rest=rest)
+    if not found["quote"] and " " in found["text"]:
+        return None
+    return JobCommand("kill", 0, found["text"], "f" in found["options"], rest)
 
 
 def split_background(command: Any) -> str | None:
@@ -69,6 +107,9 @@ async def run_job_command(
     if job.word == "jobs":
         rows = [_describe(number, handle) for number, handle in listed.items()]
         return "\n".join(rows) or "[nothing was started in the background]"
+    if job.pattern:
+        ended = [replace(job, number=number, pattern="") for number in job.find(listed)]
+        return "\n".join([await run_job_command(one, commands, owner, None) for one in ended])
     handle = listed.get(job.number)
     if handle is None:
         known = ", ".join(f"%{number}" for number in listed) or "none"
@@ -84,9 +125,20 @@ async def run_job_command(
 
 def _describe(number: int, handle: CommandHandle) -> str:
     state = describe_end(handle) if handle.has_ended else "is running"
-    line = (make_printable(handle.plan.text) or handle.plan.format_command_line())[:100]
     size = handle.outputs.combined.size
-    return f"%{number} {state} after {handle.elapsed_ms / 1000:.1f} s, {size} bytes: {line}"
+    took = f"{handle.elapsed_ms / 1000:.1f} s"
+    return f"%{number} {state} after {took}, {size} bytes: {_line(handle)[:100]}"
+
+
+def _line(handle: CommandHandle) -> str:
+    return make_printable(handle.plan.text) or handle.plan.format_command_line()
+
+
+def _matches(pattern: str, line: str, whole_line: bool) -> bool:
+    if whole_line:
+        return pattern in line
+    programs = re.split(r"[;&|\s]+", line)
+    return pattern in {program.rpartition("/")[2] for program in programs}
 
 
 def _take_new_output(handle: CommandHandle) -> str:

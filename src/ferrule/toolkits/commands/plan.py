@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
@@ -47,6 +47,9 @@ from .confinement import find_confinement
 from .policy import CommandPolicy
 
 SHELL_COMMAND = ("bash", "--noprofile", "--norc", "-c")
+LIST_PROCESSES = frozenset({"pkill", "pgrep", "ps", "killall"})
+"""Programs that find processes by the words they were started with."""
+_HIDDEN_TEXT = "FERRULE_COMMAND"
 
 _SHELL_ONLY = word_set(
     """. alias bg builtin caller cd command compgen complete compopt declare dirs disown enable eval
@@ -119,6 +122,18 @@ def plan_command(
     planned = read_command(command, shell=shell, workspace=workspace)
     check_plan(planned, policy=policy, workspace=workspace, folder=folder)
     return planned
+
+
+def hide_text(
+    words: Sequence[str], variables: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return a shell's words without the text that it reads, and the variables that hold the text.
+
+    `pkill -f server.py` and `kill $(pgrep -f server.py)` would end the shell that runs them, since
+    the text is among its own words.
+    """
+    text = f'eval "unset {_HIDDEN_TEXT}\n${_HIDDEN_TEXT}"'
+    return (*SHELL_COMMAND, text), {**variables, _HIDDEN_TEXT: words[-1]}
 
 
 def read_command(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> CommandPlan:

@@ -242,9 +242,15 @@ async def run_command(
     """
     policy = CommandPolicy.from_context(context)
     job = read_job_command(command)
-    if job is not None:
-        commands = SessionCommands.from_context(context)
-        return await run_job_command(job, commands, owner_key(context.identity), timeout)
+    commands = SessionCommands.from_context(context)
+    if job is not None and (not job.pattern or job.find(commands.jobs)):
+        told = await run_job_command(job, commands, owner_key(context.identity), timeout)
+        if not job.rest:
+            return told
+        rest = await run_command(
+            job.rest, context, timeout, cwd, stdin, background=background, restart=restart
+        )
+        return f"{told}\n{rest}"
     before_ampersand = split_background(command)
     if before_ampersand is not None and decide_shell(context).shell_allowed:
         command = before_ampersand
@@ -264,7 +270,7 @@ async def run_command(
     request, planned, folder = _plan(values, context)
     request, note = await _settle_variables(values, request, planned, context)
     if restart:
-        await SessionCommands.from_context(context).restart_shell()
+        await commands.restart_shell()
     handle = await run_ready_command(
         ReadyCommand(request, planned, folder, {}),
         context,
@@ -273,7 +279,7 @@ async def run_command(
         honest=True,
     )
     if background and not handle.has_ended:
-        SessionCommands.from_context(context).add_job(handle)
+        commands.add_job(handle)
     if note:
         handle.hints.append(note)
     try:

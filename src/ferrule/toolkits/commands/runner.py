@@ -39,9 +39,11 @@ from .output_folding import fold_output
 from .outputs import Outputs
 from .pipe_status import plan_pipe_status
 from .plan import (
+    LIST_PROCESSES,
     SHELL_COMMAND,
     CommandPlan,
     check_plan,
+    hide_text,
     make_printable,
     needs_shell,
     read_command,
@@ -436,6 +438,9 @@ async def launch(
     words, collectors = _arrange(
         planned, sandbox, commands, str(workspace.root), copy=copy, carry=carry, honest=honest
     )
+    variables = environment.values
+    if _lists_processes(planned):
+        words, variables = hide_text(words, variables)
     command_id, handle_id = new_ids()
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
@@ -450,7 +455,7 @@ async def launch(
             words,
             program=program,
             directory=directory,
-            environment=environment.values,
+            environment=variables,
             output=outputs.take if request.keep_stdout else _discard,
             errors=_error_sink(request, outputs),
             stdin=request.stdin.encode("utf-8", "surrogateescape"),
@@ -523,6 +528,11 @@ def _arrange(
         return started.argv, collectors
     collectors.append(lambda handle: recorder.collect(handle, commands))
     return recorder.argv, collectors
+
+
+def _lists_processes(planned: CommandPlan) -> bool:
+    parts = planned.analysis.parts
+    return planned.uses_shell and any(part.wrapped_program in LIST_PROCESSES for part in parts)
 
 
 def _note_refusals(handle: CommandHandle, context: Context) -> None:
