@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
-from engine_servers import list_engines, serve
+from engine_servers import EngineServer, list_engines, serve
 
 pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
@@ -41,7 +41,7 @@ LOST_AFTER = 3.0
 class Fleet:
     """Workers of one engine, their database, and the traces that calls leave there."""
 
-    def __init__(self, cluster: Cluster, engine: str) -> None:
+    def __init__(self, cluster: Cluster, server: EngineServer) -> None:
         name = f"scale_{cluster.free_name()}"
         cluster.sql(f"CREATE DATABASE {name}")
         self.url = f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
@@ -50,9 +50,10 @@ class Fleet:
         for table in ("attempts (call text, gate text, pid integer)", "gates (name text)"):
             self.sql(f"CREATE TABLE {table}")
         self.sql("CREATE TABLE effects (call text, gate text, pid integer)")
-        self.engine = engine
+        self.server = server
+        self.engine = server.engine
         options = EngineOptions(self.url, lost_after=LOST_AFTER)
-        self.jobs = Jobs(self.url, engine=open_engine(engine, options))
+        self.jobs = Jobs(self.url, engine=open_engine(server.engine, options))
         self.journal = PostgresJournal(self.url)
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -133,8 +134,8 @@ class Fleet:
 @pytest.fixture(scope="module", params=list_engines())
 def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One for all tests over an engine: a worker takes seconds to start."""
-    with serve(request.param) as engine:
-        made = Fleet(cluster, engine)
+    with serve(request.param) as server:
+        made = Fleet(cluster, server)
         try:
             made.start()
             made.until(made.schedule, "a server that knows of the worker")
@@ -413,6 +414,25 @@ def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     records = fleet.records(working.session)
     assert len(of(records, RunFinished)) == 1
     assert answered_once(records)
+    assert all(worker.poll() is None for worker in alive)
+
+
+def test_a_server_of_the_engine_that_restarts_loses_no_job_and_stops_no_worker(
+    fleet: Fleet,
+) -> None:
+    if not fleet.server.has_server:
+        pytest.skip("the jobs of this engine are in the database, which the test above restarts")
+    fleet.need(1)
+    alive = [worker for worker in fleet.workers if worker.poll() is None]
+    working = fleet.jobs.submit(Job("hold served", tenant="serve"))
+    fleet.attempt("served")
+    fleet.server.restart()
+    waiting = fleet.jobs.submit(Job("say I came after it", tenant="served"))
+    fleet.open("served")
+    assert fleet.jobs.outcome(waiting.run)["stop"] == "done"
+    assert fleet.jobs.outcome(working.run)["text"] == "served, after 1 answers"
+    assert fleet.effects("served") == 1
+    assert answered_once(fleet.records(working.session))
     assert all(worker.poll() is None for worker in alive)
 
 
