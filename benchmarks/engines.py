@@ -200,7 +200,10 @@ class Stretch:
 
     def submit(self, count: int) -> None:
         numbers = range(len(self.named), len(self.named) + count)
-        jobs = [Job("pay_blindly" if n % 4 == 3 else "pay", tenant=f"t{n % 5}") for n in numbers]
+        jobs = [
+            Job("pay_blindly" if n % 4 == 3 else "pay", tenant=f"t{n % 5}").with_name()
+            for n in numbers
+        ]
         end = time.monotonic() + MOST_SECONDS
         while True:
             try:
