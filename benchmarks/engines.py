@@ -51,7 +51,8 @@ from ferrule.engine.distributed.engines import (  # noqa: E402
     EngineUnreachable,
     open_engine,
 )
-from ferrule.engine.distributed.jobs import Job, Jobs  # noqa: E402
+from ferrule.engine.distributed.job import Job  # noqa: E402
+from ferrule.engine.distributed.jobs import Jobs  # noqa: E402
 from ferrule.engine.distributed.worker import Worker, WorkerTimes  # noqa: E402
 from ferrule.models.scripted import Scripted, Step, calls, says  # noqa: E402
 from ferrule.storage.journal.postgres import PostgresJournal  # noqa: E402
@@ -256,6 +257,9 @@ class Stretch:
         with psycopg.connect(self.url, autocommit=True) as db:
             while db.execute(ask).fetchall()[0][0] and time.monotonic() < end:
                 time.sleep(0.1)
+            left = "SELECT * FROM ferrule.outcomes WHERE ended IS NULL"
+            for row in db.execute(left).fetchall():
+                print("has not ended:", row, file=sys.stderr)
         for thread in self.thawing:
             thread.join()
 

@@ -13,18 +13,11 @@ from .engine.distributed.engines import (
     WithdrawingEngine,
 )
 from .engine.distributed.figures import report_jobs
-from .engine.distributed.jobs import (
-    DistributedExtraMissing,
-    Job,
-    Jobs,
-    QueueUnreachable,
-    UnknownJob,
-    WaitingJob,
-)
-from .engine.distributed.outcomes import JobFigures
+from .engine.distributed.job import Job
+from .engine.distributed.jobs import Jobs, UnknownJob, WaitingJob
+from .engine.distributed.outcomes import JobFigures, QueueError
 
 __all__ = [
-    "DistributedExtraMissing",
     "Do",
     "Engine",
     "EngineExtraMissing",
@@ -34,7 +27,7 @@ __all__ = [
     "Job",
     "JobFigures",
     "Jobs",
-    "QueueUnreachable",
+    "QueueError",
     "Ticket",
     "UnknownJob",
     "WaitingJob",

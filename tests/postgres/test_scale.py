@@ -30,7 +30,9 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.engine.distributed.engines import EngineOptions, EngineUnreachable, open_engine
-from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.jobs import Jobs, UnknownJob
+from ferrule.engine.distributed.outcomes import QueueError
 from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
@@ -443,7 +445,7 @@ def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
 
 
 def test_what_cannot_be_reached_scheduled_or_found_is_said_in_a_line(fleet: Fleet) -> None:
-    with pytest.raises(QueueUnreachable, match="cannot be reached"):
+    with pytest.raises(QueueError, match="cannot be reached"):
         Jobs("postgresql://nobody@localhost:1/none")
     with pytest.raises(ConfigError, match="2 fields"):
         fleet.jobs.schedule("nightly", "every day", Job("say good night"))

@@ -19,8 +19,9 @@ from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
+    from ferrule.engine.distributed.job import Job
     from ferrule.engine.distributed.job_run import MakeAgent
-    from ferrule.engine.distributed.jobs import Job, Jobs
+    from ferrule.engine.distributed.jobs import Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -211,7 +212,7 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
-    from ferrule.engine.distributed.jobs import Job
+    from ferrule.engine.distributed.job import Job
     from ferrule.runtime.assemble import current_user
 
     job = Job(

@@ -2,7 +2,7 @@
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
-    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `build_outcome` makes it
+    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...} (`job.build_outcome`)
 
 A job is a row in a table (`outcomes`) and is handed to workers by an engine (`engines`). It is
 worked until it has an outcome, whatever happens to workers. The key of a job is its run's id:
@@ -15,17 +15,14 @@ what is for the program that calls `Jobs` to decide.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
-from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
 from .engines import (
     DEFAULT_ENGINE,
@@ -37,110 +34,23 @@ from .engines import (
     run_blocking,
 )
 from .handing_in import hand_in
+from .job import Job, build_outcome
 from .outcomes import JobFigures, OutcomeTable, StoredJob, build_announcement
-from .schedules import build_run_id, find_next_time
+from .schedules import find_next_time, submit_scheduled
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-MAX_PRIORITY = 2**31 - 1
 POLL_SECONDS = 0.5
 """Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks for an outcome that is announced: the announcement may be lost."""
-MAX_WORKERS = 20
-"""A job is given up after this many workers ended while working it: it may be what ends them."""
-
-
-class DistributedExtraMissing(FerruleError):
-    """The extra `scale` is not installed."""
-
-    code = "extra_missing"
-
-
-class QueueUnreachable(FerruleError):
-    """The database of the jobs does not answer, or refuses the connection."""
-
-    code = "queue_unreachable"
 
 
 class UnknownJob(FerruleError):
     """No job with this id was submitted."""
 
     code = "job_unknown"
-
-
-@frozen
-class Job:
-    """One message for a session.
-
-    Attributes:
-        text: The message.
-        session: The session's id; a new one if empty.
-        priority: 1 is first; 0 goes before all others.
-        options: Settings by key, for workers that create their agents from settings.
-        workspace: A folder on the worker's machine.
-    """
-
-    text: str
-    session: str = ""
-    run: str = ""
-    tenant: str = "local"
-    user: str = "worker"
-    workspace: str = ""
-    model: str = ""
-    priority: int = 0
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def __post_init__(self) -> None:
-        if not (self.tenant.strip() and self.user.strip()):
-            raise ConfigError("a job needs a tenant and a user", code="identity_blank")
-        names = (self.run, self.session, self.tenant, self.user)
-        if not is_storable("".join(names)):
-            raise ConfigError(f"unusable name in {names!r}", code="job_name")
-        if not 0 <= self.priority <= MAX_PRIORITY:
-            raise ConfigError(
-                f"priority = {self.priority}", hint=f"use 0 to {MAX_PRIORITY}; 1 goes first"
-            )
-
-    def with_name(self) -> Job:
-        """Return the job with ids, if it has none.
-
-        A new session gets the id of its first run: the same key is the same session.
-        """
-        run = self.run or uuid4().hex
-        return replace(self, run=run, session=self.session or run)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the job as it is stored."""
-        return asdict(self)
-
-    @staticmethod
-    def of(values: Mapping[str, Any]) -> Job:
-        """Load a job that was stored; fields of a newer version are dropped."""
-        known = {name: values[name] for name in Job.__dataclass_fields__ if name in values}
-        return Job(**known)
-
-
-def build_outcome(
-    job: Job, stop: str, *, text: str = "", code: str = "", detail: str = "", **usage: int
-) -> dict[str, Any]:
-    """Build an outcome.
-
-    `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run. The
-    outcome of an agent with an `output_type` also has the JSON value as `output`; that of a run
-    whose model gave no answer has `error`, with `code` and, if known, `status`, `retryable` and
-    `retry_after` in seconds.
-    """
-    return {
-        "stop": stop,
-        "text": text,
-        "code": code,
-        "detail": detail,
-        "session": job.session,
-        "run": job.run,
-        "usage": {"input": 0, "output": 0, "cached": 0, **usage},
-    }
 
 
 @frozen
@@ -166,13 +76,13 @@ class Jobs:
             itself. The same for all workers.
 
     Raises:
-        ConfigError: No engine has this name, or the database is not a PostgreSQL URL.
-        DistributedExtraMissing, EngineExtraMissing: An extra is missing.
-        QueueUnreachable, EngineUnreachable: The database or the engine does not answer.
+        ConfigError: No engine has this name, the database is not a PostgreSQL URL, or the extra
+            `scale` is missing.
+        EngineExtraMissing: The extra of the engine is missing.
+        QueueError, EngineUnreachable: The database or the engine cannot be used.
     """
 
     def __init__(self, database: str, *, engine: str | Engine = DEFAULT_ENGINE) -> None:
-        check_connection(database)
         self._url = libpq_url(database)
         self._table = OutcomeTable(self._url)
         self._listening: Connection[Any] | None = None
@@ -310,21 +220,6 @@ class Jobs:
         self._listening = None
 
 
-def submit_scheduled(
-    table: OutcomeTable,
-    engine: Engine,
-    name: str,
-    job: Mapping[str, Any],
-    due: datetime,
-    now: datetime,
-) -> None:
-    """Submit the job of a schedule for one of its times."""
-    timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
-    delay = max(0.0, (due - now).total_seconds())
-    rows = table.submit([timed.as_dict()], delay=delay, schedule=name)
-    hand_in(table, engine, rows)
-
-
 def libpq_url(database: str) -> str:
     """Return the URL in the form of libpq. Raises ConfigError if it is not a PostgreSQL URL."""
     for start in ("postgresql+psycopg://", "postgresql://", "postgres://"):
@@ -333,29 +228,3 @@ def libpq_url(database: str) -> str:
     raise ConfigError(
         "the database of jobs is PostgreSQL", hint="use `postgresql://user@host/database`"
     )
-
-
-def check_connection(database: str) -> None:
-    """Connect once, so that a problem is reported in one line.
-
-    Raises DistributedExtraMissing, QueueUnreachable.
-    """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise DistributedExtraMissing(
-            "jobs need the extra `scale`", hint="pip install 'ferrule[scale]'"
-        ) from error
-    try:
-        psycopg.connect(libpq_url(database), connect_timeout=5).close()
-    except psycopg.Error as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise QueueUnreachable(
-            f"the database of the jobs cannot be reached: {first}",
-            hint=choose_hint(
-                error,
-                "is it up, and may this user connect? A password belongs into ~/.pgpass or "
-                "PGPASSWORD",
-            ),
-            retryable=True,
-        ) from error

@@ -3,7 +3,7 @@
 A row is written before the engine is told of the job. If whoever submits it dies between the two, a
 worker tells the engine later (`look`), so nothing is lost and a job of the same session waits for
 no ghost. The row says what the job is, who works it, and how it ended. The end comes with
-the batch that ends the run in the journal (`draining`); of a job that never became a run, the
+the batch that ends the run in the journal (`JobEnd`); of a job that never became a run, the
 worker writes it (`end`).
 
 Every call is one statement, and may be repeated: an outcome is set once.

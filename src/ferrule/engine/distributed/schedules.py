@@ -7,19 +7,19 @@ times that have come, and any engine that can wait will do. Cron expressions are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 
+from .engines import Engine
+from .handing_in import hand_in
+from .job import Job
 from .outcomes import OutcomeTable
 
 SKIPPED_SECONDS = 60.0
 """A time that is past for longer is left out: no worker ran."""
-
-SubmitLater = Callable[[str, Mapping[str, Any], datetime, datetime], None]
-"""Submits a job of the schedule of this name: its due time, and the time now."""
 
 
 def find_next_time(cron: str, after: datetime) -> datetime:
@@ -38,8 +38,22 @@ def find_next_time(cron: str, after: datetime) -> datetime:
         ) from error
 
 
+def submit_scheduled(
+    table: OutcomeTable,
+    engine: Engine,
+    name: str,
+    job: Mapping[str, Any],
+    due: datetime,
+    now: datetime,
+) -> None:
+    """Submit the job of a schedule for one of its times."""
+    timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
+    delay = max(0.0, (due - now).total_seconds())
+    hand_in(table, engine, table.submit([timed.as_dict()], delay=delay, schedule=name))
+
+
 def begin_scheduled(
-    table: OutcomeTable, name: str, run: str, *, was_begun: bool, submit: SubmitLater
+    table: OutcomeTable, engine: Engine, name: str, run: str, *, was_begun: bool
 ) -> bool:
     """Submit the job that follows this one. Return whether this one is still wanted.
 
@@ -54,7 +68,7 @@ def begin_scheduled(
         return was_begun
     earliest = now - timedelta(seconds=SKIPPED_SECONDS)
     following = find_next_time(cron, max(due, earliest).astimezone(UTC))
-    submit(name, job, following, now)
+    submit_scheduled(table, engine, name, job, following, now)
     table.move_schedule(name, due, following)
     return was_begun or due >= earliest
 

@@ -27,13 +27,11 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
-from ferrule.storage.journal.protocols import Journal, OutcomeJournal
 
-from .draining import make_draining
 from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
 from .handing_in import LOOK_SECONDS, tend, wait_until
 from .job_run import MakeAgent
-from .jobs import check_connection, libpq_url
+from .jobs import libpq_url
 from .outcomes import OutcomeTable
 from .runner import Runner
 
@@ -73,7 +71,7 @@ class Worker:
         per_tenant: How many jobs of a tenant are worked anywhere at once; None is no limit. Give
             all workers the same.
         times: How long it waits for what.
-        journal: The journal, if not that of the database.
+        journal: The journal in that database, if it is to be another than the default.
         name: The worker's name; one that nobody else has if empty.
 
     Raises:
@@ -89,7 +87,7 @@ class Worker:
         concurrency: int = 16,
         per_tenant: int | None = None,
         times: WorkerTimes = WorkerTimes(),  # noqa: B008  frozen
-        journal: Journal | None = None,
+        journal: PostgresJournal | None = None,
         name: str = "",
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -107,18 +105,15 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
 
-        Raises DistributedExtraMissing or EngineExtraMissing if an extra is missing, and at the
-        start QueueUnreachable and EngineUnreachable; later the database and the engine may
-        disappear and come back.
+        Raises ConfigError or EngineExtraMissing if an extra is missing, and at the start QueueError
+        and EngineUnreachable; later the database and the engine may disappear and come back.
         """
-        check_connection(self._url)
         journal = self._journal or PostgresJournal(self._url, lease_seconds=LEASE_SECONDS)
         table = OutcomeTable(self._url)
         try:
-            if isinstance(journal, PostgresJournal):
-                # Its tables must be there before a job begins.
-                journal.find_known([])
             table.check()
+            # Its tables must be there before a job begins.
+            journal.find_known([])
             if table.is_pooled:
                 _log.warning(
                     "the database is behind a pooler, where jobs cannot be announced: they are "
@@ -148,7 +143,7 @@ class Worker:
         )
         return open_engine(self._engine, options)
 
-    async def _run(self, engine: Engine, table: OutcomeTable, journal: Journal) -> None:
+    async def _run(self, engine: Engine, table: OutcomeTable, journal: PostgresJournal) -> None:
         self._loop = asyncio.get_running_loop()
         stopped = self._stopped = asyncio.Event()
         if self._stop_early:
@@ -160,17 +155,12 @@ class Worker:
             self.name,
             table,
             engine,
-            make_draining(journal),
+            journal,
             self._make,
+            concurrency=self._concurrency,
             per_tenant=self._per_tenant,
         )
-        if isinstance(journal, OutcomeJournal):
-            loop = self._loop
-
-            def cancel_runs(runs: list[str]) -> None:
-                loop.call_soon_threadsafe(runner.cancel, runs)
-
-            journal.watch_cancelled(runner.list_runs, cancel_runs)
+        journal.watch_jobs(runner)
         looking = asyncio.create_task(self._look(engine, table))
         leaving = asyncio.create_task(self._leave(stopped, runner))
         working = asyncio.create_task(self._work(engine, runner, stopped))
