@@ -14,8 +14,8 @@ from .engine.distributed.engines import (
 )
 from .engine.distributed.figures import report_jobs
 from .engine.distributed.job import Job
-from .engine.distributed.jobs import Jobs, UnknownJob, WaitingJob
-from .engine.distributed.outcomes import JobFigures, QueueError
+from .engine.distributed.jobs import Jobs, UnknownJob
+from .engine.distributed.outcomes import JobFigures, JobState, QueueError
 
 __all__ = [
     "Do",
@@ -26,11 +26,11 @@ __all__ = [
     "GoOnElsewhere",
     "Job",
     "JobFigures",
+    "JobState",
     "Jobs",
     "QueueError",
     "Ticket",
     "UnknownJob",
-    "WaitingJob",
     "WithdrawingEngine",
     "report_jobs",
 ]

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("croniter", reason="needs the extra `scale`")
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.distributed.outcomes import Beginning
 from ferrule.engine.distributed.schedules import begin_scheduled, build_run_id, find_next_time
 
 FRIDAY = datetime(2026, 7, 31, 22, 59, 30, tzinfo=UTC)
@@ -76,9 +77,8 @@ class Table:
     def begin(self, due: datetime, *, was_begun: bool = False) -> bool:
         table: Any = self
         nobody: Any = None
-        return begin_scheduled(
-            table, nobody, "tidy", build_run_id("tidy", due), was_begun=was_begun
-        )
+        beginning = Beginning("begin", schedule="tidy", was_begun=was_begun)
+        return begin_scheduled(table, nobody, build_run_id("tidy", due), beginning)
 
 
 NOON = datetime(2026, 7, 31, 12, tzinfo=UTC)

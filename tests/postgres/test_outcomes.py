@@ -181,7 +181,7 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     table.end("acme-0", "quick", build_outcome(job, "failed"))
     assert table.submit(jobs(1)) == []
     found = table.find("acme-0")
-    assert found is not None and found.stop == "done"
+    assert found is not None and found.state == "done"
     assert begin(table, "acme-0") == "ended"
 
 
@@ -190,8 +190,8 @@ def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: Outco
     assert begin(table, "acme-0") == "begin"
     for run in ("acme-0", "acme-1"):
         table.cancel(run, build_outcome(Job("x"), "cancelled"))
-    stops = [found.stop for run in ("acme-0", "acme-1") if (found := table.find(run))]
-    assert stops == ["", "cancelled"]
+    states = [found.state for run in ("acme-0", "acme-1") if (found := table.find(run))]
+    assert states == ["working", "cancelled"]
     assert begin(table, "acme-1") == "ended"
 
 

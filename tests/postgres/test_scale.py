@@ -163,8 +163,8 @@ def test_a_job_is_worked_by_a_worker_and_its_outcome_is_told(fleet: Fleet) -> No
     assert (outcome["run"], outcome["session"]) == (job.run, job.session)
     records = fleet.records(job.session)
     assert {(record.tenant, record.user) for record in records} == {("acme", "ines")}
-    listed = next(one for one in fleet.jobs.recent() if one.run == job.run)
-    assert (listed.state, listed.tenant, listed.text) == ("done", "acme", "say hello")
+    listed = next(one for one in fleet.jobs.recent() if one.job.run == job.run)
+    assert (listed.state, listed.job.tenant, listed.job.text) == ("done", "acme", "say hello")
 
 
 def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
@@ -218,7 +218,7 @@ def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priorit
         order = [
             row[0] for row in fleet.sql("SELECT gate FROM attempts WHERE gate = ANY(%s)", gates)
         ]
-        states = [one.state for one in fleet.jobs.recent() if one.tenant == "queue"]
+        states = [one.state for one in fleet.jobs.recent() if one.job.tenant == "queue"]
         assert states.count("working") <= 1
         fleet.open(gate)
     assert order == ["begun", "next", "middle", "last"]
@@ -259,7 +259,7 @@ def test_a_job_that_can_never_begin_has_failed_and_says_why(
     job = fleet.jobs.submit(Job(text))
     outcome = fleet.jobs.outcome(job.run)
     assert (outcome["stop"], outcome["code"], outcome["detail"]) == ("failed", code, detail)
-    assert next(one.state for one in fleet.jobs.recent() if one.run == job.run) == "failed"
+    assert next(one.state for one in fleet.jobs.recent() if one.job.run == job.run) == "failed"
 
 
 def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> None:
@@ -274,9 +274,9 @@ def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> N
 def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
     def ticks() -> list[str]:
         return [
-            one.run
+            one.job.run
             for one in fleet.jobs.recent(50)
-            if one.tenant == "clock" and one.state == "done"
+            if one.job.tenant == "clock" and one.state == "done"
         ]
 
     fleet.until(lambda: len(ticks()) >= 2, "a second tick")

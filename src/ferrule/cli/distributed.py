@@ -204,8 +204,8 @@ def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) ->
 def _print_jobs(jobs: Jobs) -> int:
     rows = [("RUN", "STATE", "TENANT", "WORKER", "MESSAGE")]
     for job in jobs.recent():
-        text = " ".join(job.text.split())[:60]
-        rows.append((job.run, job.state, job.tenant, job.worker, text))
+        text = " ".join(job.job.text.split())[:60]
+        rows.append((job.job.run, job.state, job.job.tenant, job.worker, text))
     for run, state, tenant, worker, text in rows:
         click.echo(escape_invisible(f"{run:32}  {state:9}  {tenant:12}  {worker:28}  {text}"))
     return 0

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.engine.agent import Agent
@@ -41,8 +42,7 @@ class SessionTurns:
     """Lets jobs of one process work on a session one at a time, in the order they came."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[object]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def of(self, session: str) -> AsyncGenerator[bool]:
@@ -50,18 +50,10 @@ class SessionTurns:
 
         Yields whether there was nobody to wait for.
         """
+        is_first = session not in self._locks
         lock = self._locks.setdefault(session, asyncio.Lock())
-        here = self._waiting.setdefault(session, [])
-        me = object()
-        is_first = not here
-        here.append(me)
-        try:
-            async with lock:
-                yield is_first
-        finally:
-            here.remove(me)
-            if not here:
-                del self._waiting[session], self._locks[session]
+        async with lock:
+            yield is_first
 
 
 async def run_job(

@@ -15,13 +15,12 @@ what is for the program that calls `Jobs` to decide.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.value_class import frozen
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
 
 from .engines import (
@@ -35,7 +34,7 @@ from .engines import (
 )
 from .handing_in import hand_in
 from .job import Job, build_outcome
-from .outcomes import JobFigures, OutcomeTable, StoredJob, build_announcement
+from .outcomes import JobFigures, JobState, OutcomeTable, build_announcement
 from .schedules import find_next_time, submit_scheduled
 
 if TYPE_CHECKING:
@@ -51,20 +50,6 @@ class UnknownJob(FerruleError):
     """No job with this id was submitted."""
 
     code = "job_unknown"
-
-
-@frozen
-class WaitingJob:
-    """Summary of a job.
-
-    `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` is who works it.
-    """
-
-    run: str
-    state: str
-    tenant: str
-    text: str
-    worker: str
 
 
 class Jobs:
@@ -89,7 +74,7 @@ class Jobs:
         try:
             self._table.check()
             options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
-            self._engine = open_engine(engine, options) if isinstance(engine, str) else engine
+            self._engine = open_engine(engine, options)
             run_blocking(self._engine.prepare())
         except BaseException:
             self._table.close()
@@ -111,10 +96,8 @@ class Jobs:
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
-        is_announced = False
         while True:
-            if not self._table.is_pooled:
-                is_announced = self._listen()
+            is_announced = self._listen()
             if not self._table.mark_awaited(run):
                 found = self._find(run)
                 if found.outcome is not None:
@@ -131,7 +114,7 @@ class Jobs:
         a result for every call, when its worker renews its leases: within some seconds. If its
         worker is gone, that is up to the worker that gets the job next.
         """
-        job = Job.of(self._find(run).job)
+        job = self._find(run).job
         outcome = build_outcome(job, "cancelled", detail="the job was cancelled")
         ended = self._table.cancel(run, outcome)
         if isinstance(self._engine, WithdrawingEngine):
@@ -139,22 +122,15 @@ class Jobs:
             with suppress(EngineUnreachable):
                 run_blocking(self._engine.withdraw([ticket for ticket, _ in ended]))
 
-    def _find(self, run: str) -> StoredJob:
+    def _find(self, run: str) -> JobState:
         found = self._table.find(run)
         if found is None:
             raise UnknownJob(f"there is no job `{run}`", hint="`ferrule submit --list` lists them")
         return found
 
-    def recent(self, limit: int = 20) -> Iterator[WaitingJob]:
+    def recent(self, limit: int = 20) -> list[JobState]:
         """Return jobs, the newest first."""
-        for found in self._table.list_recent(limit):
-            state = found.stop
-            if not state:
-                state = "working" if found.worker else "waiting"
-            elif state not in ("done", "cancelled"):
-                state = "failed"
-            job = Job.of(found.job)
-            yield WaitingJob(found.run, state, job.tenant, job.text, found.worker)
+        return self._table.list_recent(limit)
 
     def measure(self) -> JobFigures:
         """Count the jobs that have not ended."""
@@ -192,6 +168,8 @@ class Jobs:
         """Listen for the ends of jobs. Return whether they will be heard of."""
         import psycopg
 
+        if self._table.is_pooled:
+            return False
         if self._listening is not None and not self._listening.closed:
             return True
         try:

@@ -193,18 +193,10 @@ class Runner:
     def _begin(self, run: str) -> Beginning:
         """Begin a job. Without a job in it, there is nothing to do now."""
         beginning = self._table.begin(run, self._name, per_tenant=self._per_tenant)
-        if beginning.schedule is not None:
-            is_wanted = begin_scheduled(
-                self._table,
-                self._engine,
-                beginning.schedule,
-                run,
-                was_begun=beginning.was_begun,
-            )
-            if not is_wanted:
-                self._table.remove(run)
-                return Beginning("ended")
-        return beginning
+        if begin_scheduled(self._table, self._engine, run, beginning):
+            return beginning
+        self._table.remove(run)
+        return Beginning("ended")
 
     async def _run(self, job: Job, beginning: Beginning) -> dict[str, Any] | None:
         """Run a job to its end. Return its outcome, unless that is written."""

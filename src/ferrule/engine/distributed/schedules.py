@@ -16,7 +16,7 @@ from ferrule.core.errors import ConfigError
 from .engines import Engine
 from .handing_in import hand_in
 from .job import Job
-from .outcomes import OutcomeTable
+from .outcomes import Beginning, OutcomeTable
 
 SKIPPED_SECONDS = 60.0
 """A time that is past for longer is left out: no worker ran."""
@@ -52,25 +52,26 @@ def submit_scheduled(
     hand_in(table, engine, table.submit([timed.as_dict()], delay=delay, schedule=name))
 
 
-def begin_scheduled(
-    table: OutcomeTable, engine: Engine, name: str, run: str, *, was_begun: bool
-) -> bool:
-    """Submit the job that follows this one. Return whether this one is still wanted.
+def begin_scheduled(table: OutcomeTable, engine: Engine, run: str, beginning: Beginning) -> bool:
+    """Submit the job that follows this one of a schedule. Return whether this one is still wanted.
 
     A schedule that was removed or changed meanwhile wants it no more, and neither does one whose
     time is long past. Repeated by another worker, it submits nothing twice.
     """
+    name = beginning.schedule
+    if name is None:
+        return True
     found = table.find_schedule(name)
     if found is None:
-        return was_begun
+        return beginning.was_begun
     cron, job, due, now = found
     if build_run_id(name, due) != run:
-        return was_begun
+        return beginning.was_begun
     earliest = now - timedelta(seconds=SKIPPED_SECONDS)
     following = find_next_time(cron, max(due, earliest).astimezone(UTC))
     submit_scheduled(table, engine, name, job, following, now)
     table.move_schedule(name, due, following)
-    return was_begun or due >= earliest
+    return beginning.was_begun or due >= earliest
 
 
 def build_run_id(name: str, due: datetime) -> str:

@@ -20,6 +20,7 @@ import os
 import signal
 import socket
 import threading
+from contextlib import closing
 from functools import partial
 from uuid import uuid4
 
@@ -109,8 +110,7 @@ class Worker:
         and EngineUnreachable; later the database and the engine may disappear and come back.
         """
         journal = self._journal or PostgresJournal(self._url, lease_seconds=LEASE_SECONDS)
-        table = OutcomeTable(self._url)
-        try:
+        with closing(journal), closing(OutcomeTable(self._url)) as table:
             table.check()
             # Its tables must be there before a job begins.
             journal.find_known([])
@@ -119,29 +119,18 @@ class Worker:
                     "the database is behind a pooler, where jobs cannot be announced: they are "
                     "looked for every few seconds. A direct address for workers avoids that"
                 )
-            engine = self._open_engine(table)
-            try:
+            options = EngineOptions(
+                self._url, lost_after=self._times.lost_after, is_pooled=table.is_pooled
+            )
+            with closing(open_engine(self._engine, options)) as engine:
                 run_blocking(engine.prepare())
                 asyncio.run(self._run(engine, table, journal))
-            finally:
-                engine.close()
-        finally:
-            journal.close()
-            table.close()
 
     def stop(self) -> None:
         """Stop working; jobs that are not done are taken over by others. Safe in any thread."""
         self._stop_early = True
         if self._loop is not None and self._stopped is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopped.set)
-
-    def _open_engine(self, table: OutcomeTable) -> Engine:
-        if not isinstance(self._engine, str):
-            return self._engine
-        options = EngineOptions(
-            self._url, lost_after=self._times.lost_after, is_pooled=table.is_pooled
-        )
-        return open_engine(self._engine, options)
 
     async def _run(self, engine: Engine, table: OutcomeTable, journal: PostgresJournal) -> None:
         self._loop = asyncio.get_running_loop()
@@ -162,12 +151,11 @@ class Worker:
         )
         journal.watch_jobs(runner)
         looking = asyncio.create_task(self._look(engine, table))
-        leaving = asyncio.create_task(self._leave(stopped, runner))
         working = asyncio.create_task(self._work(engine, runner, stopped))
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
+        working.add_done_callback(lambda _: stopped.set())
+        await stopped.wait()
         looking.cancel()
-        await leaving
+        await runner.leave(self._times.grace)
         # Its library may wait for a server that does not answer any more.
         await asyncio.wait([working], timeout=END_SECONDS)
         working.cancel()
@@ -182,10 +170,6 @@ class Worker:
                 _log.warning("the engine is away and will be asked again: %s", error)
             # One that stops by itself has lost its server.
             await wait_until(stopped, RETRY_SECONDS)
-
-    async def _leave(self, stopped: asyncio.Event, runner: Runner) -> None:
-        await stopped.wait()
-        await runner.leave(self._times.grace)
 
     async def _look(self, engine: Engine, table: OutcomeTable) -> None:
         """Tell the engine of jobs whose submitter died before it could, and remove old outcomes."""
