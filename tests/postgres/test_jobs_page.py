@@ -15,6 +15,7 @@ from ferrule.console.jobs_page import show
 from ferrule.console.navigation import list_areas
 from ferrule.engine.distributed.job import Job, build_outcome
 from ferrule.engine.distributed.outcomes import OutcomeTable
+from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.settings.settings import load_settings
 from ferrule.testing import render_page
 
@@ -25,6 +26,9 @@ def table(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outcome
     cluster.sql(f"CREATE DATABASE {name}")
     url = f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
     monkeypatch.setenv("FERRULE_DATABASE", url)
+    with PostgresJournal(url) as journal:
+        # A worker makes its tables, too.
+        journal.find_known([])
     made = OutcomeTable(url)
     yield made
     made.close()

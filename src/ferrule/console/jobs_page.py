@@ -58,7 +58,7 @@ async def show(page: ConsolePage) -> str:
         figures, jobs = await run_blocking(_read)
     except FerruleError as error:
         return page.render(TEMPLATE, problem=str(error))
-    return page.render(TEMPLATE, figures=figures, jobs=jobs)
+    return page.render(TEMPLATE, problem="", figures=figures, jobs=jobs)
 
 
 def _read() -> tuple[JobFigures, list[JobState]]:
