@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shlex
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -146,13 +147,40 @@ def test_workspaces_are_not_for_agents_of_a_function() -> None:
     assert "TravellingFiles" in done.output
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
 def test_the_compose_file_starts_workers_as_they_can_be_started() -> None:
-    file = Path(__file__).parents[2] / "examples" / "compose.yaml"
-    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))
+    services = compose["services"]
     described = services["worker"]
-    words = shlex.split(described["command"][-1].partition("exec ")[2])
-    assert words[:2] == ["ferrule", "worker"]
-    url = described["environment"]["FERRULE_DATABASE"]
+    assert described["command"][0] == "worker"
+    url = re.sub(
+        r"\$\{FERRULE_DATABASE:-(.*)\}", r"\1", described["environment"]["FERRULE_DATABASE"]
+    )
     assert libpq_url(url).partition("@")[2].startswith("db/") and "db" in services
-    given = worker.make_context("worker", ["--database", url, *words[2:]]).params
+    given = worker.make_context("worker", ["--database", url, *described["command"][1:]]).params
     assert (given["database"], given["concurrency"], given["per_tenant"]) == (url, 16, 4)
+    profiles = {name: one.get("profiles") for name, one in services.items()}
+    assert profiles == {
+        "worker": None,
+        "db": ["postgres"],
+        "temporal": ["temporal"],
+        "objects": ["objects"],
+    }
+    needed = described["depends_on"]
+    assert needed.keys() == services.keys() - {"worker"}
+    assert not any(one["required"] for one in needed.values()), "each may be somewhere else"
+    named = {volume.partition(":")[0] for one in services.values() for volume in one["volumes"]}
+    assert named == compose["volumes"].keys()
+
+
+def test_workers_start_from_an_image_that_is_built_once() -> None:
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))
+    described = compose["services"]["worker"]
+    text = (EXAMPLES / described["build"]["dockerfile"]).read_text(encoding="utf-8")
+    assert "pip" not in str(described) and 'ENTRYPOINT ["ferrule"]' in text
+    assert text.index("pip install") < text.index("USER agent") < text.index("CMD")
+    (extras,) = re.findall(r'ARG FERRULE="ferrule\[(.*)\]"', text)
+    project = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(extras.split(",")) <= project["project"]["optional-dependencies"].keys()
