@@ -97,13 +97,13 @@ class Jobs:
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
         while True:
-            is_announced = self._listen()
+            listening = self._listen()
             if not self._table.mark_awaited(run):
                 found = self._find(run)
                 if found.outcome is not None:
                     return found.outcome
-            if is_announced:
-                self._wait_for(build_announcement(run))
+            if listening is not None:
+                self._wait_for(listening, build_announcement(run))
             else:
                 time.sleep(POLL_SECONDS)
 
@@ -164,29 +164,27 @@ class Jobs:
 
     # ---- announcements
 
-    def _listen(self) -> bool:
-        """Listen for the ends of jobs. Return whether they will be heard of."""
+    def _listen(self) -> Connection[Any] | None:
+        """Listen for the ends of jobs. Return None if they will not be heard of."""
         import psycopg
 
         if self._table.is_pooled:
-            return False
+            return None
         if self._listening is not None and not self._listening.closed:
-            return True
+            return self._listening
         try:
             self._listening = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
             self._listening.execute(f"LISTEN {OUTCOME_CHANNEL}".encode())
         except psycopg.Error:
             self._hang_up()
-            return False
-        return True
+        return self._listening
 
-    def _wait_for(self, announcement: str) -> None:
+    def _wait_for(self, listening: Connection[Any], announcement: str) -> None:
         """Wait until a job's end is announced, but look at the table now and then."""
         import psycopg
 
-        assert self._listening is not None
         try:
-            for told in self._listening.notifies(timeout=LOOK_SECONDS):
+            for told in listening.notifies(timeout=LOOK_SECONDS):
                 if told.payload == announcement:
                     return
         except psycopg.Error:
