@@ -16,6 +16,7 @@ from .engine.distributed.figures import report_jobs
 from .engine.distributed.job import Job
 from .engine.distributed.jobs import Jobs, UnknownJob
 from .engine.distributed.outcomes import JobFigures, JobState, QueueError
+from .engine.distributed.worker import Worker, WorkerTimes
 
 __all__ = [
     "Do",
@@ -32,5 +33,7 @@ __all__ = [
     "Ticket",
     "UnknownJob",
     "WithdrawingEngine",
+    "Worker",
+    "WorkerTimes",
     "report_jobs",
 ]

