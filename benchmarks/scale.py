@@ -25,7 +25,8 @@ sys.path.insert(0, str(HERE.parent / "tests" / "postgres"))
 
 from cluster import Cluster, installed  # noqa: E402  beside the tests that it is for
 
-from ferrule.engine.distributed.jobs import Job, Jobs  # noqa: E402
+from ferrule.engine.distributed.job import Job  # noqa: E402
+from ferrule.engine.distributed.jobs import Jobs  # noqa: E402
 
 WORKER = """
 import sys

@@ -13,7 +13,7 @@ import psycopg
 
 from ferrule import Agent, Storage
 from ferrule.core.messages import Message, ToolMessage
-from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.job import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context

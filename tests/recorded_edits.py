@@ -28,9 +28,8 @@ from typing import Any
 
 from ferrule import Agent, Permissions, Storage, tool
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
-from ferrule.engine.distributed.draining import make_draining
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.job_run import run_job
-from ferrule.engine.distributed.jobs import Job
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.plugins import TravellingFiles
 from ferrule.storage.artifacts.files import FileArtifactStore
@@ -196,7 +195,7 @@ def work(
     def make(job: Job, journal: Journal) -> Agent:
         return make_agent(job, journal, folder, turns, store)
 
-    outcome = asyncio.run(run_job(job, make_draining(journal), make))
+    outcome = asyncio.run(run_job(job, journal, make))
     journal.close()
     return json.dumps({name: outcome[name] for name in ("stop", "text")})
 

@@ -13,18 +13,12 @@ from .engine.distributed.engines import (
     WithdrawingEngine,
 )
 from .engine.distributed.figures import report_jobs
-from .engine.distributed.jobs import (
-    DistributedExtraMissing,
-    Job,
-    Jobs,
-    QueueUnreachable,
-    UnknownJob,
-    WaitingJob,
-)
-from .engine.distributed.outcomes import JobFigures
+from .engine.distributed.job import Job
+from .engine.distributed.jobs import Jobs, UnknownJob
+from .engine.distributed.outcomes import JobFigures, JobState, QueueError
+from .engine.distributed.worker import Worker, WorkerTimes
 
 __all__ = [
-    "DistributedExtraMissing",
     "Do",
     "Engine",
     "EngineExtraMissing",
@@ -33,11 +27,13 @@ __all__ = [
     "GoOnElsewhere",
     "Job",
     "JobFigures",
+    "JobState",
     "Jobs",
-    "QueueUnreachable",
+    "QueueError",
     "Ticket",
     "UnknownJob",
-    "WaitingJob",
     "WithdrawingEngine",
+    "Worker",
+    "WorkerTimes",
     "report_jobs",
 ]

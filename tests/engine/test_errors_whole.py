@@ -29,8 +29,8 @@ from ferrule.core.errors import JournalError, ToolFailed
 from ferrule.core.events import ModelFailed
 from ferrule.core.output import OutputAttempt
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.engine.distributed.job_run import find_outcome
-from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.job_run import read_end
 from ferrule.models.scripted import ScriptError, calls, fails, says
 from ferrule.plugins import Parts
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -123,7 +123,9 @@ def test_the_journal_and_a_workers_outcome_have_the_fields_of_an_error() -> None
         failed = next(event for event in events if isinstance(event, ModelFailed))
         assert {name: getattr(failed, name) for name in FIELDS} == FIELDS
         job = Job(text="go", session=session.id, run="r" * 32, tenant="local", user="u")
-        _, outcome = find_outcome(journal, job)
+        end = read_end(journal, job)
+        assert end is not None
+        outcome = end.outcome
     assert outcome is not None and outcome["error"] == FIELDS
 
 

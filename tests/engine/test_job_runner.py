@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from leaving_journal import LeavingJournal
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.events import RunFinished, RunStarted
+from ferrule.core.identity import Identity
 from ferrule.engine.distributed import handing_in
 from ferrule.engine.distributed import runner as running
-from ferrule.engine.distributed.draining import make_draining
 from ferrule.engine.distributed.engines import (
     EngineOptions,
     EngineUnreachable,
@@ -21,11 +24,9 @@ from ferrule.engine.distributed.engines import (
     open_engine,
 )
 from ferrule.engine.distributed.handing_in import SetAside
-from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.outcomes import Beginning, QueueError, Unhanded
 from ferrule.engine.distributed.runner import Runner
-from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.journal.sqlite import SqliteJournal
 
 SECONDS = 20
 
@@ -84,7 +85,7 @@ class Gate:
         self.is_tidy = False
         self.error: Exception | None = None
 
-    async def work(self, job: Job, *rest: object, is_new: bool) -> dict[str, Any]:
+    async def work(self, job: Job, *rest: object, **also: object) -> dict[str, Any]:
         self.entered += 1
         self.inside.set()
         try:
@@ -103,13 +104,13 @@ Story = Callable[[Runner, Table, Gate, Engine], Awaitable[None]]
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with SqliteJournal(tmp_path / "journal.db") as opened:
+def journal(tmp_path: Path) -> Iterator[Any]:
+    with LeavingJournal(tmp_path / "journal.db") as opened:
         yield opened
 
 
 @pytest.fixture
-def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], None]:
+def play(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], None]:
     def run(story: Story) -> None:
         async def whole() -> None:
             gate, table = Gate(), Table()
@@ -118,8 +119,9 @@ def play(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story],
             table_as_any: Any = table
             engine = Engine()
             engine_as_any: Any = engine
-            draining = make_draining(journal)
-            worker = Runner("w", table_as_any, engine_as_any, draining, made, per_tenant=2)
+            worker = Runner(
+                "w", table_as_any, engine_as_any, journal, made, concurrency=2, per_tenant=2
+            )
             async with asyncio.timeout(SECONDS):
                 await story(worker, table, gate, engine)
 
@@ -249,6 +251,65 @@ def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], N
         table.answer = Beginning("begin", job=job, attempt=21)
         await worker("run-1")
         assert (table.ended, gate.entered) == ({"run-1": ("failed", "job_given_up")}, 0)
+
+    play(story)
+
+
+ME = Identity("acme", "worker", "run-1", "run-1")
+
+
+@pytest.mark.parametrize(
+    ("identity", "is_its_end"),
+    [
+        (ME, True),
+        (replace(ME, tenant="other"), False),
+        (replace(ME, user="other"), False),
+        (replace(ME, session="other"), False),
+    ],
+)
+def test_an_end_that_is_in_the_journal_with_its_outcome_is_not_written_again(
+    play: Callable[[Story], None], identity: Identity, *, is_its_end: bool
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        assert worker.find_ends([(identity, [RunStarted("go")])]) == {}
+        ends = worker.find_ends([(identity, [RunFinished("done", "by the journal")])])
+        assert [end["text"] for end in ends.values()] == ["by the journal"] * is_its_end
+        worker.note_ends(ends)
+        gate.is_open.set()
+        await job
+        assert (table.ended == {}) is is_its_end
+
+    play(story)
+
+
+def test_the_end_of_a_run_that_another_began_is_read_from_the_journal(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        assert worker.find_ends([(ME, [RunFinished("done")])]) == {}
+        gate.is_open.set()
+        await job
+        assert table.ended == {"run-1": ("done", "")}
+
+    play(story)
+
+
+def test_no_more_jobs_are_worked_at_once_than_there_are_places(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        jobs = [asyncio.create_task(worker(f"run-{number}")) for number in range(3)]
+        while gate.entered < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert (gate.entered, table.begun) == (2, ["run-0", "run-1"])
+        gate.is_open.set()
+        await asyncio.gather(*jobs)
+        assert gate.entered == 3
 
     play(story)
 

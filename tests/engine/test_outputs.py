@@ -34,8 +34,8 @@ from ferrule import (
 from ferrule.core.events import OutputChecked, RunFinished, RunStarted
 from ferrule.core.messages import AssistantMessage, UserMessage
 from ferrule.core.output import NOT_TAKEN, OutputRequest
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.job_run import run_job
-from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.output.output_type import parse_output_type
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay

@@ -24,14 +24,15 @@ from ferrule.core.events import (
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.engine.distributed import job_run as working
-from ferrule.engine.distributed.draining import DrainingJournal
+from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.job_run import SessionTurns, run_job
-from ferrule.engine.distributed.jobs import Job, libpq_url
+from ferrule.engine.distributed.jobs import libpq_url
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.decorator import tool
 from ferrule.tools.outcome_probe import report_effect
+from leaving_journal import LeavingJournal
 
 JOB = Job("look", run="run-1", session="session-1", tenant="acme", user="ines")
 SECONDS = 10
@@ -89,8 +90,8 @@ def make(job: Job, journal: Journal) -> Agent:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
-    with SqliteJournal(tmp_path / "journal.db") as opened:
+def journal(tmp_path: Path) -> Iterator[LeavingJournal]:
+    with LeavingJournal(tmp_path / "journal.db") as opened:
         yield opened
 
 
@@ -102,18 +103,18 @@ def count(journal: Journal, kind: type, session: str = JOB.session) -> int:
     return sum(isinstance(record.event, kind) for record in journal.records(session))
 
 
-async def abandoned(job: Job, journal: Journal, acts: Acts) -> None:
+async def abandoned(job: Job, journal: LeavingJournal, acts: Acts) -> None:
     """A worker that is stopped in the middle of a call, so that nothing is written of its end."""
-    leaving = DrainingJournal(journal)
-    task = asyncio.create_task(run_job(job, leaving, acts.make))
+    task = asyncio.create_task(run_job(job, journal, acts.make))
     await acts.inside.wait()
-    leaving.leave()
+    journal.stop_writing()
     task.cancel()
     with pytest.raises((JournalError, asyncio.CancelledError)):
         await task
+    journal.is_left = False
 
 
-def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJournal) -> None:
+def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: LeavingJournal) -> None:
     outcome = bounded(run_job(JOB, journal, make))
     assert outcome == {
         "stop": "done",
@@ -127,7 +128,7 @@ def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJour
     journal.verify(JOB.session)
 
 
-def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
+def test_a_job_that_has_ended_is_only_told_of(journal: LeavingJournal) -> None:
     first = bounded(run_job(JOB, journal, make))
 
     def nobody(job: Job, journal: Journal) -> Agent:
@@ -138,7 +139,7 @@ def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
 
 
 def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
-    journal: SqliteJournal,
+    journal: LeavingJournal,
 ) -> None:
     async def both() -> dict[str, Any]:
         acts = Acts()
@@ -160,7 +161,7 @@ def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
 
 
 def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
-    journal: SqliteJournal,
+    journal: LeavingJournal,
 ) -> None:
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
         acts = Acts()
@@ -185,7 +186,7 @@ def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
     assert ends == ["first", "second"]
 
 
-def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: SqliteJournal) -> None:
+def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: LeavingJournal) -> None:
     async def cancelled() -> None:
         acts = Acts()
         job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
@@ -205,7 +206,7 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Sqli
     assert count(journal, ToolAnswered) == 1
 
 
-def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -> None:
+def test_jobs_of_one_session_in_one_process_take_turns(journal: LeavingJournal) -> None:
     async def both() -> list[dict[str, Any]]:
         acts, turns = Acts(), SessionTurns()
         first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
@@ -257,7 +258,7 @@ def test_a_job_that_comes_while_another_waits_is_behind_both() -> None:
         gates["second"].set()
         gates["third"].set()
         await asyncio.gather(*tasks)
-        assert turns._waiting == turns._locks == {}, "sessions that are over are forgotten"
+        assert not list(turns._locks), "sessions that are over are forgotten"
         return began
 
     assert bounded(story()) == [("first", True), ("second", False), ("third", False)]
@@ -296,7 +297,7 @@ class Passing:
 
 @pytest.mark.parametrize("code", ["journal_leased", "journal_unreachable", "journal_unsure"])
 def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
-    journal: SqliteJournal, code: str, monkeypatch: pytest.MonkeyPatch
+    journal: LeavingJournal, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(working, "RETRY_SECONDS", 0)
     passing = Passing(journal, code, 3)
@@ -306,7 +307,7 @@ def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
 
 
 def test_an_error_of_the_journal_that_waiting_does_not_mend_is_raised_at_once(
-    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    journal: LeavingJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(working, "RETRY_SECONDS", 0)
     passing = Passing(journal, "journal_damaged", 3)
@@ -343,7 +344,7 @@ def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
 
 
 def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
-    journal: SqliteJournal,
+    journal: LeavingJournal,
 ) -> None:
     def refuses(job: Job, journal: Journal) -> Agent:
         raise ConfigError("no such model")
@@ -353,7 +354,7 @@ def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
     assert journal.sessions() == []
 
 
-def test_the_run_of_somebody_else_is_not_told(journal: SqliteJournal) -> None:
+def test_the_run_of_somebody_else_is_not_told(journal: LeavingJournal) -> None:
     bounded(run_job(JOB, journal, make))
     theirs = Job("look", run="run-1", session="session-1", tenant="other", user="ines")
     with pytest.raises(SessionNotFound):
@@ -398,13 +399,19 @@ class Unread:
         return self._journal.records(session)
 
 
-def test_a_run_that_began_here_and_ended_well_is_told_as_the_journal_tells_it(
-    journal: SqliteJournal,
+def test_an_end_that_was_noted_when_it_was_written_is_not_read_again(
+    journal: LeavingJournal,
 ) -> None:
-    unread = Unread(journal)
-    outcome = bounded(run_job(JOB, unread, make, is_new=True))
+    unread, end = Unread(journal), JobEnd(JOB)
+    noted = build_outcome(JOB, "done", text="noted")
+
+    def make_noting(job: Job, journal: Journal) -> Agent:
+        end.outcome = noted
+        return make(job, journal)
+
+    assert bounded(run_job(JOB, unread, make_noting, end=end, is_new=True)) is noted
     assert unread.read == 0
-    assert bounded(run_job(JOB, unread, make)) == outcome
+    assert bounded(run_job(JOB, unread, make))["text"] == "saw look"
     assert unread.read == 1
     # Text that is escaped in the journal.
     strange = Job("\ud800", run="run-2", session="session-2", tenant="acme", user="ines")
@@ -412,7 +419,7 @@ def test_a_run_that_began_here_and_ended_well_is_told_as_the_journal_tells_it(
     assert outcome == bounded(run_job(strange, unread, make))
 
 
-def test_of_two_new_jobs_of_one_session_the_second_goes_on_with_it(journal: SqliteJournal) -> None:
+def test_of_two_new_jobs_of_one_session_the_second_goes_on_with_it(journal: LeavingJournal) -> None:
     async def both() -> list[dict[str, Any]]:
         acts, turns = Acts(), SessionTurns()
         first = Job("act", run="first", session="session-1", tenant="acme", user="ines")

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("croniter", reason="needs the extra `scale`")
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.distributed.outcomes import Beginning
 from ferrule.engine.distributed.schedules import begin_scheduled, build_run_id, find_next_time
 
 FRIDAY = datetime(2026, 7, 31, 22, 59, 30, tzinfo=UTC)
@@ -60,19 +61,24 @@ class Table:
         self.submitted: list[datetime] = []
 
     def find_schedule(self, name: str) -> tuple[Any, ...] | None:
-        return ("* * * * *", {}, self.due, self.now) if self.is_there else None
+        return ("* * * * *", {"text": "tidy up"}, self.due, self.now) if self.is_there else None
 
     def move_schedule(self, name: str, due: datetime, following: datetime) -> None:
         if self.due == due:
             self.due = following
 
-    def submit(self, name: str, job: Mapping[str, Any], due: datetime, now: datetime) -> None:
+    def submit(self, jobs: list[Mapping[str, Any]], *, delay: float, schedule: str) -> list[Any]:
+        due = datetime.strptime(jobs[0]["run"], f"{schedule}-%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        assert delay == max(0, (due - self.now).total_seconds())
         self.submitted.append(due)
+        # The engine knows of it, as far as the table is asked.
+        return []
 
     def begin(self, due: datetime, *, was_begun: bool = False) -> bool:
         table: Any = self
-        run = build_run_id("tidy", due)
-        return begin_scheduled(table, "tidy", run, was_begun=was_begun, submit=self.submit)
+        nobody: Any = None
+        beginning = Beginning("begin", schedule="tidy", was_begun=was_begun)
+        return begin_scheduled(table, nobody, build_run_id("tidy", due), beginning)
 
 
 NOON = datetime(2026, 7, 31, 12, tzinfo=UTC)

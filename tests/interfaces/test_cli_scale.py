@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shlex
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,10 +21,14 @@ from click.testing import CliRunner
 
 from ferrule.cli.distributed import assemble_for_job, worker
 from ferrule.console.command import console
+from ferrule.core.errors import ConfigError
+from ferrule.engine.distributed.job import Job
+>>>>>>> engines-1
 from ferrule.engine.distributed.job_run import run_job
-from ferrule.engine.distributed.jobs import DistributedExtraMissing, Job, Jobs, libpq_url
+from ferrule.engine.distributed.jobs import Jobs, libpq_url
 from ferrule.engine.distributed.worker import Worker
 from ferrule.permissions.approvals import DenyingApprover
+from ferrule.storage.journal import postgres_connection
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 NOWHERE = "postgresql://nobody@localhost:1/none"
@@ -73,7 +78,7 @@ def test_a_database_that_is_away_is_said_in_a_line(
     pytest.importorskip("psycopg", reason="needs the extra `scale`")
     ran = ferrule(*words)
     assert ran.code == 1
-    assert "the database of the jobs cannot be reached" in ran.err
+    assert "cannot be reached" in ran.err
     assert "Traceback" not in ran.err
 
 
@@ -81,14 +86,12 @@ def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with SqliteJournal(tmp_path / "journal.db") as journal:
-        for start in (
-            lambda: Jobs(NOWHERE),
-            Worker(NOWHERE, assemble_for_job, journal=journal).run,
-        ):
-            with pytest.raises(DistributedExtraMissing) as error:
-                start()
-            assert "ferrule[scale]" in error.value.hint
+    # It is looked for once.
+    monkeypatch.setattr(postgres_connection, "_psycopg", postgres_connection._psycopg.__wrapped__)
+    for start in (lambda: Jobs(NOWHERE), Worker(NOWHERE, assemble_for_job).run):
+        with pytest.raises(ConfigError) as error:
+            start()
+        assert "ferrule[scale]" in error.value.hint
 
 
 def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_jobs_owner(
@@ -146,27 +149,55 @@ def test_workspaces_are_not_for_agents_of_a_function() -> None:
     assert "TravellingFiles" in done.output
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
 def test_the_compose_file_starts_workers_as_they_can_be_started() -> None:
-    file = Path(__file__).parents[2] / "examples" / "compose.yaml"
-    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))
+    services = compose["services"]
     described = services["worker"]
-    words = shlex.split(described["command"][-1].partition("exec ")[2])
-    assert words[:2] == ["ferrule", "worker"]
-    url = described["environment"]["FERRULE_DATABASE"]
+    assert described["command"][0] == "worker"
+    url = re.sub(
+        r"\$\{FERRULE_DATABASE:-(.*)\}", r"\1", described["environment"]["FERRULE_DATABASE"]
+    )
     assert libpq_url(url).partition("@")[2].startswith("db/") and "db" in services
-    given = worker.make_context("worker", ["--database", url, *words[2:]]).params
+    given = worker.make_context("worker", ["--database", url, *described["command"][1:]]).params
     assert (given["database"], given["concurrency"], given["per_tenant"]) == (url, 16, 4)
+    profiles = {name: one.get("profiles") for name, one in services.items()}
+    assert profiles == {
+        "worker": None,
+        "db": ["postgres"],
+        "temporal": ["temporal"],
+        "objects": ["objects"],
+        "console": ["console"],
+        "proxy": ["console"],
+    }
+    needed = described["depends_on"]
+    assert needed.keys() == services.keys() - {"worker", "console", "proxy"}
+    assert not any(one["required"] for one in needed.values()), "each may be somewhere else"
+    named = {volume.partition(":")[0] for one in services.values() for volume in one["volumes"]}
+    assert named == compose["volumes"].keys()
+
+
+def test_workers_start_from_an_image_that_is_built_once() -> None:
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))
+    described = compose["services"]["worker"]
+    text = (EXAMPLES / described["build"]["dockerfile"]).read_text(encoding="utf-8")
+    assert "pip" not in str(described) and 'ENTRYPOINT ["ferrule"]' in text
+    assert text.index("pip install") < text.index("USER agent") < text.index("CMD")
+    (extras,) = re.findall(r'ARG FERRULE="ferrule\[(.*)\]"', text)
+    project = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(extras.split(",")) <= project["project"]["optional-dependencies"].keys()
 
 
 def test_the_compose_file_starts_a_console_behind_a_proxy_on_the_journal_of_the_workers() -> None:
-    file = Path(__file__).parents[2] / "examples" / "compose.yaml"
-    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    services = yaml.safe_load((EXAMPLES / "compose.yaml").read_text(encoding="utf-8"))["services"]
     described = services["console"]
-    environment = described["environment"]
-    assert environment["FERRULE_JOURNAL_PATH"] == environment["FERRULE_DATABASE"]
-    words = shlex.split(described["command"][-1].partition("exec ")[2])
-    assert words[:3] == ["ferrule", "serve", "console"]
-    given = console.make_context("console", words[3:]).params
+    database = services["worker"]["environment"]["FERRULE_DATABASE"]
+    assert described["environment"]["FERRULE_JOURNAL_PATH"] == database
+    words = described["command"]
+    assert words[:2] == ["serve", "console"]
+    given = console.make_context("console", words[2:]).params
     assert given["host"] == "0.0.0.0", "only the proxy reaches it, in the network of compose"
     assert given["url"].startswith("https://") and given["url"] in services["proxy"]["command"]
     assert f"console:{given['port']}" in services["proxy"]["command"]

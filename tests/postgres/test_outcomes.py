@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,10 +18,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import Noticed, RunFinished, RunStarted
+from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import jobs as waiting
-from ferrule.engine.distributed.draining import DrainingRemoteJournal
 from ferrule.engine.distributed.engines import (
     EngineOptions,
     EngineUnreachable,
@@ -30,7 +29,8 @@ from ferrule.engine.distributed.engines import (
 )
 from ferrule.engine.distributed.figures import report_jobs
 from ferrule.engine.distributed.handing_in import tend
-from ferrule.engine.distributed.jobs import Job, Jobs, build_outcome
+from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
+from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import JobFigures, OutcomeTable, QueueError
 from ferrule.storage.journal.postgres import PostgresJournal
 
@@ -181,7 +181,7 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     table.end("acme-0", "quick", build_outcome(job, "failed"))
     assert table.submit(jobs(1)) == []
     found = table.find("acme-0")
-    assert found is not None and found.stop == "done"
+    assert found is not None and found.state == "done"
     assert begin(table, "acme-0") == "ended"
 
 
@@ -190,8 +190,8 @@ def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: Outco
     assert begin(table, "acme-0") == "begin"
     for run in ("acme-0", "acme-1"):
         table.cancel(run, build_outcome(Job("x"), "cancelled"))
-    stops = [found.stop for run in ("acme-0", "acme-1") if (found := table.find(run))]
-    assert stops == ["", "cancelled"]
+    states = [found.state for run in ("acme-0", "acme-1") if (found := table.find(run))]
+    assert states == ["working", "cancelled"]
     assert begin(table, "acme-1") == "ended"
 
 
@@ -200,18 +200,12 @@ def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, 
     for run in ("acme-0", "acme-1"):
         assert begin(table, run) == "begin"
     table.cancel("acme-1", build_outcome(Job("x"), "cancelled"))
-    told: list[list[str]] = []
-    renewed = threading.Event()
-
-    def cancel(runs: list[str]) -> None:
-        told.append(runs)
-        renewed.set()
-
+    watch = Watch()
     with PostgresJournal(url, lease_seconds=0.3) as journal:
-        journal.watch_cancelled(lambda: ["acme-0", "acme-1"], cancel)
+        journal.watch_jobs(watch)
         journal.append("s", "r", [Noticed("test", "x")], identity=Identity("t", "u", "s", "r"))
-        assert renewed.wait(30)
-    assert told[0] == ["acme-1"]
+        assert watch.is_told.wait(30)
+    assert watch.cancelled[0] == ["acme-1"]
 
 
 # ---- the end of a run and the outcome of its job
@@ -219,11 +213,28 @@ def test_a_renewal_of_leases_tells_what_is_to_be_cancelled(table: OutcomeTable, 
 ME = Identity("acme", "ines", "acme-0", "acme-0")
 
 
-def finish(journal: DrainingRemoteJournal, stop: str = "done") -> bool:
-    journal.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="ines"))
-    journal.append_batches([(ME, [RunStarted("x")])])
-    journal.append_batches([(ME, [RunFinished("done", "an \0 answer")])])
-    return journal.forget("acme-0")
+class Watch:
+    """Who works one job (`JobWatch`): it began with the events that it is asked about."""
+
+    def __init__(self) -> None:
+        self.end = JobEnd(Job("x", run="acme-0", session="acme-0", tenant="acme", user="ines"))
+        self.noted: list[str] = []
+        self.cancelled: list[list[str]] = []
+        self.is_told = threading.Event()
+
+    def list_runs(self) -> list[str]:
+        return ["acme-0", "acme-1"]
+
+    def cancel_runs(self, runs: list[str]) -> None:
+        self.cancelled.append(runs)
+        self.is_told.set()
+
+    def find_ends(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> dict[str, Any]:
+        found = [self.end.read(event) for _, events in batches for event in events]
+        return {outcome["run"]: outcome for outcome in found if outcome is not None}
+
+    def note_ends(self, outcomes: Mapping[str, Any]) -> None:
+        self.noted += outcomes
 
 
 def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
@@ -231,8 +242,12 @@ def test_the_outcome_is_written_in_the_statement_that_ends_the_run(
 ) -> None:
     table.submit(jobs(1, user="ines"))
     assert begin(table, "acme-0") == "begin"
-    draining = DrainingRemoteJournal(journal)
-    assert finish(draining)
+    watch = Watch()
+    journal.watch_jobs(watch)
+    journal.append_batches([(ME, [RunStarted("x")])])
+    assert watch.noted == []
+    journal.append_batches([(ME, [RunFinished("done", "an \0 answer")])])
+    assert watch.noted == ["acme-0"]
     found = table.find("acme-0")
     assert found is not None and found.outcome is not None
     assert (found.outcome["stop"], found.outcome["text"]) == ("done", "an \0 answer")
@@ -250,29 +265,35 @@ def test_an_end_that_is_not_recorded_writes_no_outcome(
 ) -> None:
     table.submit(jobs(1, user="ines"))
     assert begin(table, "acme-0") == "begin"
-    draining = DrainingRemoteJournal(journal)
-    draining.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="ines"))
-    draining.append_batches([(ME, [RunStarted("x")])])
+    watch = Watch()
+    journal.watch_jobs(watch)
+    journal.append_batches([(ME, [RunStarted("x")])])
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("UPDATE ferrule.sessions SET token = token + 1")
     with pytest.raises(JournalError):
-        draining.append_batches([(ME, [RunFinished("done", "late")])])
-    assert not draining.forget("acme-0")
+        journal.append_batches([(ME, [RunFinished("done", "late")])])
+    assert watch.noted == []
     found = table.find("acme-0")
     assert found is not None and found.outcome is None
 
 
-def test_the_end_of_anothers_run_is_no_outcome(
-    table: OutcomeTable, journal: PostgresJournal
+def test_a_journal_that_stops_writing_gives_its_leases_back_and_records_nothing(
+    journal: PostgresJournal, url: str
 ) -> None:
-    table.submit(jobs(1, user="ines"))
-    assert begin(table, "acme-0") == "begin"
-    draining = DrainingRemoteJournal(journal)
-    draining.expect(Job("x", run="acme-0", session="acme-0", tenant="acme", user="somebody else"))
-    draining.append_batches([(ME, [RunStarted("x"), RunFinished("done", "theirs")])])
-    assert not draining.forget("acme-0")
-    found = table.find("acme-0")
-    assert found is not None and found.outcome is None
+    journal.append_batches([(ME, [RunStarted("x")])])
+    journal.stop_writing()
+    for write in (
+        lambda: journal.append_batches([(ME, [RunFinished("cancelled")])]),
+        lambda: journal.append("acme-0", "acme-0", [RunFinished("cancelled")], identity=ME),
+        lambda: journal.lease("another"),
+    ):
+        with pytest.raises(JournalError, match="others continue its runs") as stopped:
+            write()
+        assert stopped.value.code == "journal_left"
+    assert [type(record.event) for record in journal.records("acme-0")] == [RunStarted]
+    journal.release("acme-0")
+    with PostgresJournal(url) as other:
+        other.append("acme-0", "acme-0", [RunFinished("done")], identity=ME)
 
 
 # ---- submitting

@@ -17,7 +17,8 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed.engines import EngineUnreachable
-from ferrule.engine.distributed.jobs import Job, Jobs
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.worker import Worker
 from ferrule.models.scripted import says
 from ferrule.storage.journal.postgres import PostgresJournal

@@ -18,7 +18,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted, Unknown
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import job_run
-from ferrule.engine.distributed.jobs import Job
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.session_log import SessionLog
 from ferrule.engine.write_batching import WriteBatch
 from ferrule.models.client import ModelOptions, ToolSpec

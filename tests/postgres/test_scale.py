@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
-from engine_servers import list_engines, serve
+from engine_servers import EngineServer, list_engines, serve
 
 pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
@@ -30,7 +30,9 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.engine.distributed.engines import EngineOptions, EngineUnreachable, open_engine
-from ferrule.engine.distributed.jobs import Job, Jobs, QueueUnreachable, UnknownJob
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.jobs import Jobs, UnknownJob
+from ferrule.engine.distributed.outcomes import QueueError
 from ferrule.storage.journal.postgres import PostgresJournal
 
 SECONDS = 60
@@ -41,7 +43,7 @@ LOST_AFTER = 3.0
 class Fleet:
     """Workers of one engine, their database, and the traces that calls leave there."""
 
-    def __init__(self, cluster: Cluster, engine: str) -> None:
+    def __init__(self, cluster: Cluster, server: EngineServer) -> None:
         name = f"scale_{cluster.free_name()}"
         cluster.sql(f"CREATE DATABASE {name}")
         self.url = f"postgresql:///{name}?host={cluster.folder}&user=ferrule"
@@ -50,9 +52,10 @@ class Fleet:
         for table in ("attempts (call text, gate text, pid integer)", "gates (name text)"):
             self.sql(f"CREATE TABLE {table}")
         self.sql("CREATE TABLE effects (call text, gate text, pid integer)")
-        self.engine = engine
+        self.server = server
+        self.engine = server.engine
         options = EngineOptions(self.url, lost_after=LOST_AFTER)
-        self.jobs = Jobs(self.url, engine=open_engine(engine, options))
+        self.jobs = Jobs(self.url, engine=open_engine(server.engine, options))
         self.journal = PostgresJournal(self.url)
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -133,8 +136,8 @@ class Fleet:
 @pytest.fixture(scope="module", params=list_engines())
 def fleet(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One for all tests over an engine: a worker takes seconds to start."""
-    with serve(request.param) as engine:
-        made = Fleet(cluster, engine)
+    with serve(request.param) as server:
+        made = Fleet(cluster, server)
         try:
             made.start()
             made.until(made.schedule, "a server that knows of the worker")
@@ -160,8 +163,8 @@ def test_a_job_is_worked_by_a_worker_and_its_outcome_is_told(fleet: Fleet) -> No
     assert (outcome["run"], outcome["session"]) == (job.run, job.session)
     records = fleet.records(job.session)
     assert {(record.tenant, record.user) for record in records} == {("acme", "ines")}
-    listed = next(one for one in fleet.jobs.recent() if one.run == job.run)
-    assert (listed.state, listed.tenant, listed.text) == ("done", "acme", "say hello")
+    listed = next(one for one in fleet.jobs.recent() if one.job.run == job.run)
+    assert (listed.state, listed.job.tenant, listed.job.text) == ("done", "acme", "say hello")
 
 
 def test_the_same_key_twice_is_one_run(fleet: Fleet) -> None:
@@ -215,7 +218,7 @@ def test_a_tenant_has_no_more_jobs_at_work_than_its_bound_and_they_go_by_priorit
         order = [
             row[0] for row in fleet.sql("SELECT gate FROM attempts WHERE gate = ANY(%s)", gates)
         ]
-        states = [one.state for one in fleet.jobs.recent() if one.tenant == "queue"]
+        states = [one.state for one in fleet.jobs.recent() if one.job.tenant == "queue"]
         assert states.count("working") <= 1
         fleet.open(gate)
     assert order == ["begun", "next", "middle", "last"]
@@ -256,7 +259,7 @@ def test_a_job_that_can_never_begin_has_failed_and_says_why(
     job = fleet.jobs.submit(Job(text))
     outcome = fleet.jobs.outcome(job.run)
     assert (outcome["stop"], outcome["code"], outcome["detail"]) == ("failed", code, detail)
-    assert next(one.state for one in fleet.jobs.recent() if one.run == job.run) == "failed"
+    assert next(one.state for one in fleet.jobs.recent() if one.job.run == job.run) == "failed"
 
 
 def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> None:
@@ -271,9 +274,9 @@ def test_a_session_of_another_tenant_does_not_exist_for_a_job(fleet: Fleet) -> N
 def test_a_schedule_hands_its_job_in_again_and_again(fleet: Fleet) -> None:
     def ticks() -> list[str]:
         return [
-            one.run
+            one.job.run
             for one in fleet.jobs.recent(50)
-            if one.tenant == "clock" and one.state == "done"
+            if one.job.tenant == "clock" and one.state == "done"
         ]
 
     fleet.until(lambda: len(ticks()) >= 2, "a second tick")
@@ -416,6 +419,25 @@ def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     assert all(worker.poll() is None for worker in alive)
 
 
+def test_a_server_of_the_engine_that_restarts_loses_no_job_and_stops_no_worker(
+    fleet: Fleet,
+) -> None:
+    if not fleet.server.has_server:
+        pytest.skip("the jobs of this engine are in the database, which the test above restarts")
+    fleet.need(1)
+    alive = [worker for worker in fleet.workers if worker.poll() is None]
+    working = fleet.jobs.submit(Job("hold served", tenant="serve"))
+    fleet.attempt("served")
+    fleet.server.restart()
+    waiting = fleet.jobs.submit(Job("say I came after it", tenant="served"))
+    fleet.open("served")
+    assert fleet.jobs.outcome(waiting.run)["stop"] == "done"
+    assert fleet.jobs.outcome(working.run)["text"] == "served, after 1 answers"
+    assert fleet.effects("served") == 1
+    assert answered_once(fleet.records(working.session))
+    assert all(worker.poll() is None for worker in alive)
+
+
 @pytest.mark.parametrize("blank", [{"tenant": " "}, {"user": ""}])
 def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="needs a tenant and a user"):
@@ -423,7 +445,7 @@ def test_a_job_for_nobody_is_refused(blank: dict[str, str]) -> None:
 
 
 def test_what_cannot_be_reached_scheduled_or_found_is_said_in_a_line(fleet: Fleet) -> None:
-    with pytest.raises(QueueUnreachable, match="cannot be reached"):
+    with pytest.raises(QueueError, match="cannot be reached"):
         Jobs("postgresql://nobody@localhost:1/none")
     with pytest.raises(ConfigError, match="2 fields"):
         fleet.jobs.schedule("nightly", "every day", Job("say good night"))

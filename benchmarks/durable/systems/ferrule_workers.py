@@ -9,7 +9,8 @@ import time
 import psycopg
 from model import prompt
 
-from ferrule.engine.distributed.jobs import Job, Jobs
+from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.jobs import Jobs
 
 DATABASE = os.environ["BENCH_DATABASE"]
 CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "200"))

@@ -19,14 +19,16 @@ from .import_path import allow_named_modules
 from .terminal import escape_invisible
 
 with lazy_imports():
+    from ferrule.engine.distributed import job as job_data
     from ferrule.engine.distributed import jobs as job_queue
     from ferrule.engine.distributed import worker as workers
     from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
+    from ferrule.engine.distributed.job import Job
     from ferrule.engine.distributed.job_run import MakeAgent
-    from ferrule.engine.distributed.jobs import Job, Jobs
+    from ferrule.engine.distributed.jobs import Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -204,15 +206,15 @@ def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) ->
 def _print_jobs(jobs: Jobs) -> int:
     rows = [("RUN", "STATE", "TENANT", "WORKER", "MESSAGE")]
     for job in jobs.recent():
-        text = " ".join(job.text.split())[:60]
-        rows.append((job.run, job.state, job.tenant, job.worker, text))
+        text = " ".join(job.job.text.split())[:60]
+        rows.append((job.job.run, job.state, job.job.tenant, job.worker, text))
     for run, state, tenant, worker, text in rows:
         click.echo(escape_invisible(f"{run:32}  {state:9}  {tenant:12}  {worker:28}  {text}"))
     return 0
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
-    job = job_queue.Job(
+    job = job_data.Job(
         prompt,
         session=given["session"],
         run=given["key"],

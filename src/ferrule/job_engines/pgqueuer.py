@@ -23,6 +23,7 @@ from pgqueuer.queries import Queries
 from ferrule.engine.distributed.engines import (
     RETRY_SECONDS,
     Do,
+    Engine,
     EngineOptions,
     EngineUnreachable,
     Ticket,
@@ -37,7 +38,7 @@ WHOSE = "the jobs of PgQueuer"
 _LOCK = "SELECT pg_advisory_lock(1178948178)"
 
 
-class PgQueuerEngine:
+class PgQueuerEngine(Engine):
     """The engine of one database."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -75,7 +76,6 @@ class PgQueuerEngine:
                 await db.close()
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
-        places = asyncio.Semaphore(concurrency)
         connecting = asyncpg.create_pool(
             self._database, min_size=2, max_size=3, reset=_leave_as_it_is
         )
@@ -85,8 +85,7 @@ class PgQueuerEngine:
             @manager.entrypoint(ENTRYPOINT)
             async def work(job: Job) -> None:
                 try:
-                    async with places:
-                        await do((job.payload or b"").decode())
+                    await do((job.payload or b"").decode())
                 except Exception as error:
                     raise RetryRequested(timedelta(seconds=RETRY_SECONDS)) from error
 
@@ -98,9 +97,6 @@ class PgQueuerEngine:
                     heartbeat_timeout=self._lost_after,
                     shutdown_on_listener_failure=True,
                 )
-
-    def close(self) -> None:
-        """Nothing stays open."""
 
 
 async def _leave_as_it_is(connection: Any) -> None:

@@ -21,7 +21,14 @@ from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool
 
-from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
+from ferrule.engine.distributed.engines import (
+    RETRY_SECONDS,
+    Do,
+    Engine,
+    EngineOptions,
+    Ticket,
+    reach,
+)
 from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
 from .coroutines import call_when, run_with
@@ -34,7 +41,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(1178948178)"
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
 
 
-class ProcrastinateEngine:
+class ProcrastinateEngine(Engine):
     """The engine of one database."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -107,17 +114,13 @@ class ProcrastinateEngine:
 
 async def _rescue(app: App, every: float) -> None:
     """Hand out again the jobs of lost workers."""
+    manager = app.job_manager
     while True:
         await asyncio.sleep(every)
+        # Another worker may be quicker; then it goes on with the others, too.
         with suppress(ConnectorException):
-            lost = list(
-                await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every)
-            )
-            for job in lost:
-                # Another worker may have been quicker.
-                with suppress(ConnectorException):
-                    await app.job_manager.retry_job(job)
-            if lost:
+            for job in await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
+                await manager.retry_job(job)
                 await app.connector.execute_query_async(_WAKE)
 
 

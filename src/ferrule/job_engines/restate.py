@@ -28,6 +28,7 @@ from restate.server import install_shutdown_hook
 from ferrule.engine.distributed.engines import (
     RETRY_SECONDS,
     Do,
+    Engine,
     EngineOptions,
     EngineUnreachable,
     Ticket,
@@ -50,7 +51,7 @@ _RETRIES = InvocationRetryPolicy(
 )
 
 
-class RestateEngine:
+class RestateEngine(Engine):
     """The engine of one Restate server."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -78,7 +79,6 @@ class RestateEngine:
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         service = restate.Service(SERVICE)
-        places = asyncio.Semaphore(concurrency)
 
         # A job may take as long as it likes: that its worker is gone is seen at the connection.
         @service.handler(
@@ -88,34 +88,31 @@ class RestateEngine:
             invocation_retry_policy=_RETRIES,
         )
         async def work(context: restate.Context, run: str) -> None:
-            async with places:
-                await do(run)
+            await do(run)
 
-        config = Config()
-        where = urlsplit(self._workers)
-        is_here = where.hostname in ("127.0.0.1", "localhost")
-        config.bind = [f"{'127.0.0.1' if is_here else '0.0.0.0'}:{where.port}"]
-        config.workers = 2  # so that the workers of a machine may share the port
-        config.h2_max_concurrent_streams = concurrency
-        config.graceful_timeout = 60
         keys = os.environ.get("RESTATE_IDENTITY_KEYS", "").split() or None
         serving: Any = restate.app([service], identity_keys=keys)
         # The library takes over SIGTERM, in the main thread, when it is first asked.
         with suppress(RuntimeError, ValueError):
             install_shutdown_hook(asyncio.get_running_loop(), stop.set)
         async with run_with(self._register()):
-            await serve(serving, config, shutdown_trigger=stop.wait)
+            await serve(serving, self._configure(concurrency), shutdown_trigger=stop.wait)
+
+    def _configure(self, concurrency: int) -> Config:
+        where = urlsplit(self._workers)
+        is_here = where.hostname in ("127.0.0.1", "localhost")
+        config = Config()
+        config.bind = [f"{'127.0.0.1' if is_here else '0.0.0.0'}:{where.port}"]
+        config.workers = 2  # so that the workers of a machine may share the port
+        config.h2_max_concurrent_streams = concurrency
+        config.graceful_timeout = 60
+        return config
 
     async def _register(self) -> None:
         """Tell the server where the workers are, once this one listens."""
+        deployment = {"uri": self._workers, "force": True}
         while True:
-            try:
-                await asyncio.to_thread(
-                    self._ask, f"{self._admin}/deployments", {"uri": self._workers, "force": True}
-                )
+            with suppress(EngineUnreachable):
+                await asyncio.to_thread(self._ask, f"{self._admin}/deployments", deployment)
                 return
-            except EngineUnreachable:
-                await asyncio.sleep(1)
-
-    def close(self) -> None:
-        """Nothing stays open."""
+            await asyncio.sleep(1)

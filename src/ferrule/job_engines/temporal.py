@@ -8,8 +8,8 @@ The server shares places fairly among tenants where it can; the order within a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from ferrule.engine.distributed.engines import Do, EngineOptions, Ticket, reach
+from ferrule.engine.distributed.engines import Do, Engine, EngineOptions, Ticket, reach
 
 from .coroutines import run_with
 
@@ -46,7 +46,7 @@ class JobWorkflow:
         )
 
 
-class TemporalEngine:
+class TemporalEngine(Engine):
     """The engine of one Temporal namespace."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -55,20 +55,18 @@ class TemporalEngine:
         if options.address or "target_host" not in self._connecting:
             self._connecting["target_host"] = options.address or "localhost:7233"
 
-    def _reach(self) -> AbstractContextManager[None]:
+    @asynccontextmanager
+    async def _connect(self) -> AsyncGenerator[Client]:
         whose = f"Temporal at {self._connecting['target_host']}"
-        return reach(whose, RuntimeError, RPCError, hint=HINT)
-
-    async def _connect(self) -> Client:
-        with self._reach():
-            return await Client.connect(**self._connecting)
+        with reach(whose, RuntimeError, RPCError, hint=HINT):
+            yield await Client.connect(**self._connecting)
 
     async def prepare(self) -> None:
-        await self._connect()
+        async with self._connect():
+            pass
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        client = await self._connect()
-        with self._reach():
+        async with self._connect() as client:
             for ticket in tickets:
                 await client.start_workflow(
                     WORKFLOW,
@@ -84,11 +82,11 @@ class TemporalEngine:
                 )
 
     async def withdraw(self, tickets: Sequence[Ticket]) -> None:
-        client = await self._connect()
-        for ticket in tickets:
-            # It may have ended by now.
-            with suppress(RPCError):
-                await client.get_workflow_handle(ticket.run).terminate("the job was cancelled")
+        async with self._connect() as client:
+            for ticket in tickets:
+                # It may have ended by now.
+                with suppress(RPCError):
+                    await client.get_workflow_handle(ticket.run).terminate("the job was cancelled")
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         @activity.defn(name=ACTIVITY)
@@ -96,20 +94,19 @@ class TemporalEngine:
             async with run_with(_beat(self._lost_after / 3)):
                 await do(run)
 
-        async with Worker(
-            await self._connect(),
-            task_queue=TASK_QUEUE,
-            workflows=[JobWorkflow],
-            activities=[work],
-            max_concurrent_activities=concurrency,
-            # A worker that leaves has its runs left before that.
-            graceful_shutdown_timeout=timedelta(hours=1),
-            workflow_runner=UnsandboxedWorkflowRunner(),
-        ):
-            await stop.wait()
-
-    def close(self) -> None:
-        """Nothing stays open."""
+        async with self._connect() as client:
+            worker = Worker(
+                client,
+                task_queue=TASK_QUEUE,
+                workflows=[JobWorkflow],
+                activities=[work],
+                max_concurrent_activities=concurrency,
+                # A worker that leaves has its runs left before that.
+                graceful_shutdown_timeout=timedelta(hours=1),
+                workflow_runner=UnsandboxedWorkflowRunner(),
+            )
+            async with worker:
+                await stop.wait()
 
 
 async def _beat(every: float) -> None:

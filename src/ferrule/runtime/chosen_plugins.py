@@ -174,8 +174,8 @@ def build_off_error(brought: str, settings: Settings) -> ConfigError:
 
 
 def list_used(settings: Settings) -> list[Manifest]:
-    """Return the manifests of the installed plugins that are on."""
-    return [one for one in list_manifests(settings) if one.distribution and is_on(one, settings)]
+    """Return the manifests of the plugins that are on."""
+    return [one for one in list_manifests(settings) if is_on(one, settings)]
 
 
 def is_on(manifest: Manifest, settings: Settings, *, is_wanted: bool = False) -> bool:

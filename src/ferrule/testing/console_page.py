@@ -42,7 +42,7 @@ def render_page(
 
     def render(template: str, /, **values: Any) -> str:
         viewer = SimpleNamespace(csrf="csrf", user="owner")
-        return environment.from_string(template).render(viewer=viewer, **values)
+        return environment.from_string(template).render(viewer=viewer, root="", **values)
 
     def find_resource(kind: type[T], /) -> T | None:
         return next((one for one in kept if isinstance(one, kind)), None)

@@ -135,8 +135,7 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what submitting opened."""
-        ...
+        """Close what submitting opened, if anything stays open."""
 
 
 @runtime_checkable
@@ -160,24 +159,28 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def open_engine(named: str, options: EngineOptions) -> Engine:
-    """Return the engine called `NAME` or `NAME:ADDRESS`. Raises ConfigError, EngineExtraMissing."""
+def open_engine(named: str | Engine, options: EngineOptions) -> Engine:
+    """Return the engine called `NAME` or `NAME:ADDRESS`; one that is given is returned as it is.
+
+    Raises:
+        ConfigError: There is none of this name that may be used.
+        EngineExtraMissing: Its library is not installed.
+    """
+    if not isinstance(named, str):
+        return named
     name, _, address = named.partition(":")
     points, refused = find_entry_points("ferrule.engines", CommandWritable.from_current_folder())
     known = {point.name: point for point in points}
-    if name not in known and refused:
-        raise ConfigError(
-            f"no engine is called `{name}`; those of `{refused[0].name}` are not used, because "
-            f"commands can write `{refused[0].path}`",
-            hint="install it where commands cannot write, or start from another folder",
-            code="engine_unknown",
-        )
     if name not in known:
-        raise ConfigError(
-            f"no engine is called `{name}`",
-            hint=f"use one of {', '.join(sorted(known))}, or install the plugin that brings it",
-            code="engine_unknown",
-        )
+        hint = f"use one of {', '.join(sorted(known))}, or install the plugin that brings it"
+        problem = f"no engine is called `{name}`"
+        if refused:
+            hint = "install it where commands cannot write, or start from another folder"
+            problem += (
+                f"; those of `{refused[0].name}` are not used, because commands can write "
+                f"`{refused[0].path}`"
+            )
+        raise ConfigError(problem, hint=hint, code="engine_unknown")
     try:
         make = cast("Callable[[EngineOptions], Engine]", known[name].load())
     except ImportError as error:

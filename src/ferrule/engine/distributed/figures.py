@@ -6,15 +6,13 @@ Workers can be scaled by the age of the oldest job that waits.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ferrule._version import __version__
 
 from .jobs import Jobs
-from .outcomes import JobFigures
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -26,8 +24,6 @@ GAUGES = {
     "workers": ("{worker}", "Workers that have any."),
     "leases": ("{session}", "Sessions that some process may write now."),
 }
-FRESH_SECONDS = 1.0
-"""For how long one look at the database serves all gauges."""
 
 
 def report_jobs(jobs: Jobs, *, meter_provider: Any = None) -> None:
@@ -40,27 +36,12 @@ def report_jobs(jobs: Jobs, *, meter_provider: Any = None) -> None:
     from opentelemetry import metrics
 
     meter = metrics.get_meter("ferrule", __version__, meter_provider)
-    measure = _look_now_and_then(jobs)
     for name, (unit, description) in GAUGES.items():
-        meter.create_observable_gauge(
-            f"ferrule.jobs.{name}", [partial(_observe, measure, name)], unit, description
-        )
+        observe = partial(_observe, jobs, name)
+        meter.create_observable_gauge(f"ferrule.jobs.{name}", [observe], unit, description)
 
 
-def _observe(
-    measure: Callable[[], JobFigures], name: str, options: CallbackOptions
-) -> Iterable[Observation]:
+def _observe(jobs: Jobs, name: str, options: CallbackOptions) -> Iterable[Observation]:
     from opentelemetry.metrics import Observation
 
-    yield Observation(getattr(measure(), name))
-
-
-def _look_now_and_then(jobs: Jobs) -> Callable[[], JobFigures]:
-    seen: list[tuple[float, JobFigures]] = []
-
-    def measure() -> JobFigures:
-        if not seen or time.monotonic() > seen[-1][0] + FRESH_SECONDS:
-            seen[:] = [(time.monotonic(), jobs.measure())]
-        return seen[-1][1]
-
-    return measure
+    yield Observation(getattr(jobs.measure(), name))

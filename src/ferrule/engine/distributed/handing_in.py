@@ -81,9 +81,7 @@ class SetAside:
                     self.add(unhanded, RETRY_SECONDS)
 
     def _take_due(self) -> list[Unhanded]:
-        now = asyncio.get_running_loop().time()
-        if self._leaving.is_set():
-            now = math.inf
+        now = math.inf if self._leaving.is_set() else asyncio.get_running_loop().time()
         due = [run for run, (at, _) in self._waiting.items() if at <= now]
         return [self._waiting.pop(run)[1] for run in due]
 

@@ -8,7 +8,7 @@ not started starts. If two workers have one job, the session's lease lets one of
 an earlier run of the session was left open, that one is finished first.
 
 A journal lets its own process write a session as often as it likes, so jobs of one session take
-turns here (`Turns`).
+turns here (`SessionTurns`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
-from ferrule.core.calls import parse_json
-from ferrule.core.errors import FerruleError, JournalError, ProviderError, SessionNotFound
-from ferrule.core.events import ModelFailed, RunFinished, RunStarted
+from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.protocols import Journal
 
-from .jobs import Job, build_outcome
+from .job import Job, JobEnd
 
 RETRY_SECONDS = 1.0
 """Seconds between two attempts to lease a session, or to reach the journal."""
@@ -43,8 +42,7 @@ class SessionTurns:
     """Lets jobs of one process work on a session one at a time, in the order they came."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[object]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def of(self, session: str) -> AsyncGenerator[bool]:
@@ -52,18 +50,10 @@ class SessionTurns:
 
         Yields whether there was nobody to wait for.
         """
+        is_first = session not in self._locks
         lock = self._locks.setdefault(session, asyncio.Lock())
-        here = self._waiting.setdefault(session, [])
-        me = object()
-        is_first = not here
-        here.append(me)
-        try:
-            async with lock:
-                yield is_first
-        finally:
-            here.remove(me)
-            if not here:
-                del self._waiting[session], self._locks[session]
+        async with lock:
+            yield is_first
 
 
 async def run_job(
@@ -72,6 +62,7 @@ async def run_job(
     make: MakeAgent,
     turns: SessionTurns | None = None,
     *,
+    end: JobEnd | None = None,
     is_new: bool = False,
 ) -> dict[str, Any]:
     """Run a job to its end, or find that it has ended, and return its outcome (`build_outcome`).
@@ -83,34 +74,35 @@ async def run_job(
         journal: The journal of its session.
         make: Makes the agent.
         turns: The turns of jobs of one session.
+        end: Whoever writes the outcome with the end of the run notes it here.
         is_new: Whether the journal was asked just now, and has no such session.
 
     Raises:
         FerruleError: The run could not be started or continued.
     """
+    end = end or JobEnd(job)
     async with (turns or SessionTurns()).of(job.session) as is_first:
-        is_new = is_new and is_first
-        while True:
-            begun: bool | None = None
-            outcome: dict[str, Any] | None = None
+        found: JobEnd | None = None
+        while end.outcome is None:
             try:
-                if not is_new:
-                    begun, outcome = await run_blocking(partial(find_outcome, journal, job))
-                if outcome is None:
-                    outcome = await _continue(job, make(job, journal), begun)
-                if outcome is not None:
-                    return outcome
+                if not (is_new and is_first):
+                    found = await run_blocking(partial(read_end, journal, job))
+                    if found is not None and found.outcome is not None:
+                        return found.outcome
+                await _continue(job, make(job, journal), found)
             except JournalError as error:
-                was_opened_meanwhile = begun is None and error.code == "journal_conflict"
+                was_opened_meanwhile = found is None and error.code == "journal_conflict"
                 if not (was_opened_meanwhile or error.code in TRANSIENT_ERRORS) or _is_cancelled():
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
             except FerruleError:
                 # How the run ended is in the journal; what never became a run is raised.
-                found = await run_blocking(partial(find_outcome, journal, job))
-                if found[1] is None:
-                    raise
+                if end.outcome is None:
+                    found = await run_blocking(partial(read_end, journal, job))
+                    if found is None or found.outcome is None:
+                        raise
             is_new = False
+    return end.outcome
 
 
 def _is_cancelled() -> bool:
@@ -119,79 +111,36 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
-    """Return whether the run was started, and its outcome if it has ended.
-
-    The first is None if not even its session exists.
-    """
-    begun = False
-    typed = False
-    failed: ModelFailed | None = None
+def read_end(journal: Journal, job: Job) -> JobEnd | None:
+    """Read from the journal how far a job has come. Return None if its session is not there."""
+    end = JobEnd(job)
     try:
         for record in journal.records(job.session):
             # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
-            if record.run != job.run or (record.tenant, record.user) != (job.tenant, job.user):
-                continue
-            if isinstance(record.event, RunStarted):
-                begun = True
-                typed = record.event.output_request is not None
-            if isinstance(record.event, ModelFailed):
-                failed = record.event
-            if isinstance(record.event, RunFinished):
-                return True, describe_end(job, record.event, failed, typed=typed)
+            if record.run == job.run and end.is_of(record.tenant, record.user, job.session):
+                end.note(end.read(record.event))
+                if end.outcome is not None:
+                    break
     except SessionNotFound:
-        return None, None
-    return begun, None
+        return None
+    return end
 
 
-def describe_end(
-    job: Job, end: RunFinished, failed: ModelFailed | None, *, typed: bool
-) -> dict[str, Any]:
-    """Return the outcome of a run that has ended.
-
-    `failed` is the last failure of its model, and `typed` whether its agent has an `output_type`.
-    """
-    used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
-    outcome = build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
-    if failed is not None and failed.code == end.code:
-        outcome["error"] = ProviderError(
-            failed.detail,
-            code=failed.code,
-            status=failed.status,
-            retryable=failed.retryable,
-            retry_after=failed.retry_after,
-        ).to_fields()
-    if typed and end.text:
-        outcome["output"] = parse_json(end.text)
-    return outcome
-
-
-async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> dict[str, Any] | None:
-    """Work a run until it ends.
-
-    Returns:
-        The outcome of a run that began here and ended well; None if the journal must be asked.
-    """
+async def _continue(job: Job, agent: Agent[Any, Any], found: JobEnd | None) -> None:
+    """Work a run, as far as it was found, until it ends."""
     try:
-        session = agent.open_session(job.session) if begun is None else agent.resume(job.session)
+        session = agent.open_session(job.session) if found is None else agent.resume(job.session)
         try:
-            if begun:
+            if found is not None and found.has_begun:
                 await session.resume(WORKER_LOST)
-                return None
-            if begun is not None:
+                return
+            if found is not None:
                 await _finish_others(session)
-            result = await session.run(job.text, run=job.run)
+            await session.run(job.text, run=job.run)
         finally:
             await session.close()
     finally:
         await agent.disconnect()
-    who = session.identity
-    # A run that was continued is told of as it ended first.
-    is_whole = (who.tenant, who.user, who.run) == (job.tenant, job.user, job.run)
-    if result.stop != "done" or not is_whole:
-        return None
-    end = RunFinished(result.stop, result.text, usage=result.usage)
-    return describe_end(job, end, None, typed=session.ends_with_value)
 
 
 async def _finish_others(session: Session[Any]) -> None:

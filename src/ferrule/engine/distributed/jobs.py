@@ -2,7 +2,7 @@
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
-    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `build_outcome` makes it
+    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...} (`job.build_outcome`)
 
 A job is a row in a table (`outcomes`) and is handed to workers by an engine (`engines`). It is
 worked until it has an outcome, whatever happens to workers. The key of a job is its run's id:
@@ -15,17 +15,13 @@ what is for the program that calls `Jobs` to decide.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.value_class import frozen, options
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
-from ferrule.storage.journal.postgres_connection import choose_hint, is_storable
 
 from .engines import (
     DEFAULT_ENGINE,
@@ -37,124 +33,23 @@ from .engines import (
     run_blocking,
 )
 from .handing_in import hand_in
-from .outcomes import JobFigures, OutcomeTable, StoredJob, build_announcement
-from .schedules import build_run_id, find_next_time
+from .job import Job, build_outcome
+from .outcomes import JobFigures, JobState, OutcomeTable, build_announcement
+from .schedules import find_next_time, submit_scheduled
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-MAX_PRIORITY = 2**31 - 1
 POLL_SECONDS = 0.5
 """Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks for an outcome that is announced: the announcement may be lost."""
-MAX_WORKERS = 20
-"""A job is given up after this many workers ended while working it: it may be what ends them."""
-
-
-class DistributedExtraMissing(FerruleError):
-    """The extra `scale` is not installed."""
-
-    code = "extra_missing"
-
-
-class QueueUnreachable(FerruleError):
-    """The database of the jobs does not answer, or refuses the connection."""
-
-    code = "queue_unreachable"
 
 
 class UnknownJob(FerruleError):
     """No job with this id was submitted."""
 
     code = "job_unknown"
-
-
-@options
-class Job:
-    """One message for a session.
-
-    Attributes:
-        text: The message.
-        session: The session's id; a new one if empty.
-        priority: 1 is first; 0 goes before all others.
-        options: Settings by key, for workers that create their agents from settings.
-        workspace: A folder on the worker's machine.
-    """
-
-    text: str
-    session: str = ""
-    run: str = ""
-    tenant: str = "local"
-    user: str = "worker"
-    workspace: str = ""
-    model: str = ""
-    priority: int = 0
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def __post_init__(self) -> None:
-        if not (self.tenant.strip() and self.user.strip()):
-            raise ConfigError("a job needs a tenant and a user", code="identity_blank")
-        names = (self.run, self.session, self.tenant, self.user)
-        if not is_storable("".join(names)):
-            raise ConfigError(f"unusable name in {names!r}", code="job_name")
-        if not 0 <= self.priority <= MAX_PRIORITY:
-            raise ConfigError(
-                f"priority = {self.priority}", hint=f"use 0 to {MAX_PRIORITY}; 1 goes first"
-            )
-
-    def with_name(self) -> Job:
-        """Return the job with ids, if it has none.
-
-        A new session gets the id of its first run: the same key is the same session.
-        """
-        run = self.run or uuid4().hex
-        return replace(self, run=run, session=self.session or run)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the job as it is stored."""
-        return asdict(self)
-
-    @staticmethod
-    def of(values: Mapping[str, Any]) -> Job:
-        """Load a job that was stored; fields of a newer version are dropped."""
-        known = {name: values[name] for name in Job.__dataclass_fields__ if name in values}
-        return Job(**known)
-
-
-def build_outcome(
-    job: Job, stop: str, *, text: str = "", code: str = "", detail: str = "", **usage: int
-) -> dict[str, Any]:
-    """Build an outcome.
-
-    `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run. The
-    outcome of an agent with an `output_type` also has the JSON value as `output`; that of a run
-    whose model gave no answer has `error`, with `code` and, if known, `status`, `retryable` and
-    `retry_after` in seconds.
-    """
-    return {
-        "stop": stop,
-        "text": text,
-        "code": code,
-        "detail": detail,
-        "session": job.session,
-        "run": job.run,
-        "usage": {"input": 0, "output": 0, "cached": 0, **usage},
-    }
-
-
-@frozen
-class WaitingJob:
-    """Summary of a job.
-
-    `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` is who works it.
-    """
-
-    run: str
-    state: str
-    tenant: str
-    text: str
-    worker: str
 
 
 class Jobs:
@@ -166,20 +61,20 @@ class Jobs:
             itself. The same for all workers.
 
     Raises:
-        ConfigError: No engine has this name, or the database is not a PostgreSQL URL.
-        DistributedExtraMissing, EngineExtraMissing: An extra is missing.
-        QueueUnreachable, EngineUnreachable: The database or the engine does not answer.
+        ConfigError: No engine has this name, the database is not a PostgreSQL URL, or the extra
+            `scale` is missing.
+        EngineExtraMissing: The extra of the engine is missing.
+        QueueError, EngineUnreachable: The database or the engine cannot be used.
     """
 
     def __init__(self, database: str, *, engine: str | Engine = DEFAULT_ENGINE) -> None:
-        check_connection(database)
         self._url = libpq_url(database)
         self._table = OutcomeTable(self._url)
         self._listening: Connection[Any] | None = None
         try:
             self._table.check()
             options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
-            self._engine = open_engine(engine, options) if isinstance(engine, str) else engine
+            self._engine = open_engine(engine, options)
             run_blocking(self._engine.prepare())
         except BaseException:
             self._table.close()
@@ -201,16 +96,14 @@ class Jobs:
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
-        is_announced = False
         while True:
-            if not self._table.is_pooled:
-                is_announced = self._listen()
+            listening = self._listen()
             if not self._table.mark_awaited(run):
                 found = self._find(run)
                 if found.outcome is not None:
                     return found.outcome
-            if is_announced:
-                self._wait_for(build_announcement(run))
+            if listening is not None:
+                self._wait_for(listening, build_announcement(run))
             else:
                 time.sleep(POLL_SECONDS)
 
@@ -221,7 +114,7 @@ class Jobs:
         a result for every call, when its worker renews its leases: within some seconds. If its
         worker is gone, that is up to the worker that gets the job next.
         """
-        job = Job.of(self._find(run).job)
+        job = self._find(run).job
         outcome = build_outcome(job, "cancelled", detail="the job was cancelled")
         ended = self._table.cancel(run, outcome)
         if isinstance(self._engine, WithdrawingEngine):
@@ -229,22 +122,15 @@ class Jobs:
             with suppress(EngineUnreachable):
                 run_blocking(self._engine.withdraw([ticket for ticket, _ in ended]))
 
-    def _find(self, run: str) -> StoredJob:
+    def _find(self, run: str) -> JobState:
         found = self._table.find(run)
         if found is None:
             raise UnknownJob(f"there is no job `{run}`", hint="`ferrule submit --list` lists them")
         return found
 
-    def recent(self, limit: int = 20) -> Iterator[WaitingJob]:
+    def recent(self, limit: int = 20) -> list[JobState]:
         """Return jobs, the newest first."""
-        for found in self._table.list_recent(limit):
-            state = found.stop
-            if not state:
-                state = "working" if found.worker else "waiting"
-            elif state not in ("done", "cancelled"):
-                state = "failed"
-            job = Job.of(found.job)
-            yield WaitingJob(found.run, state, job.tenant, job.text, found.worker)
+        return self._table.list_recent(limit)
 
     def measure(self) -> JobFigures:
         """Count the jobs that have not ended."""
@@ -284,27 +170,27 @@ class Jobs:
 
     # ---- announcements
 
-    def _listen(self) -> bool:
-        """Listen for the ends of jobs. Return whether they will be heard of."""
+    def _listen(self) -> Connection[Any] | None:
+        """Listen for the ends of jobs. Return None if they will not be heard of."""
         import psycopg
 
+        if self._table.is_pooled:
+            return None
         if self._listening is not None and not self._listening.closed:
-            return True
+            return self._listening
         try:
             self._listening = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
             self._listening.execute(f"LISTEN {OUTCOME_CHANNEL}".encode())
         except psycopg.Error:
             self._hang_up()
-            return False
-        return True
+        return self._listening
 
-    def _wait_for(self, announcement: str) -> None:
+    def _wait_for(self, listening: Connection[Any], announcement: str) -> None:
         """Wait until a job's end is announced, but look at the table now and then."""
         import psycopg
 
-        assert self._listening is not None
         try:
-            for told in self._listening.notifies(timeout=LOOK_SECONDS):
+            for told in listening.notifies(timeout=LOOK_SECONDS):
                 if told.payload == announcement:
                     return
         except psycopg.Error:
@@ -316,21 +202,6 @@ class Jobs:
         self._listening = None
 
 
-def submit_scheduled(
-    table: OutcomeTable,
-    engine: Engine,
-    name: str,
-    job: Mapping[str, Any],
-    due: datetime,
-    now: datetime,
-) -> None:
-    """Submit the job of a schedule for one of its times."""
-    timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
-    delay = max(0.0, (due - now).total_seconds())
-    rows = table.submit([timed.as_dict()], delay=delay, schedule=name)
-    hand_in(table, engine, rows)
-
-
 def libpq_url(database: str) -> str:
     """Return the URL in the form of libpq. Raises ConfigError if it is not a PostgreSQL URL."""
     for start in ("postgresql+psycopg://", "postgresql://", "postgres://"):
@@ -339,29 +210,3 @@ def libpq_url(database: str) -> str:
     raise ConfigError(
         "the database of jobs is PostgreSQL", hint="use `postgresql://user@host/database`"
     )
-
-
-def check_connection(database: str) -> None:
-    """Connect once, so that a problem is reported in one line.
-
-    Raises DistributedExtraMissing, QueueUnreachable.
-    """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise DistributedExtraMissing(
-            "jobs need the extra `scale`", hint="pip install 'ferrule[scale]'"
-        ) from error
-    try:
-        psycopg.connect(libpq_url(database), connect_timeout=5).close()
-    except psycopg.Error as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise QueueUnreachable(
-            f"the database of the jobs cannot be reached: {first}",
-            hint=choose_hint(
-                error,
-                "is it up, and may this user connect? A password belongs into ~/.pgpass or "
-                "PGPASSWORD",
-            ),
-            retryable=True,
-        ) from error

@@ -3,7 +3,7 @@
 A row is written before the engine is told of the job. If whoever submits it dies between the two, a
 worker tells the engine later (`look`), so nothing is lost and a job of the same session waits for
 no ghost. The row says what the job is, who works it, and how it ended. The end comes with
-the batch that ends the run in the journal (`draining`); of a job that never became a run, the
+the batch that ends the run in the journal (`JobEnd`); of a job that never became a run, the
 worker writes it (`end`).
 
 Every call is one statement, and may be repeated: an outcome is set once.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from hashlib import md5
 from typing import Any
 
@@ -22,6 +23,7 @@ from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
 from ferrule.storage.journal.postgres_connection import PostgresConnection, Rows, Values
 
 from .engines import Ticket
+from .job import Job
 
 SCHEMA = "ferrule"
 VERSION = 1
@@ -85,7 +87,12 @@ SELECT {ticket}, (SELECT count(pg_notify(%(channel)s, md5(run))) FROM done WHERE
 FROM done WHERE ended IS NOT NULL
 """
 _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
-_COLUMNS = "run, job, coalesce(worker, ''), coalesce(stop, ''), outcome"
+_COLUMNS = """
+job, CASE WHEN ended IS NULL AND worker IS NULL THEN 'waiting' WHEN ended IS NULL THEN 'working'
+    WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END,
+coalesce(worker, ''), submitted,
+extract(epoch FROM coalesce(ended, clock_timestamp()) - begun)::double precision, outcome
+"""
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
 _RECENT = f"SELECT {_COLUMNS} FROM {{s}}.outcomes ORDER BY no DESC LIMIT %s"
 _MEASURE = """
@@ -115,13 +122,23 @@ class QueueError(FerruleError):
 
 
 @frozen
-class StoredJob:
-    """A job as it is in the table: `stop` is that of its outcome, if it has one."""
+class JobState:
+    """A job and how far it has come.
 
-    run: str
-    job: Mapping[str, Any]
+    Attributes:
+        job: The job.
+        state: `waiting`, `working`, `done`, `failed` or `cancelled`.
+        worker: Who works it or has worked it; "" if it has not begun.
+        submitted: When it was submitted.
+        seconds: How long it has been worked, in seconds; None if it has not begun.
+        outcome: Its outcome (`build_outcome`), once it has ended.
+    """
+
+    job: Job
+    state: str
     worker: str
-    stop: str
+    submitted: datetime
+    seconds: float | None
     outcome: dict[str, Any] | None
 
 
@@ -275,13 +292,13 @@ class OutcomeTable:
         """Have the end of a job announced. False if it has ended, or there is none."""
         return bool(self._run(_AWAIT, (run,), f"waiting for `{run}`"))
 
-    def find(self, run: str) -> StoredJob | None:
-        rows = self._run(_FIND, (run,), f"looking for `{run}`")
-        return StoredJob(*rows[0]) if rows else None
+    def find(self, run: str) -> JobState | None:
+        found = _read_states(self._run(_FIND, (run,), f"looking for `{run}`"))
+        return found[0] if found else None
 
-    def list_recent(self, limit: int) -> list[StoredJob]:
+    def list_recent(self, limit: int) -> list[JobState]:
         """Return jobs, the newest first."""
-        return [StoredJob(*row) for row in self._run(_RECENT, (limit,), "listing jobs")]
+        return _read_states(self._run(_RECENT, (limit,), "listing jobs"))
 
     def measure(self) -> JobFigures:
         return JobFigures(*self._run(_MEASURE, (), "counting jobs")[0])
@@ -313,6 +330,10 @@ class OutcomeTable:
 
 def _read_tickets(rows: Rows) -> list[Unhanded]:
     return [(Ticket(*row[:6]), row[6]) for row in rows]
+
+
+def _read_states(rows: Rows) -> list[JobState]:
+    return [JobState(Job.of(job), *others) for job, *others in rows]
 
 
 def build_announcement(run: str) -> str:

@@ -5,25 +5,29 @@ its tenant has enough at work, an earlier job of its session has not ended, or i
 version. One that is worked here already is joined. What cannot begin at all has failed, and is not
 tried again.
 
-A worker that leaves ends nobody's run (`draining`): its jobs are handed in for others. The engine's
-own cancelling, such as that of a library at its shutdown, does not reach a run either.
+A worker that leaves ends nobody's run (`PostgresJournal.stop_writing`): its jobs are handed in for
+others. The engine's own cancelling, such as that of a library at its shutdown, does not reach a run
+either. The end of a run that began here carries the outcome of its job with it, in one statement.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.events import Event
+from ferrule.core.identity import Identity
 from ferrule.engine.threads import Threads
+from ferrule.storage.journal.postgres import PostgresJournal
 
-from .draining import DrainingJournal, DrainingRemoteJournal
 from .engines import RETRY_SECONDS, Engine, GoOnElsewhere
 from .handing_in import SetAside, hand_in, wait_until
-from .job_run import MakeAgent, SessionTurns, find_outcome, run_job
-from .jobs import MAX_WORKERS, Job, build_outcome, submit_scheduled
+from .job import Job, JobEnd, build_outcome
+from .job_run import MakeAgent, SessionTurns, read_end, run_job
 from .outcomes import Beginning, OutcomeTable
 from .schedules import begin_scheduled
 
@@ -31,20 +35,23 @@ AGAIN_SECONDS = 0.5
 """Seconds after which a job that may not begin comes again; longer if others go first."""
 MOST_SECONDS = 30.0
 """Seconds that any job stays away at the most."""
+MAX_WORKERS = 20
+"""A job is given up after this many workers ended while working it: it may be what ends them."""
 
 _log = logging.getLogger(__name__)
 _run_in_thread = Threads().run
 
 
 class Runner:
-    """Works the jobs of one worker.
+    """Works the jobs of one worker; it is the `JobWatch` of their journal.
 
     Args:
         name: The worker.
         table: Where outcomes are written.
         engine: Who hands jobs out, and is told of those of schedules.
-        journal: The journal of all jobs.
+        journal: The journal of all jobs, in the database of the table.
         make: Makes the agent of a job.
+        concurrency: How many jobs may be worked at once here.
         per_tenant: How many jobs of a tenant may be worked at once anywhere.
     """
 
@@ -53,9 +60,10 @@ class Runner:
         name: str,
         table: OutcomeTable,
         engine: Engine,
-        journal: DrainingJournal,
+        journal: PostgresJournal,
         make: MakeAgent,
         *,
+        concurrency: int,
         per_tenant: int | None,
     ) -> None:
         self._name = name
@@ -65,15 +73,18 @@ class Runner:
         self._make = make
         self._per_tenant = per_tenant
         self._turns = SessionTurns()
+        self._loop = asyncio.get_running_loop()
+        self._places = asyncio.Semaphore(concurrency)
         self._leaving = asyncio.Event()
         self._set_aside = SetAside(table, engine, self._leaving)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        self._ends: dict[str, JobEnd] = {}
         self._cancelled: set[str] = set()
 
     async def __call__(self, run: str) -> None:
         """Work a job (`engines.Do`)."""
-        if self._journal.left:
+        if self._leaving.is_set():
             raise GoOnElsewhere
         task = self._tasks.get(run)
         if task is None:
@@ -90,9 +101,32 @@ class Runner:
             # Whoever called may have been cancelled, and asks no more.
             task.exception()
 
+    # ---- for the journal, in any thread
+
     def list_runs(self) -> list[str]:
-        """Return the runs that are worked. May be called from any thread."""
         return list(self._running)
+
+    def cancel_runs(self, runs: list[str]) -> None:
+        self._loop.call_soon_threadsafe(self.cancel, runs)
+
+    def find_ends(
+        self, batches: Sequence[tuple[Identity, Sequence[Event]]]
+    ) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for identity, events in batches:
+            end = self._ends.get(identity.run)
+            if end is None or not end.is_of(identity.tenant, identity.user, identity.session):
+                continue
+            for event in events:
+                outcome = end.read(event)
+                if outcome is not None:
+                    found[identity.run] = outcome
+        return found
+
+    def note_ends(self, outcomes: Mapping[str, Any]) -> None:
+        for run, outcome in outcomes.items():
+            if run in self._ends:
+                self._ends[run].note(outcome)
 
     def cancel(self, runs: list[str]) -> None:
         """End these runs as cancelled."""
@@ -106,7 +140,7 @@ class Runner:
         """Let jobs end for `grace` seconds, and leave the others to other workers."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=grace)
-        self._journal.leave()
+        self._journal.stop_writing()
         self._leaving.set()
         for task in self._running.values():
             task.cancel()
@@ -118,13 +152,14 @@ class Runner:
 
     async def _insist(self, run: str) -> None:
         """Work a job, also when the table or the engine was away."""
-        while not self._journal.left:
-            try:
-                await self._work(run)
-                return
-            except FerruleError as error:
-                _log.warning("job `%s` waits: %s", run, error)
-                await wait_until(self._leaving, RETRY_SECONDS)
+        async with self._places:
+            while not self._leaving.is_set():
+                try:
+                    await self._work(run)
+                    return
+                except FerruleError as error:
+                    _log.warning("job `%s` waits: %s", run, error)
+                    await wait_until(self._leaving, RETRY_SECONDS)
         raise GoOnElsewhere
 
     async def _work(self, run: str) -> None:
@@ -135,11 +170,11 @@ class Runner:
             return
         job = Job.of(beginning.job)
         try:
-            outcome, has_outcome = await self._run(job, beginning)
+            outcome = await self._run(job, beginning)
         except GoOnElsewhere:
             await _run_in_thread(partial(self._hand_to_others, run))
             return
-        if not has_outcome:
+        if outcome is not None:
             await _run_in_thread(partial(self._table.end, run, self._name, outcome))
         self._set_aside.hasten(job.session, job.tenant)
 
@@ -158,49 +193,35 @@ class Runner:
     def _begin(self, run: str) -> Beginning:
         """Begin a job. Without a job in it, there is nothing to do now."""
         beginning = self._table.begin(run, self._name, per_tenant=self._per_tenant)
-        if beginning.schedule is not None:
-            is_wanted = begin_scheduled(
-                self._table,
-                beginning.schedule,
-                run,
-                was_begun=beginning.was_begun,
-                submit=partial(submit_scheduled, self._table, self._engine),
-            )
-            if not is_wanted:
-                self._table.remove(run)
-                return Beginning("ended")
-        return beginning
+        if begin_scheduled(self._table, self._engine, run, beginning):
+            return beginning
+        self._table.remove(run)
+        return Beginning("ended")
 
-    async def _run(self, job: Job, beginning: Beginning) -> tuple[dict[str, Any], bool]:
-        """Run a job to its end. Return its outcome, and whether that is written."""
+    async def _run(self, job: Job, beginning: Beginning) -> dict[str, Any] | None:
+        """Run a job to its end. Return its outcome, unless that is written."""
         if beginning.attempt > MAX_WORKERS:
             detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
-            return build_outcome(job, "failed", code="job_given_up", detail=detail), False
-        journal = self._journal
-        if isinstance(journal, DrainingRemoteJournal):
-            journal.expect(job)
+            return build_outcome(job, "failed", code="job_given_up", detail=detail)
+        end = self._ends[job.run] = JobEnd(job)
         is_new = not beginning.is_known
-        running = asyncio.create_task(run_job(job, journal, self._make, self._turns, is_new=is_new))
-        self._running[job.run] = running
-        has_outcome = False
+        running = self._running[job.run] = asyncio.create_task(
+            run_job(job, self._journal, self._make, self._turns, end=end, is_new=is_new)
+        )
         try:
-            outcome = await self._wait(job, running)
+            await asyncio.wait([running])
         finally:
-            del self._running[job.run]
+            del self._running[job.run], self._ends[job.run]
             self._cancelled.discard(job.run)
-            if isinstance(journal, DrainingRemoteJournal):
-                has_outcome = journal.forget(job.run)
-        return outcome, has_outcome
-
-    async def _wait(self, job: Job, running: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        await asyncio.wait([running])
-        if self._journal.left and (running.cancelled() or running.exception() is not None):
+        if end.outcome is not None:
+            return None
+        error = None if running.cancelled() else running.exception()
+        if self._leaving.is_set() and (running.cancelled() or error is not None):
             raise GoOnElsewhere
         if running.cancelled():
-            found = await _run_in_thread(partial(find_outcome, self._journal, job))
-            detail = "the job was cancelled"
-            return found[1] or build_outcome(job, "cancelled", detail=detail)
-        error = running.exception()
+            found = await _run_in_thread(partial(read_end, self._journal, job))
+            cancelled = build_outcome(job, "cancelled", detail="the job was cancelled")
+            return cancelled if found is None else found.outcome or cancelled
         return running.result() if error is None else _describe_failure(job, error)
 
 

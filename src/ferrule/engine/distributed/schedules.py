@@ -7,19 +7,19 @@ times that have come, and any engine that can wait will do. Cron expressions are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .outcomes import OutcomeTable
+from .engines import Engine
+from .handing_in import hand_in
+from .job import Job
+from .outcomes import Beginning, OutcomeTable
 
 SKIPPED_SECONDS = 60.0
 """A time that is past for longer is left out: no worker ran."""
-
-SubmitLater = Callable[[str, Mapping[str, Any], datetime, datetime], None]
-"""Submits a job of the schedule of this name: its due time, and the time now."""
 
 
 def find_next_time(cron: str, after: datetime) -> datetime:
@@ -38,25 +38,40 @@ def find_next_time(cron: str, after: datetime) -> datetime:
         ) from error
 
 
-def begin_scheduled(
-    table: OutcomeTable, name: str, run: str, *, was_begun: bool, submit: SubmitLater
-) -> bool:
-    """Submit the job that follows this one. Return whether this one is still wanted.
+def submit_scheduled(
+    table: OutcomeTable,
+    engine: Engine,
+    name: str,
+    job: Mapping[str, Any],
+    due: datetime,
+    now: datetime,
+) -> None:
+    """Submit the job of a schedule for one of its times."""
+    timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
+    delay = max(0.0, (due - now).total_seconds())
+    hand_in(table, engine, table.submit([timed.as_dict()], delay=delay, schedule=name))
+
+
+def begin_scheduled(table: OutcomeTable, engine: Engine, run: str, beginning: Beginning) -> bool:
+    """Submit the job that follows this one of a schedule. Return whether this one is still wanted.
 
     A schedule that was removed or changed meanwhile wants it no more, and neither does one whose
     time is long past. Repeated by another worker, it submits nothing twice.
     """
+    name = beginning.schedule
+    if name is None:
+        return True
     found = table.find_schedule(name)
     if found is None:
-        return was_begun
+        return beginning.was_begun
     cron, job, due, now = found
     if build_run_id(name, due) != run:
-        return was_begun
+        return beginning.was_begun
     earliest = now - timedelta(seconds=SKIPPED_SECONDS)
     following = find_next_time(cron, max(due, earliest).astimezone(UTC))
-    submit(name, job, following, now)
+    submit_scheduled(table, engine, name, job, following, now)
     table.move_schedule(name, due, following)
-    return was_begun or due >= earliest
+    return beginning.was_begun or due >= earliest
 
 
 def build_run_id(name: str, due: datetime) -> str:

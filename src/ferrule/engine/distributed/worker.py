@@ -20,6 +20,7 @@ import os
 import signal
 import socket
 import threading
+from contextlib import closing
 from functools import partial
 from uuid import uuid4
 
@@ -27,13 +28,11 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
-from ferrule.storage.journal.protocols import Journal, OutcomeJournal
 
-from .draining import make_draining
 from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
 from .handing_in import LOOK_SECONDS, tend, wait_until
 from .job_run import MakeAgent
-from .jobs import check_connection, libpq_url
+from .jobs import libpq_url
 from .outcomes import OutcomeTable
 from .runner import Runner
 
@@ -73,7 +72,7 @@ class Worker:
         per_tenant: How many jobs of a tenant are worked anywhere at once; None is no limit. Give
             all workers the same.
         times: How long it waits for what.
-        journal: The journal, if not that of the database.
+        journal: The journal in that database, if it is to be another than the default.
         name: The worker's name; one that nobody else has if empty.
 
     Raises:
@@ -89,7 +88,7 @@ class Worker:
         concurrency: int = 16,
         per_tenant: int | None = None,
         times: WorkerTimes = WorkerTimes(),  # noqa: B008  frozen
-        journal: Journal | None = None,
+        journal: PostgresJournal | None = None,
         name: str = "",
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -107,32 +106,25 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
 
-        Raises DistributedExtraMissing or EngineExtraMissing if an extra is missing, and at the
-        start QueueUnreachable and EngineUnreachable; later the database and the engine may
-        disappear and come back.
+        Raises ConfigError or EngineExtraMissing if an extra is missing, and at the start QueueError
+        and EngineUnreachable; later the database and the engine may disappear and come back.
         """
-        check_connection(self._url)
         journal = self._journal or PostgresJournal(self._url, lease_seconds=LEASE_SECONDS)
-        table = OutcomeTable(self._url)
-        try:
-            if isinstance(journal, PostgresJournal):
-                # Its tables must be there before a job begins.
-                journal.find_known([])
+        with closing(journal), closing(OutcomeTable(self._url)) as table:
             table.check()
+            # Its tables must be there before a job begins.
+            journal.find_known([])
             if table.is_pooled:
                 _log.warning(
                     "the database is behind a pooler, where jobs cannot be announced: they are "
                     "looked for every few seconds. A direct address for workers avoids that"
                 )
-            engine = self._open_engine(table)
-            try:
+            options = EngineOptions(
+                self._url, lost_after=self._times.lost_after, is_pooled=table.is_pooled
+            )
+            with closing(open_engine(self._engine, options)) as engine:
                 run_blocking(engine.prepare())
                 asyncio.run(self._run(engine, table, journal))
-            finally:
-                engine.close()
-        finally:
-            journal.close()
-            table.close()
 
     def stop(self) -> None:
         """Stop working; jobs that are not done are taken over by others. Safe in any thread."""
@@ -140,15 +132,7 @@ class Worker:
         if self._loop is not None and self._stopped is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def _open_engine(self, table: OutcomeTable) -> Engine:
-        if not isinstance(self._engine, str):
-            return self._engine
-        options = EngineOptions(
-            self._url, lost_after=self._times.lost_after, is_pooled=table.is_pooled
-        )
-        return open_engine(self._engine, options)
-
-    async def _run(self, engine: Engine, table: OutcomeTable, journal: Journal) -> None:
+    async def _run(self, engine: Engine, table: OutcomeTable, journal: PostgresJournal) -> None:
         self._loop = asyncio.get_running_loop()
         stopped = self._stopped = asyncio.Event()
         if self._stop_early:
@@ -160,24 +144,18 @@ class Worker:
             self.name,
             table,
             engine,
-            make_draining(journal),
+            journal,
             self._make,
+            concurrency=self._concurrency,
             per_tenant=self._per_tenant,
         )
-        if isinstance(journal, OutcomeJournal):
-            loop = self._loop
-
-            def cancel_runs(runs: list[str]) -> None:
-                loop.call_soon_threadsafe(runner.cancel, runs)
-
-            journal.watch_cancelled(runner.list_runs, cancel_runs)
+        journal.watch_jobs(runner)
         looking = asyncio.create_task(self._look(engine, table))
-        leaving = asyncio.create_task(self._leave(stopped, runner))
         working = asyncio.create_task(self._work(engine, runner, stopped))
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        stopped.set()
+        working.add_done_callback(lambda _: stopped.set())
+        await stopped.wait()
         looking.cancel()
-        await leaving
+        await runner.leave(self._times.grace)
         # Its library may wait for a server that does not answer any more.
         await asyncio.wait([working], timeout=END_SECONDS)
         working.cancel()
@@ -192,10 +170,6 @@ class Worker:
                 _log.warning("the engine is away and will be asked again: %s", error)
             # One that stops by itself has lost its server.
             await wait_until(stopped, RETRY_SECONDS)
-
-    async def _leave(self, stopped: asyncio.Event, runner: Runner) -> None:
-        await stopped.wait()
-        await runner.leave(self._times.grace)
 
     async def _look(self, engine: Engine, table: OutcomeTable) -> None:
         """Tell the engine of jobs whose submitter died before it could, and remove old outcomes."""

@@ -46,6 +46,7 @@ from .postgres_append_statement import (
 )
 from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
 from .postgres_lease import Lease, PostgresLeases, start_renewal
+from .protocols import JobWatch
 from .records import (
     EventChain,
     WriterState,
@@ -186,8 +187,8 @@ class PostgresJournal:
         self._lost: set[str] = set()
         self._stopped = threading.Event()
         self._renewing = False
-        self._list_runs: Callable[[], Sequence[str]] = tuple
-        self._cancel_runs: Callable[[list[str]], None] | None = None
+        self._job_watch: JobWatch | None = None
+        self._is_left = False
         watch_forks(self)
 
     def after_fork(self) -> None:
@@ -214,7 +215,7 @@ class PostgresJournal:
     ) -> list[JournalRecord]:
         check_times(events, times)
         with self._db.lock:
-            self._check_open()
+            self._check_writing()
             until = self._db.deadline()
             held = self._held.get(session)
             was_held = held is not None
@@ -248,16 +249,11 @@ class PostgresJournal:
         If the connection breaks, it raises JournalError (`journal_unsure`), and the next append to
         each of the sessions finds out.
         """
-        self.append_ends(batches, {})
-
-    def append_ends(
-        self,
-        batches: Sequence[tuple[Identity, Sequence[Event]]],
-        outcomes: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """Append to several sessions, and write the outcomes of jobs that end with it."""
+        outcomes: Mapping[str, Mapping[str, Any]] = {}
+        if self._job_watch is not None:
+            outcomes = self._job_watch.find_ends(batches)
         with self._db.lock:
-            self._check_open()
+            self._check_writing()
             until = self._db.deadline()
             held = {
                 identity.session: self._find_writer(identity)
@@ -276,6 +272,8 @@ class PostgresJournal:
                 raise
             if entries:
                 self._write_batches(held, entries, outcomes, until)
+        if outcomes and self._job_watch is not None:
+            self._job_watch.note_ends(outcomes)
 
     def _find_writer(self, identity: Identity) -> _HeldSession:
         """Return the state of a session that may be written; a new one has the row 0."""
@@ -534,7 +532,7 @@ class PostgresJournal:
     def _renew(self) -> None:
         with self._db.lock:
             held = {one.row: one.token for one in self._held.values() if one.pending is None}
-            runs = self._list_runs()
+            runs = () if self._job_watch is None else self._job_watch.list_runs()
             if not (held or runs) or self._db.is_closed:
                 return
             until = self._db.deadline(postgres_lease.PATIENCE)
@@ -549,19 +547,28 @@ class PostgresJournal:
                 return
             for session in [name for name, one in self._held.items() if one.row in lost]:
                 self._drop(session)
-        if cancelled and self._cancel_runs is not None:
-            self._cancel_runs(cancelled)
+        if cancelled and self._job_watch is not None:
+            self._job_watch.cancel_runs(cancelled)
 
-    def watch_cancelled(
-        self, list_runs: Callable[[], Sequence[str]], cancel_runs: Callable[[list[str]], None]
-    ) -> None:
-        """Ask with each renewal of leases which runs of jobs somebody wants cancelled.
+    def watch_jobs(self, watch: JobWatch) -> None:
+        """Write outcomes with the ends of runs, and tell who works jobs which to cancel.
 
-        Both functions are called in the thread that renews. A run is named each time, until its job
-        has an outcome.
+        Which runs somebody wants cancelled is asked with each renewal of leases.
         """
-        self._list_runs = list_runs
-        self._cancel_runs = cancel_runs
+        self._job_watch = watch
+
+    def stop_writing(self) -> None:
+        """Make writing raise JournalError (`journal_left`) from now on; leases can be released.
+
+        Ending a process cancels what runs in it, and a run that is cancelled journals that. Without
+        it the run stays open, as after a `kill -9`, and another process continues it.
+        """
+        self._is_left = True
+
+    def _check_writing(self) -> None:
+        self._check_open()
+        if self._is_left:
+            raise JournalError("this process stops: others continue its runs", code="journal_left")
 
     def _drop(self, session: str) -> None:
         """Give up a session that is no longer ours.
@@ -573,7 +580,7 @@ class PostgresJournal:
 
     def lease(self, session: str) -> None:
         with self._db.lock:
-            self._check_open()
+            self._check_writing()
             _row_prefix(session)
             self._lost.discard(session)
             if session not in self._held:

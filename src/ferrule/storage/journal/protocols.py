@@ -1,12 +1,12 @@
 """What a journal can do, whatever database it is kept in.
 
-`Journal` is the contract of every journal; some also are `BatchJournal`, `RemoteJournal`,
-`OutcomeJournal` or `CheckableJournal`.
+`Journal` is the contract of every journal; some also are `BatchJournal`, `RemoteJournal` or
+`CheckableJournal`. `JobWatch` is whom one tells of jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ferrule.core.events import Event, JournalRecord
@@ -132,22 +132,31 @@ class RemoteJournal(Journal, BatchJournal, Protocol):
         ...
 
 
-@runtime_checkable
-class OutcomeJournal(RemoteJournal, Protocol):
-    """A remote journal in one database with the outcomes of jobs (`engine.distributed`)."""
+class JobWatch(Protocol):
+    """Who works jobs (`engine.distributed`) whose outcomes are in one database with the journal.
 
-    def append_ends(
-        self,
-        batches: Sequence[tuple[Identity, Sequence[Event]]],
-        outcomes: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """Append to several sessions, and write the outcomes of jobs by run: all or nothing."""
+    The journal calls it in threads of its own.
+    """
+
+    def list_runs(self) -> Sequence[str]:
+        """Return the runs that are worked."""
         ...
 
-    def watch_cancelled(
-        self, list_runs: Callable[[], Sequence[str]], cancel_runs: Callable[[list[str]], None]
-    ) -> None:
-        """Call `cancel_runs`, in a thread, with those of the runs that somebody wants cancelled."""
+    def cancel_runs(self, runs: list[str]) -> None:
+        """End runs that somebody wants cancelled; each is named until its job has an outcome."""
+        ...
+
+    def find_ends(
+        self, batches: Sequence[tuple[Identity, Sequence[Event]]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return the outcomes, by run, of jobs that end with these events.
+
+        They are written with the events: all or nothing.
+        """
+        ...
+
+    def note_ends(self, outcomes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take note that these outcomes are written."""
         ...
 
 
