@@ -51,7 +51,7 @@ def find_pages(names: list[str]) -> list[Path]:
     if not names:
         front = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
         found = [*front, *sorted((ROOT / "docs").rglob("*.md"))]
-        return [path for path in found if path.name not in MADE]
+        return [path for path in found if path.name not in MADE and path.parent.name != "reference"]
     pages: list[Path] = []
     for name in names:
         path = Path(name)

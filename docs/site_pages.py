@@ -53,7 +53,7 @@ def on_post_build(config: Any) -> None:
     for part in config.nav:
         for title, names in part.items():
             rows: list[str] = []
-            for name in names:
+            for name in _flatten(names):
                 text = _texts.get(name, "")
                 rows.append(f"- [{_title(text)}]({_html(name)}): {_summary(text)}")
                 if name not in LEFT_OUT:
@@ -61,6 +61,14 @@ def on_post_build(config: Any) -> None:
             listed += [f"## {title}", "\n".join(rows)]
     (folder / "llms.txt").write_text("\n\n".join(listed) + "\n", encoding="utf-8")
     (folder / "llms-full.txt").write_text("\n\n".join(whole) + "\n", encoding="utf-8")
+
+
+def _flatten(names: list[Any]) -> list[str]:
+    """Return the pages of a part of the navigation, those of its groups included."""
+    found: list[str] = []
+    for name in names:
+        found += [name] if isinstance(name, str) else _flatten(next(iter(name.values())))
+    return found
 
 
 def _html(name: str) -> str:

@@ -40,7 +40,9 @@ from ferrule.storage.settings.table import (
 
 KEYS = {*BY_KEY, *list_installed()}
 
-MADE = {"docs/reference.md", "docs/promises.md", "docs/field-reports.md"}
+MADE = {"docs/reference.md", "docs/promises.md", "docs/field-reports.md"} | {
+    page.shown for page in PAGES if page.path.parent.name == "reference"
+}
 """Made of the code, which has tests of its own."""
 THEIRS = re.compile(r"^\| *(?:\\\||[^|\n])*\|", re.MULTILINE)
 """The first column of a table: on a page for those who come from elsewhere, names that they know."""

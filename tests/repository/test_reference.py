@@ -1,5 +1,5 @@
-"""The reference has every public name with its parameters, fields and defaults, and pages name only
-functions and modules that a reader can import.
+"""The reference has every public name with its parameters, fields and defaults, and one line in its
+index; pages name only functions and modules that a reader can import.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 from source import ROOT, modules
-from test_documents import FENCE
+from test_documents import FENCE, anchors, load_maker
 from test_pages_named import INLINE, THEIRS
 from test_public_names import EXPLAIN, PUBLIC
 
-REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+INDEX = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+REFERENCE = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs/reference").glob("*.md"))
+}
+LINE = re.compile(r"^- \[`(\w+)`\]\(reference/([a-z]+\.md)#([\w-]+)\): \S", re.MULTILINE)
 DOTTED = re.compile(r"(?<![\w./-])ferrule(?:\.[a-z_]\w*)+(?![\w/-])")
 FILES = (".yaml", ".yml", ".db", ".md", ".service", ".toml", ".example")
 OTHERS = {
@@ -58,23 +63,17 @@ OTHERS = {
 
 
 def section(module: str) -> str:
-    """The part of the reference about a module."""
+    """Return the part of the reference about a module; for `ferrule` all pages."""
     if module == "ferrule":
-        return REFERENCE.partition("## Other modules")[0]
-    begin = REFERENCE.index(f"\n### `{module}`\n")
-    return REFERENCE[begin:].partition("\n### `ferrule.")[0] + _rest(begin, module)
-
-
-def _rest(begin: int, module: str) -> str:
-    text = REFERENCE[begin + 1 :]
-    end = re.search(r"^### `ferrule\.", text[1:], re.MULTILINE)
-    return text if end is None else text[: end.start() + 1]
+        return "\n".join(REFERENCE.values())
+    page = next(text for text in REFERENCE.values() if f"\n## `{module}`\n" in text)
+    return re.split(r"^## ", page.partition(f"\n## `{module}`\n")[2], flags=re.MULTILINE)[0]
 
 
 def entry(module: str, name: str) -> str:
     """The heading of a name and what stands below it, up to the next one."""
-    level = "###" if module == "ferrule" else "####"
-    match = re.search(rf"^{level} `{name}`\n(.*?)(?=^#|\Z)", section(module), re.M | re.S)
+    title = rf"(?:{module.rpartition('.')[2]}\.)?{name}"
+    match = re.search(rf"^### `{title}`\n(.*?)(?=^#|\Z)", section(module), re.M | re.S)
     return "" if match is None else match[1]
 
 
@@ -86,7 +85,7 @@ def find_missing(module: str) -> list[str]:
         value: Any = getattr(import_module(module), name)
         if name == "__version__":
             continue
-        if f"`{name}`" not in section(module):
+        if not re.search(rf"`(?:\w+\.)?{name}`", section(module)):
             wrong.append(f"{name}: not there")
         if not inspect.isfunction(value) and (not inspect.isclass(value) or is_enum(value)):
             continue
@@ -121,6 +120,42 @@ def find_untold(text: str, value: Any) -> list[str]:
 @pytest.mark.parametrize("module", PUBLIC)
 def test_the_reference_has_each_name_with_its_parameters_fields_and_defaults(module: str) -> None:
     assert find_missing(module) == []
+
+
+def test_the_index_has_one_line_for_each_name_and_it_leads_to_an_anchor() -> None:
+    listed = LINE.findall(INDEX)
+    assert len(listed) == len(set(listed))
+    library = import_module("ferrule")
+    for module in PUBLIC:
+        for name in import_module(module).__all__:
+            own = getattr(import_module(module), name)
+            mark = name in ("COMMAND", "READS", "URL", "WRITES", "__version__")
+            there = module == "ferrule" or getattr(library, name, None) is not own
+            assert mark or not there or any(one == name for one, _, _ in listed), name
+    wrong = [each for each in listed if each[2] not in anchors(ROOT / "docs/reference" / each[1])]
+    assert wrong == []
+
+
+def uses() -> set[str]:
+    """Methods that the Python and the inline code of pages and examples use."""
+    found: set[str] = set()
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if page.parent.name != "reference" and page.name not in EXPLAIN | {"reference.md"}:
+            found |= set(re.findall(r"`(\w+\.\w+)\b", page.read_text(encoding="utf-8")))
+    return found
+
+
+def test_a_method_that_the_reference_leaves_out_exists_and_no_page_names_it() -> None:
+    inside = load_maker("docs/made_reference.py").INSIDE
+    named = uses()
+    for owner, methods in inside.items():
+        modules_of = [import_module(one) for one in PUBLIC]
+        classes = [getattr(one, owner) for one in modules_of if owner in one.__all__]
+        assert classes, owner
+        for method in methods.split():
+            assert any(hasattr(one, method) for one in classes), f"{owner}.{method}"
+            assert f"{owner}.{method}" not in named
+            assert f"`{owner}.{method}`" not in section("ferrule")
 
 
 def test_a_default_of_a_value_class_stands_in_the_reference() -> None:
@@ -194,9 +229,9 @@ def resolves(name: str) -> bool:
     [
         page
         for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-        if page.name not in EXPLAIN | {"reference.md"}
+        if page.name not in EXPLAIN | {"reference.md"} and page.parent.name != "reference"
     ],
-    ids=lambda page: page.name,
+    ids=lambda page: f"{page.parent.name}/{page.name}",
 )
 def test_functions_and_modules_that_a_page_names_can_be_imported(page: Any) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))

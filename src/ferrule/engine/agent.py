@@ -332,7 +332,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         options: ModelOptions | None = None,
         tool_mode: str | None = None,
     ) -> None:
-        """Let sessions ask another model from their next request on (`Session.reset_model`)."""
+        """Let sessions ask another model from their next request on."""
         self.connection = self.connection.with_model(model, options=options, tool_mode=tool_mode)
 
     def share_model(self, other: Agent[Any, Any]) -> None:
