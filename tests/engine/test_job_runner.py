@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leaving_journal import LeavingJournal
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.events import RunFinished, RunStarted
@@ -27,6 +26,7 @@ from ferrule.engine.distributed.handing_in import SetAside
 from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.outcomes import Beginning, QueueError, Unhanded
 from ferrule.engine.distributed.runner import Runner
+from leaving_journal import LeavingJournal
 
 SECONDS = 20
 

@@ -23,7 +23,6 @@ from ferrule.cli.distributed import assemble_for_job, worker
 from ferrule.console.command import console
 from ferrule.core.errors import ConfigError
 from ferrule.engine.distributed.job import Job
->>>>>>> engines-1
 from ferrule.engine.distributed.job_run import run_job
 from ferrule.engine.distributed.jobs import Jobs, libpq_url
 from ferrule.engine.distributed.worker import Worker

@@ -116,7 +116,9 @@ def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
         return ""
     name = "timeout_ms" if "timeout_ms" in given else "timeout"
     value = given.get(name)
-    if type(value) not in (int, float) or (name == "timeout" and value <= _MAX_SECONDS):
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ""
+    if name == "timeout" and value <= _MAX_SECONDS:
         return ""
     if name not in properties and "timeout" in given:
         return ""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage.journal.postgres_append_statement import OUTCOME_CHANNEL
