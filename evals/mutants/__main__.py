@@ -3,7 +3,7 @@
     make lab NAME=mutants                                                  # 400 breakages
     make lab NAME=mutants ARGS="--count 40 --seed 7"
     make lab NAME=mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
-    make lab NAME=mutants ARGS="--package packages/ferrule-local/src/ferrule_local"  # beside the library
+    make lab NAME=mutants ARGS="--package packages/ferrule-local/src/ferrule_local --tests tests/small_models"
 
 How the sample is drawn: promises in an order that the seed gives, with no regard to how long their
 tests take; of each, lines that its tests execute, the fewer promises execute one the likelier
@@ -20,6 +20,8 @@ What tests execute is recorded by running each test file once (`executed`). That
 the tests themselves, is kept in `build/mutants`, and is done again for test files that have
 changed. With `--promise`, only the files that prove it are recorded, and survivors are put to what
 was recorded already.
+
+A package without promises is broken with `--tests`: a test file takes the place of a promise.
 
 `equivalent.yaml` names changes that change no behaviour, each with its reason. `--again` goes on
 with the sample of the last run.
@@ -149,22 +151,33 @@ class Campaign:
         """Print the figures. Return 0 if enough breakages were noticed."""
         try:
             self._measuring.run(self._find_test_files())
-            self._proofs = self._executed.by_promise()
+            self._proofs = self._find_proofs()
             trials = self._find_drawn() if self._done else self._draw()
             results = list(self._workers.map(self._try, trials))
         finally:
             self._workers.close()
         return self._report(results)
 
+    def _find_proofs(self) -> dict[str, list[Test]]:
+        if not self._options.tests:
+            return self._executed.by_promise()
+        wanted = self._find_test_files()
+        return {
+            file: self._executed.files[file][1] for file in wanted & self._executed.files.keys()
+        }
+
     def _find_test_files(self) -> set[str]:
         if self._options.promise:
             return {file for name in self._options.promise for file in self._files.get(name, ())}
-        found = (ROOT / "tests").rglob("test_*.py")
-        return {path.relative_to(ROOT).as_posix() for path in found}
+        places = [ROOT / place for place in self._options.tests or ("tests",)]
+        found = [path for place in places for path in (*place.rglob("test_*.py"), place)]
+        return {path.relative_to(ROOT).as_posix() for path in found if path.suffix == ".py"}
 
     def _order(self) -> list[str]:
         if self._options.promise:
             return list(self._options.promise)
+        if self._options.tests:
+            return sorted(self._proofs)
 
         # By digest and not by shuffling: another promise more leaves the order of the rest.
         def place(name: str) -> bytes:
@@ -205,6 +218,8 @@ class Campaign:
         per_promise = self._options.per_promise
         if self._options.promise:
             per_promise = self._options.count
+        elif self._options.tests:
+            per_promise = -(-self._options.count // max(1, len(lines)))
         trials: list[Trial] = []
         for name in lines:
             drawn = self._sample.draw(name, per_promise)
@@ -291,7 +306,9 @@ class Campaign:
         found: list[Test] = []
         left = self._options.search
         for test in self._executed.find_tests(trial.place.module, self._sample.find_lines(trial)):
-            if trial.promise not in test.promises and test.seconds <= left:
+            if trial.promise in (*test.promises, test.file):
+                continue
+            if test.seconds <= left:
                 left -= test.seconds
                 found.append(test)
         return found
@@ -312,7 +329,7 @@ class Campaign:
             broken["module"] = f"{self._package}/{trial.place.module}"
             broken["source"] = self._sample.apply(trial).decode()
         return worker.put(
-            promise=promise,
+            promise="" if self._options.tests else promise,
             names=names,
             files=sorted(files),
             seconds=max(20.0, 3 * seconds),
@@ -409,6 +426,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=400, help="breakages that are tried")
     parser.add_argument("--per-promise", type=int, default=1, help="breakages for each promise")
     parser.add_argument("--promise", action="append", help="only this promise (again for more)")
+    parser.add_argument(
+        "--tests", action="append", help="tests of this file or folder, in place of promises"
+    )
     parser.add_argument("--package", default=PACKAGE, help="the package that is broken")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
