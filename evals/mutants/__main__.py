@@ -3,6 +3,7 @@
     make lab NAME=mutants                                                  # 400 breakages
     make lab NAME=mutants ARGS="--count 40 --seed 7"
     make lab NAME=mutants ARGS="--promise search.regex-default --count 20" # one promise, many breakages
+    make lab NAME=mutants ARGS="--package packages/ferrule-local/src/ferrule_local --tests tests/small_models"
 
 How the sample is drawn: promises in an order that the seed gives, with no regard to how long their
 tests take; of each, lines that its tests execute, the fewer promises execute one the likelier
@@ -19,6 +20,8 @@ What tests execute is recorded by running each test file once (`executed`). That
 the tests themselves, is kept in `build/mutants`, and is done again for test files that have
 changed. With `--promise`, only the files that prove it are recorded, and survivors are put to what
 was recorded already.
+
+A package without promises is broken with `--tests`: a test file takes the place of a promise.
 
 `equivalent.yaml` names changes that change no behaviour, each with its reason. `--again` goes on
 with the sample of the last run.
@@ -59,8 +62,8 @@ NOTICED = ("killed", "timeout", "another", "unmarked")
 class Workers:
     """A number of workers, each given one task at a time."""
 
-    def __init__(self, count: int) -> None:
-        self._all = [Worker(ROOT, PACKAGE) for _ in range(count)]
+    def __init__(self, count: int, package: str) -> None:
+        self._all = [Worker(ROOT, package) for _ in range(count)]
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._all:
             self._free.put(worker)
@@ -133,12 +136,13 @@ class Campaign:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._files = read_proofs(ROOT / "tests")
-        self._workers = Workers(options.workers)
+        self._package: str = options.package.rstrip("/")
+        self._workers = Workers(options.workers, self._package)
         options.lines.parent.mkdir(parents=True, exist_ok=True)
-        self._executed = Executed.read(ROOT / PACKAGE, options.lines)
+        self._executed = Executed.read(ROOT / self._package, options.lines)
         self._measuring = Measuring(self._workers, self._executed)
         self._saving = threading.Lock()
-        self._equivalent = read_equivalent()
+        self._equivalent = read_equivalent(package=self._package)
         self._done = read_results(options.out) if options.again else {}
         if not options.again:
             options.out.unlink(missing_ok=True)
@@ -147,22 +151,33 @@ class Campaign:
         """Print the figures. Return 0 if enough breakages were noticed."""
         try:
             self._measuring.run(self._find_test_files())
-            self._proofs = self._executed.by_promise()
+            self._proofs = self._find_proofs()
             trials = self._find_drawn() if self._done else self._draw()
             results = list(self._workers.map(self._try, trials))
         finally:
             self._workers.close()
         return self._report(results)
 
+    def _find_proofs(self) -> dict[str, list[Test]]:
+        if not self._options.tests:
+            return self._executed.by_promise()
+        wanted = self._find_test_files()
+        return {
+            file: self._executed.files[file][1] for file in wanted & self._executed.files.keys()
+        }
+
     def _find_test_files(self) -> set[str]:
         if self._options.promise:
             return {file for name in self._options.promise for file in self._files.get(name, ())}
-        found = (ROOT / "tests").rglob("test_*.py")
-        return {path.relative_to(ROOT).as_posix() for path in found}
+        places = [ROOT / place for place in self._options.tests or ("tests",)]
+        found = [path for place in places for path in (*place.rglob("test_*.py"), place)]
+        return {path.relative_to(ROOT).as_posix() for path in found if path.suffix == ".py"}
 
     def _order(self) -> list[str]:
         if self._options.promise:
             return list(self._options.promise)
+        if self._options.tests:
+            return sorted(self._proofs)
 
         # By digest and not by shuffling: another promise more leaves the order of the rest.
         def place(name: str) -> bytes:
@@ -199,10 +214,12 @@ class Campaign:
                 click.echo(f"passed over: {name}: {fault}")
             else:
                 lines[name] = self._executed.find_lines(self._proofs[name])
-        self._sample = Sample(ROOT / PACKAGE, lines, self._options.seed)
+        self._sample = Sample(ROOT / self._package, lines, self._options.seed)
         per_promise = self._options.per_promise
         if self._options.promise:
             per_promise = self._options.count
+        elif self._options.tests:
+            per_promise = -(-self._options.count // max(1, len(lines)))
         trials: list[Trial] = []
         for name in lines:
             drawn = self._sample.draw(name, per_promise)
@@ -216,7 +233,7 @@ class Campaign:
 
     def _find_drawn(self) -> list[Trial]:
         """Return the sample of the last run, as far as its code is still there."""
-        self._sample = Sample(ROOT / PACKAGE, {}, self._options.seed)
+        self._sample = Sample(ROOT / self._package, {}, self._options.seed)
         trials: list[Trial] = []
         for promise, place in self._done:
             trial = self._sample.find(promise, place)
@@ -289,7 +306,9 @@ class Campaign:
         found: list[Test] = []
         left = self._options.search
         for test in self._executed.find_tests(trial.place.module, self._sample.find_lines(trial)):
-            if trial.promise not in test.promises and test.seconds <= left:
+            if trial.promise in (*test.promises, test.file):
+                continue
+            if test.seconds <= left:
                 left -= test.seconds
                 found.append(test)
         return found
@@ -307,10 +326,10 @@ class Campaign:
         files = {name.partition("::")[0] for name in [*names, *(test.name for test in tests)]}
         broken = {}
         if trial is not None:
-            broken["module"] = f"{PACKAGE}/{trial.place.module}"
+            broken["module"] = f"{self._package}/{trial.place.module}"
             broken["source"] = self._sample.apply(trial).decode()
         return worker.put(
-            promise=promise,
+            promise="" if self._options.tests else promise,
             names=names,
             files=sorted(files),
             seconds=max(20.0, 3 * seconds),
@@ -359,8 +378,10 @@ def join_files(files: Iterable[str]) -> Iterator[list[str]]:
         yield group
 
 
-def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, str], str]:
-    """Return the changes that change no behaviour, with the reason of each.
+def read_equivalent(
+    path: Path = EQUIVALENT, package: str = PACKAGE
+) -> dict[tuple[str, str, str, str], str]:
+    """Return the changes of a package that change no behaviour, with the reason of each.
 
     Raises:
         ClickException: An entry names a change that the code does not have.
@@ -369,9 +390,11 @@ def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, str], 
     modules: dict[str, set[tuple[str, str, str, str]]] = {}
     found: dict[tuple[str, str, str, str], str] = {}
     for one in entries:
+        if one.get("package", PACKAGE) != package:
+            continue
         name = one["module"]
         if name not in modules:
-            places = Module.read(ROOT / PACKAGE, name).places
+            places = Module.read(ROOT / package, name).places
             modules[name] = {(name, at.function, at.operator, at.change) for at in places}
         change = (name, one["function"], one["operator"], one["change"])
         if change not in modules[name]:
@@ -403,13 +426,17 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=400, help="breakages that are tried")
     parser.add_argument("--per-promise", type=int, default=1, help="breakages for each promise")
     parser.add_argument("--promise", action="append", help="only this promise (again for more)")
+    parser.add_argument(
+        "--tests", action="append", help="tests of this file or folder, in place of promises"
+    )
+    parser.add_argument("--package", default=PACKAGE, help="the package that is broken")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
         "--patience", type=float, default=100.0, help="seconds for the tests of a promise"
     )
     build = ROOT / "build" / "mutants"
     parser.add_argument(
-        "--lines", type=Path, default=build / "executed.jsonl", help="executed lines, kept"
+        "--lines", type=Path, help="executed lines, kept (default: one file for each package)"
     )
     parser.add_argument(
         "--search", type=float, default=60.0, help="seconds of other proofs for a survivor"
@@ -420,7 +447,10 @@ def main() -> int:
         action="store_true",
         help="try what was not noticed, or not tried, in the last run",
     )
-    return Campaign(parser.parse_args()).run()
+    options = parser.parse_args()
+    name = Path(options.package).name
+    options.lines = options.lines or build / f"executed-{name}.jsonl"
+    return Campaign(options).run()
 
 
 if __name__ == "__main__":

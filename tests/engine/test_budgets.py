@@ -120,7 +120,7 @@ async def test_prices_are_looked_up_when_they_matter(
         asked.append(model)
         return find_price(model)
 
-    monkeypatch.setattr("ferrule.models.prices.find_price", note)
+    monkeypatch.setattr("ferrule.models.find_price", note)
     result = await agent([adds(1), says("ok", usage=ONE_DOLLAR)], Limits()).run("go")
     assert asked == []
     assert (result.cost, asked) == (2.0, ["scripted:test"])

@@ -102,11 +102,6 @@ def write_record(record: ModelRecord) -> None:
     part.replace(place)
 
 
-def is_known_name(name: str) -> bool:
-    """Return whether a name is that of a model that can be fetched or was pulled."""
-    return name in MODELS or name in read_records()
-
-
 def check_name(name: str) -> None:
     """Check that there is a model of that name.
 

@@ -29,11 +29,6 @@ class LiveRegion:
         self._size = size
         self._rows: list[str] = []
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether the terminal shows rows of the region now."""
-        return bool(self._rows)
-
     def paint(self, rows: Sequence[str], above: Sequence[str] = ()) -> None:
         """Show these rows instead of the present ones.
 

@@ -71,11 +71,6 @@ class McpServers(RemoteTools[ServerClient]):
             self._notices.append(_unapproved_notice(self._unapproved))
 
     @property
-    def similar_names(self) -> tuple[str, ...]:
-        """The servers' tools that are called like another tool, but for the server's name."""
-        return tuple(self._similar)
-
-    @property
     def summary(self) -> str:
         """One line about servers that can be used, for people; "" if there are none."""
         if not self._clients:

@@ -11,11 +11,6 @@ from collections.abc import Iterator, Sequence
 
 from .program_facts import INTERPRETERS, SHELLS, git_verb, program_name, word_set, writes_files
 
-LABELS = word_set("""
-    destructive write_intent outside_workspace curl_pipe_shell credential_file_read network_exfil
-    sudo package_install
-    git_force_push process_kill""")
-
 FETCHERS = word_set("curl wget fetch aria2c http https xh lynx")
 RUN_INPUT = SHELLS | INTERPRETERS | word_set("source . eval sudo env xargs")
 

@@ -118,12 +118,6 @@ class StructuredText(TypedDict):
     stats: Stats
 
 
-class OcrOptions(TypedDict, total=False):
-    """`language`: names as tesseract has them, several joined by `+`: `eng`, `deu+eng`."""
-
-    language: str
-
-
 @typed_tool(
     "vision",
     side_effect="read",
