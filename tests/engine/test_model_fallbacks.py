@@ -140,6 +140,10 @@ def test_codes_have_one_class_each_and_those_of_servers_are_busy() -> None:
     assert len(listed) == len(set(listed))
     for code, expected in (("http_503", "busy"), ("quota", "account"), ("http_400", "")):
         assert classify_error(ProviderError("x", code=code)) == expected
+    # A client of one's own may give a status alone.
+    by_status = {429: "busy", 503: "busy", 400: "broken", None: "broken"}
+    for status, expected in by_status.items():
+        assert classify_error(ProviderError("x", status=status)) == expected
 
 
 def test_an_answer_that_was_partly_seen_is_not_begun_again_by_another_model() -> None:

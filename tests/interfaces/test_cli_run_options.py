@@ -5,6 +5,7 @@ how often they are tried.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ def test_a_run_that_did_not_do_what_it_must_says_so_and_ends_with_3(
     steps = [step(*did), {"say": "All done."}] if did else [{"say": "All done."}]
     ran = ferrule("run", "-m", script(*steps), *required, "--allow", "Read", "--json", "go")
     made = json.loads(ran.out)
+    page = Path(__file__).parents[2] / "docs/command-line.md"
+    table = page.read_text(encoding="utf-8").partition("<!-- keys of --json -->")[2]
+    listed = re.findall(r"^\| `(\w+)` \|", table.partition("\n\n`--json-stream`")[0], re.MULTILINE)
+    assert [key for key in listed if key != "output"] == list(made)
     assert (ran.code, made["missing"], made["stop"]) == (
         code,
         missing,

@@ -40,13 +40,20 @@ ERROR_CLASSES: Mapping[str, frozenset[str]] = {
     "window": frozenset({"context_overflow"}),
     "broken": frozenset({"not_understood", "malformed_call", "provider"}),
 }
-"""The codes of a ProviderError, by class. A code of HTTP from 500 on is `busy`."""
+"""The codes of a ProviderError, by class.
+
+A code of HTTP from 500 on is `busy`, and so is an error without a code of its own that has the
+status 429, or one from 500 on.
+"""
 
 DEFAULT_CLASSES: tuple[ErrorClass, ...] = ("busy", "unreachable", "account", "model")
 
 
 def classify_error(error: ProviderError) -> str:
     """Return the class of an error; "" for one that another model would not help with."""
+    status = error.status or 0
+    if error.code == ProviderError.code and (status == 429 or status >= 500):
+        return "busy"
     for name, codes in ERROR_CLASSES.items():
         if error.code in codes:
             return name

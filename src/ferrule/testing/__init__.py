@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from ferrule.models.scripted import Scripted, calls, says
+    from ferrule.models.scripted import Scripted, calls, fails, says
 
     from .console_page import render_page
     from .fakes import FakeClock, RecordingApprover
@@ -25,6 +25,7 @@ __all__ = [
     "call_plugin",
     "calls",
     "check_plugin",
+    "fails",
     "make_plugin_agent",
     "render_page",
     "says",
@@ -36,6 +37,7 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.models.scripted": (
             "Scripted",
             "calls",
+            "fails",
             "says",
         ),
         ".fakes": (
