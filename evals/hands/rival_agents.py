@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -333,7 +334,8 @@ FERRULE = {
 def make_environment(home: Path, address: str) -> dict[str, str]:
     """Return the environment of a run against a stub: keys that mean nothing, no reports."""
     return {
-        "PATH": os.environ["PATH"],
+        # Some look for ripgrep; it comes with ours.
+        "PATH": f"{os.environ['PATH']}:{Path(sys.executable).parent}",
         "PYENV_ROOT": os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv")),
         "HOME": str(home),
         "LANG": "C.UTF-8",
