@@ -1,65 +1,83 @@
-"""What a strong model's hands cost: tokens of results, questions, seconds.
+"""Have a scripted model do the same work in Ferrule and in other agents; print it as a table.
 
-    python benchmarks/hands.py [--ferrule PATH] [--family openai|anthropic] [--modes default]
+    make lab NAME=rivals                                   # Ferrule, with the tools of two families
+    make lab NAME=rivals ARGS="--rivals FOLDER"            # and those installed there
+    make lab NAME=rivals ARGS="--ferrule OTHER/bin/ferrule --only ferrule"
 
-A scripted model on loopback makes the same calls in a small repository that is made anew each time,
-through the command line as it is installed. Printed are the tokens of the first request and of each
-result, how many calls of twelve ran without a person, the seconds of three commands of one answer,
-and how many of 61 answers were asked for. Tokens are counted with `bpe_openai` (o200k_base) where it
-is installed, else as a quarter of the bytes, and the table says so.
+Nothing is asked in the rows about tokens and seconds. `questions` counts in the editor's protocol
+(ACP) for Ferrule, in mode `default` and, in brackets, in `sandboxed`; of rivals it is not counted
+here, since each would need its own terminal driven.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Call = tuple[str, dict[str, Any]]
+import click
 
-EVERYTHING = ("--mode", "bypassPermissions")
-MISS = "        return sum(line.price for line in lines)"
-HIT = "        return sum(line.price for line in self.lines)"
+from .editor import talk
+from .model_server import Call, ModelServer
+from .rival_agents import FERRULE, RIVALS, RivalAgent, make_environment
+from .tokens import find_counter
+
+PROMPT = "Say what this project is."
+OLD = "        return sum(line.price for line in {}lines)"
 NEW = "        return sum(line.price * line.count for line in self.lines)"
+CART = "\n".join(
+    [
+        "class Line:",
+        "    def __init__(self, price, count):",
+        "        self.price = price",
+        "        self.count = count",
+        "",
+        "",
+        "class Cart:",
+        "    def __init__(self):",
+        "        self.lines = []",
+        "",
+        "    def add(self, price, count=1):",
+        "        self.lines.append(Line(price, count))",
+        "",
+        "    def total(self):",
+        OLD.format("self."),
+        "",
+    ]
+)
 FILES = {
     "README.md": "# shop\n\nA small shop.\n",
     "AGENTS.md": "Run `python3 -m pytest -q` before you commit.\n",
     "src/shop/__init__.py": "",
-    "src/shop/cart.py": "\n".join(
-        [
-            "class Line:",
-            "    def __init__(self, price, count):",
-            "        self.price = price",
-            "        self.count = count",
-            "",
-            "",
-            "class Cart:",
-            "    def __init__(self):",
-            "        self.lines = []",
-            "",
-            "    def add(self, price, count=1):",
-            "        self.lines.append(Line(price, count))",
-            "",
-            "    def total(self):",
-            HIT,
-            "",
-        ]
-    ),
+    "src/shop/cart.py": CART,
     "fail.sh": "for i in $(seq 1 20); do echo line $i of what went wrong; done\nexit 1\n",
 }
+AIMS = {
+    "first request": "2,500",
+    "eight operations": "12,000",
+    "168 KB of output": "4,000",
+    "file of 4,000 lines": "5,000",
+    "missed edit": "90",
+    "denial": "40",
+    "questions in twelve calls": "2",
+    "headless: reads and harmless commands": "all (7)",
+    "three `sleep 3`": "3.5 s",
+    "answers of 61": "61",
+    "background": "all",
+}
+"""Rows of the table and what Ferrule aims at: at most, where it is a number."""
 
 
 def make_repository(folder: Path) -> None:
+    """Make the repository that each run begins with."""
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -72,261 +90,219 @@ def make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", folder], check=True)
 
 
-# ---- the scripted model
-
-
-class Stub(ThreadingHTTPServer):
-    """Answers chat completions and messages from a script; keeps the requests."""
-
-    daemon_threads = True
-
-    def __init__(self, script: list[list[Call]]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script = script
-        self.requests: list[dict[str, Any]] = []
-        self.times: list[float] = []
-        self.lock = threading.Lock()
-
-    def next_calls(self, body: dict[str, Any]) -> tuple[int, list[Call]]:
-        with self.lock:
-            self.requests.append(body)
-            self.times.append(time.monotonic())
-            number = len(self.requests)
-        return number, self.script[number - 1] if number <= len(self.script) else []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Stub
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self._send("application/json", json.dumps({"object": "list", "data": [{"id": "strong-1"}]}))
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        number, calls = self.server.next_calls(body)
-        events = _messages(number, calls) if "messages" in self.path else _chat(number, calls)
-        self._send("text/event-stream", events)
-
-    def _send(self, kind: str, text: str) -> None:
-        data = text.encode()
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-def _chat(number: int, calls: list[Call]) -> str:
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return "data: " + json.dumps({"id": f"c{number}", "choices": [choice]}) + "\n\n"
-
-    parts = [chunk({"role": "assistant", "content": "" if calls else "done"})]
-    for index, (name, arguments) in enumerate(calls):
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"index": index, "id": f"call_{number}_{index}", "type": "function"}
-        parts.append(chunk({"tool_calls": [{**call, "function": function}]}))
-    return "".join([*parts, chunk({}, "tool_calls" if calls else "stop"), "data: [DONE]\n\n"])
-
-
-def _messages(number: int, calls: list[Call]) -> str:
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    head = {"id": f"m{number}", "type": "message", "role": "assistant", "model": "m"}
-    events: list[tuple[str, dict[str, Any]]] = [
-        ("message_start", {"message": {**head, "content": [], "usage": usage}})
-    ]
-    if not calls:
-        block: dict[str, Any] = {"type": "text", "text": "done"}
-        events.append(("content_block_start", {"index": 0, "content_block": block}))
-        events.append(("content_block_stop", {"index": 0}))
-    for index, (name, arguments) in enumerate(calls):
-        block = {"type": "tool_use", "id": f"t{number}_{index}", "name": name, "input": {}}
-        text = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
-        events.append(("content_block_start", {"index": index, "content_block": block}))
-        events.append(("content_block_delta", {"index": index, "delta": text}))
-        events.append(("content_block_stop", {"index": index}))
-    reason = "tool_use" if calls else "end_turn"
-    events.append(("message_delta", {"delta": {"stop_reason": reason}, "usage": usage}))
-    events.append(("message_stop", {}))
-    return "".join(
-        f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n" for name, data in events
-    )
-
-
-# ---- one run
-
-
+@dataclass
 class Ran:
     """What one run sent, and how it ended."""
 
-    def __init__(self, stub: Stub, status: int) -> None:
-        self.requests = stub.requests
-        self.times = stub.times
-        self.status = status
-
-    def results(self) -> list[str]:
-        found: list[str] = []
-        longest = max(self.requests, key=lambda body: len(body["messages"]))
-        for message in longest["messages"]:
-            content = message.get("content")
-            if message["role"] == "tool":
-                found.append(_text(content))
-            elif isinstance(content, list):
-                blocks = [block for block in content if block.get("type") == "tool_result"]
-                found += [_text(block["content"]) for block in blocks]
-        return found
+    server: ModelServer
+    status: int
+    processor_seconds: float
+    questions: list[str]
+    said: str
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(block.get("text", "") for block in content)
+class Bench:
+    """Runs agents in fresh repositories with homes of their own."""
+
+    def __init__(self, ferrule: str, rivals: Path) -> None:
+        self._ferrule = ferrule
+        self._rivals = rivals
+
+    def find(self, agent: RivalAgent) -> str:
+        """Return the folder of an agent's programs; "" if it is not installed."""
+        if agent in FERRULE.values():
+            return str(Path(self._ferrule).parent)
+        return agent.find(self._rivals)
+
+    def run(self, agent: RivalAgent, answers: list[list[Call]], *options: str) -> Ran:
+        """Work through answers without a terminal."""
+
+        def start(folder: Path, environment: dict[str, str]) -> tuple[int, list[str], str]:
+            words = [word.replace("{bin}", self.find(agent)) for word in agent.words]
+            words = [PROMPT if word == "{prompt}" else word for word in words]
+            ended = subprocess.run(
+                [*words, *options],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+            return ended.returncode, [], ended.stdout[-2000:] + ended.stderr[-2000:]
+
+        return self._prepare(agent, answers, start)
+
+    def ask(self, agent: RivalAgent, answers: list[list[Call]], mode: str) -> Ran:
+        """Work through answers in an editor; only for Ferrule."""
+
+        def start(folder: Path, environment: dict[str, str]) -> tuple[int, list[str], str]:
+            words = [self._ferrule, "serve", "acp", "-m", agent.words[3], "--mode", mode]
+            return 0, talk(words, folder, environment, PROMPT).questions, ""
+
+        return self._prepare(agent, answers, start)
+
+    def _prepare(
+        self,
+        agent: RivalAgent,
+        answers: list[list[Call]],
+        start: Callable[[Path, dict[str, str]], tuple[int, list[str], str]],
+    ) -> Ran:
+        # Not below /tmp: commands have a folder of their own in its place.
+        above = Path(tempfile.mkdtemp(prefix="ferrule-rivals-", dir=Path.home()))
+        folder = above / "work"
+
+        def answer(number: int, body: dict[str, Any]) -> list[Call]:
+            calls = answers[number - 1] if number <= len(answers) else list(agent.last)
+            return [(name, _place(values, folder)) for name, values in calls]
+
+        server = ModelServer(answer).start()
+        try:
+            folder.mkdir()
+            (above / "home").mkdir()
+            make_repository(folder)
+            agent.prepare(above / "home", f"{server.address}/v1")
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            status, questions, said = start(
+                folder, make_environment(above / "home", server.address)
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return Ran(server, status, seconds, questions, said)
+        finally:
+            server.stop()
+            shutil.rmtree(above, ignore_errors=True)
 
 
-def run(ferrule: str, family: str, script: list[list[Call]], *options: str) -> Ran:
-    """Run `ferrule run` against a script, in a fresh repository with a home of its own."""
-    stub = Stub(script)
-    threading.Thread(target=stub.serve_forever, daemon=True).start()
-    # Not below /tmp: commands have a folder of their own in its place.
-    above = Path(tempfile.mkdtemp(prefix="ferrule-hands-", dir=Path.home()))
-    try:
-        work = above / "work"
-        work.mkdir()
-        make_repository(work)
-        address = f"http://127.0.0.1:{stub.server_port}"
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(above / "home"),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "127.0.0.1",
-            "OPENAI_API_KEY": "x",
-            "OPENAI_BASE_URL": f"{address}/v1",
-            "ANTHROPIC_API_KEY": "x",
-            "ANTHROPIC_BASE_URL": address,
-        }
-        (above / "home").mkdir()
-        model = "openai:strong-1" if family == "openai" else "anthropic:claude-sonnet-5"
-        words = [ferrule, "run", "-m", model, *options, "Say what this project is."]
-        ended = subprocess.run(
-            words,
-            cwd=work,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        if not stub.requests:
-            sys.exit(f"{' '.join(words)} sent no request:\n{ended.stderr}")
-        return Ran(stub, ended.returncode)
-    finally:
-        stub.shutdown()
-        shutil.rmtree(above, ignore_errors=True)
-
-
-# ---- the calls, in each family's names
-
-
-def command(family: str, text: str) -> Call:
-    return ("bash" if family == "anthropic" else "run_command", {"command": text})
-
-
-def read(family: str, path: str, lines: tuple[int, int] | None = None) -> Call:
-    if family == "anthropic":
-        given = {"view_range": list(lines)} if lines else {}
-        return "str_replace_based_edit_tool", {"command": "view", "path": path, **given}
-    given = {"line_start": lines[0], "line_end": lines[1]} if lines else {}
-    return "read_file", {"path": path, **given}
-
-
-def edit(family: str, old: str) -> Call:
-    path = "src/shop/cart.py"
-    if family == "anthropic":
-        values = {"command": "str_replace", "path": path, "old_str": old, "new_str": NEW}
-        return "str_replace_based_edit_tool", values
-    return "edit_file", {"path": path, "old_string": old, "new_string": NEW}
-
-
-def operations(family: str) -> dict[str, Call]:
-    if family == "anthropic":
-        tree: Call = ("str_replace_based_edit_tool", {"command": "view", "path": "."})
-    else:
-        tree = ("list_files", {})
+def _place(values: Any, folder: Path) -> Any:
+    if isinstance(values, str):
+        return values
+    paths = ("path", "file_path", "filePath")
     return {
-        "small file": read(family, "src/shop/cart.py"),
-        "file of 4,000 lines": read(family, "big.txt"),
-        "lines 100-150": read(family, "big.txt", (100, 150)),
-        "search, 31 hits": ("search_files", {"pattern": "zebrafish"}),
-        "folder": tree,
-        "command with status 1": command(family, "sh fail.sh"),
-        "168 KB of output": command(family, "seq 1 30000"),
-        "missed edit": edit(family, MISS),
+        name: f"{folder}/{value}" if name in paths and value != "." else value
+        for name, value in values.items()
     }
 
 
-def twelve(family: str) -> list[Call]:
-    return [
-        read(family, "README.md"),
-        ("search_files", {"pattern": "zebrafish"}),
-        command(family, "ls"),
-        command(family, "cat README.md"),
-        command(family, "git status --short"),
-        command(family, "python3 -c 'print(1)' 2>&1 | tail -3"),
-        edit(family, HIT),
-        command(family, "echo hi > new.txt"),
-        command(family, "rm README.md"),
-        command(family, "curl -sS -m 3 http://127.0.0.1:9/"),
-        command(family, "echo x > ../outside.txt"),
-        command(family, "cat /etc/hostname"),
-    ]
+def list_operations(agent: RivalAgent) -> dict[str, Call]:
+    """Return eight calls whose results are counted."""
+    return {
+        "small file": agent.read("src/shop/cart.py"),
+        "file of 4,000 lines": agent.read("big.txt"),
+        "lines 100-150": agent.read("big.txt", (100, 150)),
+        "search, 31 hits": agent.search("zebrafish"),
+        "folder": agent.tree(),
+        "command with status 1": agent.shell("sh fail.sh"),
+        "168 KB of output": agent.shell("seq 1 30000"),
+        "missed edit": agent.edit("src/shop/cart.py", OLD.format(""), NEW),
+    }
 
 
-def find_counter() -> tuple[str, Callable[[str], int]]:
-    try:
-        import bpe_openai  # optional
-    except ImportError:
-        return "a quarter of the bytes", lambda text: len(text.encode()) // 4
-    encoding = bpe_openai.get_encoding("o200k_base")
-    return "o200k_base", lambda text: len(encoding.encode(text))
+HARMLESS = ("ls", "cat README.md", "git status --short", "python3 -c 'print(1)' 2>&1 | tail -3")
+
+
+def list_twelve(agent: RivalAgent) -> list[list[Call]]:
+    """Return twelve plain calls; the first six only read, the seventh computes."""
+    commands = ["echo hi > new.txt", "rm README.md", "curl -sS -m 3 http://127.0.0.1:9/"]
+    commands += ["echo x > ../outside.txt", "cat /etc/hostname"]
+    calls = [agent.read("README.md"), agent.search("zebrafish"), *map(agent.shell, HARMLESS)]
+    calls.append(agent.edit("src/shop/cart.py", OLD.format("self."), NEW))
+    return [[call] for call in [*calls, *map(agent.shell, commands)]]
+
+
+def measure(agent: RivalAgent, bench: Bench, count: Callable[[str], int]) -> dict[str, str]:
+    """Return the cells of one agent's column."""
+    cells: dict[str, str] = {}
+    operations = list_operations(agent)
+    ran = bench.run(agent, [[call] for call in operations.values()], *agent.anything)
+    if not ran.server.requests:
+        return {"first request": f"did not run: {ran.said[-160:]!r}".replace("|", "/")}
+    tokens = [count(text) for text in ran.server.results()]
+    cells["first request"] = f"{count(ran.server.sizes[0]):,}"
+    cells["eight operations"] = f"{sum(tokens):,}"
+    for label, one in zip(operations, tokens, strict=False):
+        cells[label] = f"{one:,}"
+    cells["processor seconds of that run"] = f"{ran.processor_seconds:.1f}"
+    ran = bench.run(
+        agent, [[agent.shell(f"sleep 3; echo {one}") for one in "abc"]], *agent.anything
+    )
+    if len(ran.server.times) > 1:
+        cells["three `sleep 3`"] = f"{ran.server.times[1] - ran.server.times[0]:.1f} s"
+    many = [[agent.shell(f"echo {number}")] for number in range(60)]
+    ran = bench.run(agent, many, *agent.anything)
+    cells["answers of 61"] = str(len(ran.server.requests))
+    cells["background"] = ", ".join(agent.background)
+    if agent in FERRULE.values():
+        cells |= _measure_permissions(agent, bench, count)
+    return cells
+
+
+def _measure_permissions(
+    agent: RivalAgent, bench: Bench, count: Callable[[str], int]
+) -> dict[str, str]:
+    ran = bench.run(agent, list_twelve(agent))
+    results = ran.server.results()
+    denied = ["permission_denied" in text[:300] for text in results]
+    edited = bench.run(agent, list_twelve(agent), "--mode", "acceptEdits").server.results()
+    edit = "" if "permission_denied" in edited[6][:300] else ", edit by `--mode acceptEdits`"
+    by_mode = {
+        mode: bench.ask(agent, list_twelve(agent), mode).questions
+        for mode in ("default", "sandboxed")
+    }
+    longest = max((count(text) for text, no in zip(results, denied, strict=True) if no), default=0)
+    return {
+        "denial": str(longest),
+        "headless: reads and harmless commands": f"{denied[:6].count(False)} of 6{edit}",
+        "questions in twelve calls": f"{len(by_mode['default'])} ({len(by_mode['sandboxed'])})",
+        "background": _measure_background(agent, bench),
+    }
+
+
+def _measure_background(agent: RivalAgent, bench: Bench) -> str:
+    ticks = "for i in 1 2 3 4; do echo tick $i; sleep 0.5; done; sleep 60"
+    texts = [f"({ticks}) > o.txt 2>&1 &", f"{ticks} &", "wait %2", "cat o.txt", "kill %2", "jobs"]
+    calls: list[list[Call]] = [[agent.shell(text)] for text in texts]
+    calls[2] = [(calls[2][0][0], {"command": "wait %2", "timeout": 3})]
+    started, other, waited, file, stopped, listed = bench.run(
+        agent, calls, *agent.anything
+    ).server.results()
+    seen = {
+        "start": "%1" in started and "%2" in other,
+        "wait": "tick 4" in waited and "is running" in waited,
+        "poll": "%2" in listed,
+        "stop": "killed" in stopped,
+        "file": "tick 4" in file,
+    }
+    return ", ".join(name for name, works in seen.items() if works)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Print the table: rows with their aim, a column for each agent."""
+    parser = argparse.ArgumentParser(prog="python -m hands.measurements", description=__doc__)
     parser.add_argument("--ferrule", default=str(Path(sys.executable).with_name("ferrule")))
-    parser.add_argument("--family", choices=["openai", "anthropic"], default="openai")
-    parser.add_argument("--modes", default="default,sandboxed")
+    parser.add_argument("--rivals", type=Path, default=Path("build/rivals"))
+    parser.add_argument("--only", default="", help="agents with this in their name")
     given = parser.parse_args()
     name, count = find_counter()
-    print(f"tokens: {name}; tools of family: {given.family}")
-
-    def start(script: list[list[Call]], *options: str) -> Ran:
-        return run(given.ferrule, given.family, script, *options)
-
-    calls = operations(given.family)
-    ran = start([[call] for call in calls.values()], *EVERYTHING)
-    body = json.dumps(ran.requests[0], ensure_ascii=False, separators=(",", ":"))
-    print(f"first request ({len(ran.requests[0]['tools'])} tools): {count(body)}")
-    tokens = [count(text) for text in ran.results()]
-    for label, one in zip(calls, tokens, strict=False):
-        print(f"  {label}: {one}")
-    print(f"results of {len(tokens)} operations: {sum(tokens)}")
-    for mode in given.modes.split(","):
-        ran = start([[call] for call in twelve(given.family)], "--mode", mode)
-        denied = [text for text in ran.results() if "permission_denied" in text]
-        longest = max(map(count, denied), default=0)
-        print(
-            f"twelve calls without a person, mode {mode}: {len(ran.results()) - len(denied)} ran, "
-            f"longest denial {longest} tokens, exit code {ran.status}"
-        )
-    sleeps = [command(given.family, f"sleep 3; echo {letter}") for letter in "abc"]
-    ran = start([sleeps], *EVERYTHING)
-    print(f"three `sleep 3` of one answer: {ran.times[1] - ran.times[0]:.1f} s")
-    many = [[command(given.family, f"echo {number}")] for number in range(60)]
-    ran = start(many, *EVERYTHING)
-    print(f"answers of 61: {len(ran.requests)}, exit code {ran.status}")
+    bench = Bench(given.ferrule, given.rivals)
+    columns: dict[str, dict[str, str]] = {}
+    for agent in (*FERRULE.values(), *RIVALS):
+        if given.only.casefold() not in agent.name.casefold():
+            continue
+        if not bench.find(agent):
+            click.echo(f"{agent.name}: not installed", err=True)
+            continue
+        began = time.monotonic()
+        columns[agent.name] = measure(agent, bench, count)
+        click.echo(f"{agent.name}: {time.monotonic() - began:.0f} s", err=True)
+    click.echo(f"tokens: {name}\n")
+    click.echo(f"| | aim | {' | '.join(columns)} |")
+    click.echo("|---|--:|" + "--:|" * len(columns))
+    rows = dict.fromkeys(row for column in columns.values() for row in column)
+    for row in dict.fromkeys((*AIMS, *rows)):
+        cells = " | ".join(column.get(row, "-") for column in columns.values())
+        click.echo(f"| {row} | {AIMS.get(row, '')} | {cells} |")
 
 
 if __name__ == "__main__":

@@ -244,3 +244,14 @@ async def test_a_copied_session_counts_from_where_it_goes_on() -> None:
     await session.run("and")
     spending = OwnerSpending(agent.journal)
     assert spending.total("local", agent.user, 1).usage.input == 20
+
+
+async def test_a_summary_on_demand_is_held_to_budgets() -> None:
+    limits = Limits(user_tokens=100)
+    agent = make_agent(says("one", usage=Usage(100, 0)), says("a summary"), limits=limits)
+    session = agent.session()
+    await session.run("first")
+    with pytest.raises(LimitReached, match="user_tokens"):
+        await session.compact()
+    assert asked(agent) == 1
+    await session.compact(summary=False)

@@ -25,7 +25,7 @@ from ferrule import (
     ToolCalling,
     tool,
 )
-from ferrule.core.errors import RunCancelled
+from ferrule.core.errors import JournalError, RunCancelled
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -841,6 +841,22 @@ async def test_a_session_forks_itself_behind_a_run() -> None:
     await session.run("second")
     forked = ours.resume(session.fork(1))
     assert [message.text for message in forked.history] == ["first", "one"]
+
+
+async def test_a_session_object_does_not_write_behind_another_one_of_the_same_session() -> None:
+    ours = agent([says("one"), says("two"), says("three"), says("four")], [])
+    session = ours.session()
+    await session.run("first")
+    other = ours.resume(session.id)
+    assert (await other.run("second")).text == "two"
+    with pytest.raises(JournalError, match="another session object") as refused:
+        await session.run("third")
+    assert refused.value.code == "session_continued_elsewhere"
+    anew = ours.resume(session.id)
+    assert (await anew.run("third")).text == "three"
+    assert [message.text for message in ours.resume(session.id).history] == [
+        *("first", "one", "second", "two", "third", "three")
+    ]
 
 
 class Disconnecting(Scripted):

@@ -266,3 +266,127 @@ def test_every_session_is_listed_from_every_folder(
         assert CliRunner().invoke(ferrule, ["run", "-m", script, f"m{number}"]).exit_code == 0
         listed = CliRunner().invoke(ferrule, ["sessions", "list"]).output
         assert [f"m{one}" in listed for one in range(number + 1)] == [True] * (number + 1)
+
+
+def test_a_process_search_finds_no_shell_of_ours(act: Act) -> None:
+    made = act(run("sleep 6072 &"), run("pkill -f 'sleep 6072'; pgrep -f 'sleep 6072'; echo on"))
+    assert str(made[1].data).endswith("\non\n") and "was killed" in str(made[1].data), made[1]
+
+
+def test_a_job_is_ended_by_its_number_in_the_line_that_started_it(act: Act) -> None:
+    (result,) = act(run("sleep 6073 & sleep 0; kill %1 && echo ended"))
+    assert str(result.data).split() == ["ended"]
+    assert "6073" not in subprocess.check_output(["ps", "-eo", "args"], text=True)
+
+
+def test_a_login_shell_that_a_model_asks_for_keeps_the_path(
+    act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "work/bin"
+    own.mkdir()
+    (own / "greet").write_text("#!/bin/sh\necho hello\n")
+    (own / "greet").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+    (result,) = act(("run_command", {"command": ["bash", "-lc", "greet | cat"]}))
+    assert str(result.data).split()[0] == "hello"
+
+
+def test_a_server_that_was_started_in_the_background_is_there_afterwards(act: Act) -> None:
+    # An interpreter that needs nothing of the person's home.
+    serve = "/usr/bin/python3 -m http.server 18765 --bind 127.0.0.1 &"
+    _, asked, ended, on = act(
+        run(serve),
+        run(
+            "for i in $(seq 50); do curl -sf http://127.0.0.1:18765/ >/dev/null && break;"
+            " sleep 0.1; done; echo answers"
+        ),
+        run("kill %1"),
+        run("echo on"),
+    )
+    assert "answers" in str(asked.data) and "was killed" in str(ended.data)
+    assert str(on.data).strip() == "on"
+
+
+def test_no_process_of_the_person_can_be_ended(act: Act) -> None:
+    other = subprocess.Popen(["sleep", "6074"])
+    try:
+        act(run("pkill sleep; pkill -f 'sleep 6074'; killall sleep; kill -9 $PPID; echo on"))
+        assert other.poll() is None
+        (last,) = act(run(f"kill -9 {other.pid}; exec true"))
+        assert other.poll() is None and last is not None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_an_edit_after_a_formatter_says_what_to_read_and_works_then(
+    act: Act, tmp_path: Path
+) -> None:
+    file = tmp_path / "work/a.py"
+    file.write_text("a=1\nb=2\nc=3\n")
+    edit = ("edit_file", {"path": "a.py", "old_string": "c=3", "new_string": "c = 3"})
+    _, _, refused, _, edited = act(
+        ("read_file", {"path": "a.py"}),
+        run("sed -i s/a=1/a\\ =\\ 1/ a.py"),
+        edit,
+        ("read_file", {"path": "a.py", "line_start": 1, "line_end": 23}),
+        edit,
+    )
+    assert "this edit would still fit, at line 3; call `read_file`" in str(refused.error_message)
+    assert edited.success and file.read_text() == "a = 1\nb=2\nc = 3\n"
+
+
+def test_an_edit_that_misses_shows_what_is_there(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/a.py").write_text("def total(self):\n    return sum(self.lines)\n")
+    edit = {"path": "a.py", "old_string": "    return sum(lines)", "new_string": "    return 0"}
+    (missed,) = act(("edit_file", edit))
+    assert not missed.success and "return sum(self.lines)" in str(missed.error_message)
+
+
+def test_a_call_that_fails_in_the_same_way_again_and_again_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("x = 1\n")
+    edit = {"path": "a.py", "old_string": "y = 2", "new_string": "y = 3"}
+    steps = [{"call": [{"tool": "edit_file", "arguments": edit}]}] * 60
+    (tmp_path / "s.yaml").write_text(json.dumps([*steps, {"say": "done"}]))
+    words = ["run", "-m", f"scripted:{tmp_path / 's.yaml'}", "--mode", "acceptEdits", "go"]
+    ended = CliRunner().invoke(ferrule, words)
+    assert 1 <= ended.output.count("edit_file a.py") < 10, ended.output
+
+
+@pytest.mark.parametrize("rule", ["Bash(mkdir*)", "Bash(mkdir", "Bash(1 <<'JSON'"])
+def test_a_rule_that_cannot_be_read_is_named_and_loosens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FERRULE_CONFIG", str(tmp_path / "config"))
+    work = tmp_path / "work"
+    for folder in (work, tmp_path / "config"):
+        folder.mkdir()
+    monkeypatch.chdir(work)
+    permissions = {"permissions": {"allow": [rule], "deny": ["Read(secret.txt)"]}}
+    (tmp_path / "config/ferrule.yaml").write_text(json.dumps(permissions))
+    (work / "secret.txt").write_text("the secret\n")
+    read = {"tool": "read_file", "arguments": {"path": "secret.txt"}}
+    (tmp_path / "s.yaml").write_text(json.dumps([{"call": [read]}, {"say": "done"}]))
+    ended = CliRunner().invoke(ferrule, ["run", "-m", f"scripted:{tmp_path / 's.yaml'}", "go"])
+    assert "the secret" not in ended.output
+    said = f"{ended.output} {ended.exception}"
+    assert rule in said or rule == "Bash(mkdir*)", said
+
+
+def test_settings_of_claude_code_that_cannot_be_read_are_named_by_the_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    (work / ".claude").mkdir(parents=True)
+    (work / ".claude/settings.local.json").write_text('{"permissions": {"deny": ["Read(a)"],},}x')
+    monkeypatch.chdir(work)
+    found = CliRunner().invoke(ferrule, ["import", "claude-code"])
+    assert re.search(r"settings\.local\.json: it cannot be read.* line 1", found.output), (
+        found.output
+    )

@@ -444,3 +444,24 @@ def test_a_timeline_is_of_one_run_and_has_a_longest_length() -> None:
         "r2",
         [],
     )
+
+
+async def test_what_a_fork_has_copied_counts_once(tmp_path: Path) -> None:
+    script = [asks(("double", {"number": 2})), says("4"), says("more")]
+    with SqliteJournal(tmp_path / "j.db") as journal:
+        agent = Agent(Scripted(script), [double], storage=Storage(journal=journal))
+        session = agent.session()
+        await session.run("Double 2.")
+        numbers = JournalStatistics(journal)
+
+        def count(read: JournalStatistics) -> tuple[int, int]:
+            totals = read.spending.totals_by_day_and_model().values()
+            return sum(one.answers for one in totals), sum(
+                one.calls for one in read.tools.tools().values()
+            )
+
+        before, _ = numbers.query(count)
+        forked = agent.resume(session.fork(1))
+        assert numbers.query(count)[0] == before == (2, 1)
+        await forked.run("And now?")
+        assert numbers.query(count)[0] == (3, 1)

@@ -751,10 +751,9 @@ class Driver:
         A history that does not fit into the context window is compacted first.
         """
         await self.log.flush_together()
-        if self.machine.limits.of_owners:
-            used_up = await self._find_used_up()
-            if used_up is not None:
-                return self.feed(used_up)
+        used_up = await self.find_used_up()
+        if used_up is not None:
+            return self.feed(used_up)
         room = self.context_window
         room.count_messages(self.machine.history)
         try:
@@ -790,7 +789,10 @@ class Driver:
             return self.feed(answer)
         return self.budgets.count_answer(answer, self.feed)
 
-    async def _find_used_up(self) -> events.LimitHit | None:
+    async def find_used_up(self) -> events.LimitHit | None:
+        """Return the limit of the session's owners that is used up; None if there is none."""
+        if not self.machine.limits.of_owners:
+            return None
         # Imported here: most sessions have no such limits.
         from .owner_budgets import find_used_up
 

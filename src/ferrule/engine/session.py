@@ -625,7 +625,13 @@ class Session(ClosedByWith, Generic[OutputT]):
             done before its next request. If no summary could be made, `note` says why.
 
         Raises what asking a model raises, except ProviderError.
+
+        Raises:
+            LimitReached: A budget of the user or the tenant is used up; nothing was asked.
         """
+        used_up = await self.driver.find_used_up() if summary else None
+        if used_up is not None:
+            raise self._limit_reached(used_up.limit, used_up.value)
         return await self.driver.context_window.compact(summary=summary)
 
     def restore(self) -> bool:
@@ -806,15 +812,18 @@ class Session(ClosedByWith, Generic[OutputT]):
             ),
         )
 
+    def _limit_reached(self, name: str, value: float) -> LimitReached:
+        limits = self.driver.machine.limits
+        hint = f"raise it, or continue with the next message to the session `{self.id}`"
+        if name in limits.of_owners:
+            hint = f"it counts all runs of the last {limits.period_days} days; raise it, or wait"
+        return LimitReached(name, value, session=self.id, hint=hint)
+
     def _raise_failure(self, finish: FinishRun) -> None:
         if finish.stop == "limit" and not finish.text:
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0
-            hint = f"raise it, or continue with the next message to the session `{self.id}`"
-            if name in self.driver.machine.limits.of_owners:
-                days = self.driver.machine.limits.period_days
-                hint = f"it counts all runs of the last {days} days; raise it, or wait"
-            raise LimitReached(name, value, session=self.id, hint=hint)
+            raise self._limit_reached(name, value)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")
         if finish.code == OUTPUT_INVALID_CODE:

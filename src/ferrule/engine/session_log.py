@@ -7,11 +7,13 @@ nothing.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Protocol
 
+from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -39,6 +41,19 @@ class Outlet(Protocol):
     def is_watched(self) -> bool:
         """Whether any subscriber wants the model's text as it arrives."""
         ...
+
+
+class _WriteCount:
+    """How often this process has written a session; shared by all logs of it."""
+
+    __slots__ = ("__weakref__", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
+_COUNTS: weakref.WeakValueDictionary[tuple[int, str], _WriteCount] = weakref.WeakValueDictionary()
+"""By the identity of the journal, which each log keeps alive, and the session."""
 
 
 class SessionLog:
@@ -73,6 +88,8 @@ class SessionLog:
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
         """Events that the journal does not have yet."""
+        self._writes = _COUNTS.setdefault((id(journal), identity.session), _WriteCount())
+        self._known_writes = self._writes.number
 
     @property
     def is_watched(self) -> bool:
@@ -88,7 +105,27 @@ class SessionLog:
         """Take note that the first events that were unwritten are in the journal now."""
         # In place: another thread may add to the list meanwhile.
         del self.unwritten[:count]
+        self._note_write()
+
+    def _note_write(self) -> None:
+        self._writes.number += 1
+        self._known_writes = self._writes.number
         self.is_recorded = True
+
+    def _require_own_end(self) -> None:
+        """Refuse to write behind what another session object has written.
+
+        Raises JournalError; what was to be written is dropped, since it belongs to no history.
+        """
+        if self.unwritten and self._known_writes != self._writes.number:
+            self.unwritten.clear()
+            raise JournalError(
+                f"session `{self.identity.session}` was continued by another session object of "
+                "this process, so this one no longer knows its end; nothing was written",
+                code="session_continued_elsewhere",
+                hint="use one object for each session, or take the session anew "
+                "(`agent.session(id=..., resume=True)`) for each message",
+            )
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Show everything that happens from now on to `observer` too.
@@ -118,6 +155,7 @@ class SessionLog:
         Raises JournalError, and keeps them, if that fails.
         """
         if self.unwritten:
+            self._require_own_end()
             with self.write_batch.lock:
                 # A thread may have written them while this one waited.
                 if self.unwritten:
@@ -129,7 +167,7 @@ class SessionLog:
             self.identity.session, self.identity.run, self.unwritten, identity=self.identity
         )
         self.unwritten = []
-        self.is_recorded = True
+        self._note_write()
 
     def _on_flush(self) -> None:
         if self.outlet is not None:
@@ -143,6 +181,7 @@ class SessionLog:
         The events are also written if it is cancelled while it waits for the others. Raises
         JournalError, and keeps them, if that fails.
         """
+        self._require_own_end()
         if self.write_batch.is_remote:
             if self.unwritten:
                 await self.write_batch.write(self)

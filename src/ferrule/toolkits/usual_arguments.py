@@ -116,13 +116,14 @@ def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
         return ""
     name = "timeout_ms" if "timeout_ms" in given else "timeout"
     value = given.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
     if name == "timeout" and value <= _MAX_SECONDS:
         return ""
     if name not in properties and "timeout" in given:
         return ""
-    given["timeout"] = given.pop(name) / 1000
+    del given[name]
+    given["timeout"] = value / 1000
     return f"`{name}`: {value} is read as milliseconds; `timeout` is in seconds here"
 
 

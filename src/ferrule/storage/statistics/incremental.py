@@ -157,10 +157,10 @@ class JournalStatistics:
                 progress.seq = record.seq
                 self._read += 1
                 ended = progress.calls.feed(record)
-                for call in ended:
+                self.spending.feed(record)
+                for call in () if self.spending.is_copy(record) else ended:
                     self.tools.add(call)
                 self.activities.feed(record, ended)
-                self.spending.feed(record)
                 if record.seq % _CLOCK_INTERVAL == 0 and self._now() > deadline:
                     return
         except JournalError as error:

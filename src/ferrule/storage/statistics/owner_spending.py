@@ -14,7 +14,6 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 
 from ferrule.core.errors import SessionNotFound
-from ferrule.core.events import SessionOpened
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.tools.forking import make_lock
@@ -54,8 +53,6 @@ class OwnerSpending:
         self._lock = make_lock()
         self._read: dict[str, int] = {}
         """Session -> number of its events that were read."""
-        self._copied: dict[str, int] = {}
-        """Session -> number of its events that are copies of another one's."""
         self._since: dict[Scope, date] = {}
         """The first day from which all sessions of a scope were read."""
 
@@ -96,10 +93,7 @@ class OwnerSpending:
             return
         try:
             for record in journal.records(name, after=after):
-                if isinstance(record.event, SessionOpened) and record.event.forked:
-                    self._copied[name] = int(record.event.forked.rpartition(":")[2])
-                if record.seq > self._copied.get(name, 0):
-                    self._spending.feed(record)
+                self._spending.feed(record)
                 self._read[name] = record.seq
         except SessionNotFound:
             return  # Archived since it was listed.

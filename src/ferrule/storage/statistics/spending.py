@@ -81,8 +81,16 @@ class SessionSpending(SpendingTotal):
     model: str
 
 
+def count_copied_events(event: SessionOpened) -> int:
+    """Return how many events of a session are copies of another one's."""
+    return int(event.forked.rpartition(":")[2]) if event.forked else 0
+
+
 class Spending:
-    """Adds up answers. Feed it the records of each session in order; sessions may alternate."""
+    """Adds up answers. Feed it the records of each session in order; sessions may alternate.
+
+    A copied session (`forked`) counts from where it goes on by itself.
+    """
 
     def __init__(self, price_of: PriceOf | None = None) -> None:
         self._price_of = price_of
@@ -90,23 +98,32 @@ class Spending:
         self._slots: dict[Owner, dict[DayAndModel, SpendingTotal]] = {}
         self._sessions: dict[str, SessionSpending] = {}
         self._models: dict[str, str] = {}
+        self._copied: dict[str, int] = {}
+        """Session -> number of its events that are copies of another one's."""
         self.problem = ""
         """Why there are no prices, if a price list cannot be read."""
 
     def feed(self, record: JournalRecord) -> None:
         """Add a record."""
         event = record.event
-        if isinstance(event, ModelAnswered):
+        if isinstance(event, SessionOpened) and (copied := count_copied_events(event)):
+            self._copied[record.session] = copied
+        if isinstance(event, SessionOpened | RunStarted):
+            if event.model:
+                self._models[record.session] = event.model
+        elif self.is_copy(record):
+            return
+        elif isinstance(event, ModelAnswered):
             model = event.model or self._models.get(record.session, "")
             self._add_answer(record, event.usage, model)
-        elif isinstance(event, ContextCompacted):
-            if event.usage != NO_USAGE:
-                # A summary is an answer too, often of another model.
-                self._add_answer(
-                    record, event.usage, event.model or self._models.get(record.session, "")
-                )
-        elif isinstance(event, SessionOpened | RunStarted) and event.model:
-            self._models[record.session] = event.model
+        elif isinstance(event, ContextCompacted) and event.usage != NO_USAGE:
+            # A summary is an answer too, often of another model.
+            model = event.model or self._models.get(record.session, "")
+            self._add_answer(record, event.usage, model)
+
+    def is_copy(self, record: JournalRecord) -> bool:
+        """Return whether a record was copied from another session; ask in the order of records."""
+        return record.seq <= self._copied.get(record.session, 0)
 
     def _add_answer(self, record: JournalRecord, usage: Usage, model: str) -> None:
         cost = self._cost(model, usage) if usage.cost is None else usage.cost
