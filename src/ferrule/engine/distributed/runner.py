@@ -175,7 +175,10 @@ class Runner:
             await _run_in_thread(partial(self._hand_to_others, run))
             return
         if outcome is not None:
-            await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+            end = partial(self._table.end, run, self._name, outcome)
+            if not await _run_in_thread(end):
+                # Another worker has it, and may be gone: what the engine gave here must come again.
+                raise GoOnElsewhere
         self._set_aside.hasten(job.session, job.tenant)
 
     def _hand_to_others(self, run: str) -> None:
