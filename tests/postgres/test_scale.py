@@ -419,6 +419,21 @@ def test_a_database_that_restarts_loses_no_job_and_stops_no_worker(
     assert all(worker.poll() is None for worker in alive)
 
 
+def test_a_schedule_goes_on_when_the_database_has_restarted(fleet: Fleet, cluster: Cluster) -> None:
+    fleet.need(1)
+    fleet.jobs.schedule("lasting", "*/2 * * * * *", Job("say lasting", tenant="lasting"))
+
+    def count() -> int:
+        jobs = fleet.jobs.recent(200)
+        return sum(one.job.tenant == "lasting" and one.state == "done" for one in jobs)
+
+    fleet.until(lambda: count() >= 1, "a time of the schedule")
+    cluster.restart()
+    before = count()
+    fleet.until(lambda: count() >= before + 2, "two times more after the restart")
+    fleet.jobs.unschedule("lasting")
+
+
 def test_a_server_of_the_engine_that_restarts_loses_no_job_and_stops_no_worker(
     fleet: Fleet,
 ) -> None:
