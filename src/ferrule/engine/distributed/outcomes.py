@@ -91,8 +91,7 @@ FROM done WHERE ended IS NOT NULL
 _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
 _COLUMNS = """
 job, CASE WHEN ended IS NULL AND worker IS NULL THEN 'waiting' WHEN ended IS NULL THEN 'working'
-    WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END,
-coalesce(worker, ''), submitted,
+    WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END, coalesce(worker, ''), submitted,
 extract(epoch FROM coalesce(ended, clock_timestamp()) - begun)::double precision, outcome
 """
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
