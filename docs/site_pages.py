@@ -125,7 +125,7 @@ def _link(link: re.Match[str], folder: str, page: str) -> str:
     path = posixpath.normpath(posixpath.join(folder, target))
     name = PAGES.get(path.rstrip("/"))
     if path.startswith("examples/"):
-        name, hash_, anchor = PAGES["examples"], "#", path.partition("/")[2].replace(".", "")
+        name, hash_, anchor = PAGES["examples"], "#", posixpath.basename(path).replace(".", "")
     if name is None and path.startswith("docs/"):
         name = path.removeprefix("docs/")
     if name is None:
@@ -135,7 +135,8 @@ def _link(link: re.Match[str], folder: str, page: str) -> str:
 
 def _examples() -> str:
     parts = ["# Examples", "Short programs that run offline, or with a model of yours."]
-    for path in sorted((ROOT / "examples").iterdir()):
+    folder = ROOT / "examples"
+    for path in (*sorted(folder.iterdir()), *sorted((folder / "engines").iterdir())):
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if path.suffix in _LANGUAGES:
             parts += [f"## {path.name}", _block(_LANGUAGES[path.suffix], text)]

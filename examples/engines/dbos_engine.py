@@ -54,7 +54,7 @@ class DbosEngine(Engine):
             await db.set_autocommit(True)
             await db.execute(LIVE, [me])
             await asyncio.to_thread(DBOS.launch)
-            DBOS.register_queue("ferrule", worker_concurrency=concurrency, polling_interval_sec=0.5)
+            await DBOS.register_queue_async("ferrule", worker_concurrency=concurrency)
             while not stop.is_set():
                 lost = [name for (name,) in await (await db.execute(LOST, [me])).fetchall()]
                 if lost:

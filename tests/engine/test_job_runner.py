@@ -37,6 +37,7 @@ class Table:
     def __init__(self) -> None:
         self.answer: Beginning | Exception | None = None
         self.begun: list[str] = []
+        self.is_anothers = False
         self.ended: dict[str, Any] = {}
         self.given_back: list[str] = []
         self.handed: list[tuple[str, str]] = []
@@ -51,8 +52,11 @@ class Table:
             "begin", job=Job("go", run=run, tenant="acme").with_name().as_dict(), attempt=1
         )
 
-    def end(self, run: str, worker: str, outcome: dict[str, Any]) -> None:
+    def end(self, run: str, worker: str, outcome: dict[str, Any]) -> bool:
+        if self.is_anothers:
+            return False
         self.ended[run] = outcome["stop"], outcome["code"]
+        return True
 
     def give_back(self, run: str, worker: str) -> list[Unhanded]:
         self.given_back.append(run)
@@ -294,6 +298,28 @@ def test_the_end_of_a_run_that_another_began_is_read_from_the_journal(
         gate.is_open.set()
         await job
         assert table.ended == {"run-1": ("done", "")}
+
+    play(story)
+
+
+@pytest.mark.proves("scale.taken-once")
+def test_a_job_that_another_worker_has_by_now_comes_again_if_that_one_dies(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        first = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        # It began there, and was killed. The engine gives it to this one, which is still at it.
+        table.is_anothers = True
+        second = asyncio.create_task(worker("run-1"))
+        await asyncio.sleep(0)
+        gate.is_open.set()
+        for delivery in (first, second):
+            with pytest.raises(GoOnElsewhere):
+                await delivery
+        table.is_anothers = False
+        await worker("run-1")
+        assert (table.begun, table.ended) == (["run-1"] * 2, {"run-1": ("done", "")})
 
     play(story)
 

@@ -76,8 +76,9 @@ class Cluster:
     `nobody`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
+        self._settings = settings
         self.server: subprocess.Popen[bytes] | None = None
         self._as: list[str] = []
         self._numbers = itertools.count(1)
@@ -119,7 +120,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
-        settings = [*_QUICK, f"unix_socket_directories={self.folder}"]
+        settings = [*_QUICK, *self._settings, f"unix_socket_directories={self.folder}"]
         options = [part for setting in settings for part in ("-c", setting)]
         with (self.folder / "log").open("ab") as log:
             self.server = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cluster import Cluster
 from helm_templates import Chart
 
@@ -153,3 +155,48 @@ def test_the_role_of_workers_can_take_jobs_after_the_migration_and_change_no_tab
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 db.execute(statement.encode())
         assert db.execute(taken.encode()).fetchall()[0][0] is not None
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "engines"
+
+
+def test_a_worker_of_a_kubernetes_job_works_what_waits_and_ends(cluster: Cluster) -> None:
+    url = make_database(cluster)
+    jobs = Jobs(url)
+    named = jobs.submit_all([Job(f"say {number}") for number in range(3)])
+    described = yaml.safe_load((EXAMPLES / "kubernetes_job.yaml").read_text(encoding="utf-8"))
+    pod = described["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    program = pod["containers"][0]["command"][1]
+    variables = {
+        "FERRULE_DATABASE": url,
+        "SCALE_DATABASE": url,
+        "IDLE_SECONDS": "0.5",
+        "PYTHONPATH": str(Path(__file__).parent),
+    }
+    assert {one["name"] for one in pod["containers"][0]["env"]} - {"PGPASSWORD"} <= variables.keys()
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / program), "scale_worker:make"],
+        env={**os.environ, **variables},
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert [jobs.outcome(job.run)["stop"] for job in named] == ["done"] * 3
+    jobs.close()
+
+
+@pytest.mark.parametrize("name", ["celery_engine.py", "dbos_engine.py", "ray_engine.py"])
+def test_an_example_of_an_engine_has_less_than_sixty_lines_of_code(name: str) -> None:
+    source = (EXAMPLES / name).read_text(encoding="utf-8")
+    words = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    text = {line for word in words for line in range(word.lineno, (word.end_lineno or 0) + 1)}
+    code = [
+        line
+        for number, line in enumerate(source.splitlines(), 1)
+        if line.strip() and not line.strip().startswith("#") and number not in text
+    ]
+    assert len(code) < 60

@@ -174,11 +174,12 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     job = Job("x")
     table.begin("acme-0", "slow", per_tenant=None)
     table.begin("acme-0", "quick", per_tenant=None)
-    table.end("acme-0", "slow", build_outcome(job, "failed"))
+    assert not table.end("acme-0", "slow", build_outcome(job, "failed"))
     found = table.find("acme-0")
     assert found is not None and found.outcome is None
-    table.end("acme-0", "quick", build_outcome(job, "done"))
-    table.end("acme-0", "quick", build_outcome(job, "failed"))
+    assert table.end("acme-0", "quick", build_outcome(job, "done"))
+    assert table.end("acme-0", "quick", build_outcome(job, "failed"))
+    assert table.end("acme-0", "slow", build_outcome(job, "failed"))
     assert table.submit(jobs(1)) == []
     found = table.find("acme-0")
     assert found is not None and found.state == "done"

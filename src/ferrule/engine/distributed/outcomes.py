@@ -68,7 +68,9 @@ WITH done AS (
     UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
     WHERE run = %s AND worker = %s AND ended IS NULL RETURNING run, awaited
 )
-SELECT count(pg_notify(%s, md5(run))) FROM done WHERE awaited
+SELECT EXISTS (SELECT FROM done)
+    OR NOT EXISTS (SELECT FROM {s}.outcomes WHERE run = %s AND ended IS NULL),
+    (SELECT count(pg_notify(%s, md5(run))) FROM done WHERE awaited)
 """
 _GIVE_BACK = """
 UPDATE {s}.outcomes SET worker = NULL, attempts = attempts - 1, handed = false,
@@ -89,8 +91,7 @@ FROM done WHERE ended IS NOT NULL
 _AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
 _COLUMNS = """
 job, CASE WHEN ended IS NULL AND worker IS NULL THEN 'waiting' WHEN ended IS NULL THEN 'working'
-    WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END,
-coalesce(worker, ''), submitted,
+    WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END, coalesce(worker, ''), submitted,
 extract(epoch FROM coalesce(ended, clock_timestamp()) - begun)::double precision, outcome
 """
 _FIND = f"SELECT {_COLUMNS} FROM {{s}}.outcomes WHERE run = %s"
@@ -264,10 +265,14 @@ class OutcomeTable:
             return Beginning(**found)
         return Beginning(found["answer"], (ticket, as_of), found["ahead"], found["blocked"])
 
-    def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> None:
-        """Set the outcome of a job, unless it has one or another worker has it by now."""
-        values = (outcome["stop"], json.dumps(outcome), run, worker, OUTCOME_CHANNEL)
-        self._run(_END, values, f"ending `{run}`")
+    def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> bool:
+        """Set the outcome of a job, unless it has one or another worker has it by now.
+
+        Returns:
+            Whether the job has an outcome.
+        """
+        values = (outcome["stop"], json.dumps(outcome), run, worker, run, OUTCOME_CHANNEL)
+        return bool(self._run(_END, values, f"ending `{run}`")[0][0])
 
     def give_back(self, run: str, worker: str) -> list[Unhanded]:
         """Leave a job to others, unless another worker has it by now."""

@@ -80,7 +80,6 @@ class Runner:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._ends: dict[str, JobEnd] = {}
-        self._cancelled: set[str] = set()
 
     async def __call__(self, run: str) -> None:
         """Work a job (`engines.Do`)."""
@@ -132,8 +131,7 @@ class Runner:
         """End these runs as cancelled."""
         for run in runs:
             task = self._running.get(run)
-            if task is not None and run not in self._cancelled:
-                self._cancelled.add(run)
+            if task is not None and not task.cancelling():
                 task.cancel()
 
     async def leave(self, grace: float) -> None:
@@ -175,7 +173,10 @@ class Runner:
             await _run_in_thread(partial(self._hand_to_others, run))
             return
         if outcome is not None:
-            await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+            has_ended = await _run_in_thread(partial(self._table.end, run, self._name, outcome))
+            if not has_ended:
+                # Another worker has it, and may be gone: what the engine gave here must come again.
+                raise GoOnElsewhere
         self._set_aside.hasten(job.session, job.tenant)
 
     def _hand_to_others(self, run: str) -> None:
@@ -205,14 +206,12 @@ class Runner:
             return build_outcome(job, "failed", code="job_given_up", detail=detail)
         end = self._ends[job.run] = JobEnd(job)
         is_new = not beginning.is_known
-        running = self._running[job.run] = asyncio.create_task(
-            run_job(job, self._journal, self._make, self._turns, end=end, is_new=is_new)
-        )
+        work = run_job(job, self._journal, self._make, self._turns, end=end, is_new=is_new)
+        running = self._running[job.run] = asyncio.create_task(work)
         try:
             await asyncio.wait([running])
         finally:
             del self._running[job.run], self._ends[job.run]
-            self._cancelled.discard(job.run)
         if end.outcome is not None:
             return None
         error = None if running.cancelled() else running.exception()
