@@ -11,6 +11,7 @@ from source import ROOT
 
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
+from ferrule.connectors.http import manifest
 from ferrule.core.calls import Refuser
 from ferrule.core.errors import FerruleError
 from ferrule.engine.hooks.events import PAYLOADS
@@ -88,6 +89,13 @@ def test_the_page_about_tool_search_has_every_option() -> None:
         "docs/context.md", "| a mapping, or `ToolSearch(...)` | the fields below |\n"
     )
     assert set(rows) == {field.name for field in dataclasses.fields(ferrule.ToolSearch)}
+
+
+def test_the_page_about_servers_has_every_key_of_a_manifest() -> None:
+    page = "docs/tools-from-servers.md"
+    assert set(table_after(page, "#### The file")) >= set(manifest.KEYS)
+    told = table_after(page, "| key of a tool | content |")
+    assert set(told) >= set(manifest.TOOL_KEYS)
 
 
 def test_the_page_about_errors_has_every_type_of_error() -> None:
