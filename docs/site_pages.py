@@ -30,6 +30,8 @@ PAGES = {
 """Files of the repository and what they are called in the site."""
 LEFT_OUT = {"promises.md", "field-reports.md", "machines.md", "agents-map.md"}
 """Pages that `llms-full.txt` does not have: made lists that explain nothing."""
+RECORDS = {"decisions.md", "promises.md", "field-reports.md", "evidence.md", "machines.md"}
+"""Long pages that mention everything: the search shows them behind those that explain it."""
 _texts: dict[str, str] = {}
 """The pages of the site as Markdown, by their names in it."""
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
@@ -96,6 +98,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     read.
     """
     at = page.file.src_uri
+    if at in RECORDS or at == PAGES["CHANGELOG.md"]:
+        page.meta["search"] = {"boost": 0.2}
     if at not in PAGES.values():
         markdown = _linked(markdown, posixpath.join("docs", posixpath.dirname(at)), at)
     markdown = _WORDS.sub(lambda fence: f"{fence['fence']}{fence['language']}", markdown)

@@ -19,7 +19,6 @@ from .core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .console.plugin_pages import ConsolePage
     from .core.media import MediaOptions
-    from .engine.driver import DriverExtension
     from .engine.plugins.plugin_set import make_plugin_folder
     from .engine.plugins.protocol import CatalogChanges, Parts, Plugin, Setup
     from .engine.registration.plugin import Registering
@@ -49,7 +48,6 @@ __all__ = [
     "Commands",
     "ConsolePage",
     "Diagnostics",
-    "DriverExtension",
     "FamilyTools",
     "Files",
     "Git",
@@ -75,7 +73,6 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "ferrule.core.media": ("MediaOptions",),
-        "ferrule.engine.driver": ("DriverExtension",),
         "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.plugin_set": ("make_plugin_folder",),
         "ferrule.engine.plugins.protocol": ("CatalogChanges", "Parts", "Plugin", "Setup"),

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from source import ROOT, modules
-from test_documents import FENCE, anchors, load_maker
-from test_pages_named import INLINE, THEIRS
+from test_documents import FENCE, PAGES, Page, anchors, load_maker
+from test_pages_named import INLINE, KEYS, MADE, THEIRS, is_in_sources
 from test_public_names import EXPLAIN, PUBLIC
 
 INDEX = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
@@ -45,16 +45,12 @@ OTHERS = {
             "ferrule.adapters",
             "ferrule.core.machine",
             "ferrule.engine.event_bus.journal_events",
-            "ferrule.evaluation.evidence",
             "ferrule.models.registry",
             "ferrule.storage.artifacts.objects",
             "ferrule.storage.artifacts.postgres",
-            "ferrule.storage.artifacts.store",
-            "ferrule.storage.audit.past_calls",
             "ferrule.storage.journal.postgres",
             "ferrule.toolkits.git.tools",
             "ferrule.toolkits.stdlib.ocr",
-            "ferrule.tools.toolset",
         ),
         "a module inside, which a page names beside what it is for; this list gets shorter only",
     ),
@@ -243,3 +239,57 @@ def test_functions_and_modules_that_a_page_names_can_be_imported(page: Any) -> N
 @pytest.mark.parametrize("name", ["make_session_id", "ferrule.nowhere", "ferrule.core.limits"])
 def test_what_cannot_be_imported_is_found(name: str) -> None:
     assert find_unreachable(f"Call `{name}`.") == [name]
+
+
+VARIABLES = {"agent", "document", "message_history", "options", "run", "servers", "session"}
+"""What programs of pages call their values, beside modules of that name."""
+
+
+@cache
+def members() -> dict[str, frozenset[str]]:
+    """The names in our modules, by the last parts of the modules' names."""
+    found: dict[str, set[str]] = {}
+    for module in modules():
+        names = found.setdefault(module.name.rpartition(".")[2], set())
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+    return {name: frozenset(held) for name, held in found.items()}
+
+
+def find_unknown_members(text: str) -> list[str]:
+    """Functions that a page writes behind a module's name, and that the module does not have."""
+    sections = {key.partition(".")[0] for key in KEYS} | {"ferrule"} | VARIABLES
+    wrong: list[str] = []
+    for code in INLINE.findall(text):
+        match = re.fullmatch(r"([a-z_]+)\.([a-z_]\w*)(?:\(.*\))?", code)
+        if match is None or match[1] in sections or match[1] not in members():
+            continue
+        name = f"{match[1]}.{match[2]}"
+        known = match[2] in members()[match[1]] or match[2] == "py"
+        if not known and not is_in_sources(name) and not is_text(name):
+            wrong.append(name)
+    return wrong
+
+
+def is_text(name: str) -> bool:
+    return any(name in module.text for module in modules())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.shown not in MADE],
+    ids=lambda page: page.shown,
+)
+def test_a_function_behind_the_name_of_a_module_is_there(page: Page) -> None:
+    text = FENCE.sub("", page.path.read_text(encoding="utf-8"))
+    if page.path.parent.name == "from":
+        text = THEIRS.sub("|", text)
+    assert find_unknown_members(text) == []
+
+
+def test_a_function_that_a_module_does_not_have_is_found() -> None:
+    assert find_unknown_members("Defer a set with `toolset.deferred`.") == ["toolset.deferred"]
+    assert find_unknown_members("A set: `toolset.mark_deferred(tools)`.") == []

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from source import ROOT
 
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
+from ferrule.connectors.http import manifest
+from ferrule.core.calls import Refuser
 from ferrule.core.errors import FerruleError
+from ferrule.engine.hooks.events import PAYLOADS
+from ferrule.extensions.hooks import conditions
 from ferrule.extensions.tool_files import parameters, tool_file
+from ferrule.storage import AuditedCall
 from ferrule.toolkits.commands import verdict
 from ferrule.toolkits.commands.json_output import CommandFailed
 from ferrule.toolkits.commands.policy import Behavior, CommandOptions
@@ -69,6 +74,35 @@ def test_the_page_about_packs_has_all_that_a_command_policy_gets_and_may_answer(
     fields = {*CommandRequest().to_arguments(), "argv"}
     assert fields <= set(re.findall(r"`(\w+)`", told))
     assert set(re.findall(r'"(\w+)": ', answers)) == set(verdict._KEYS)
+
+
+def test_the_page_about_the_audit_has_every_field_of_a_record() -> None:
+    rows = table_after("docs/operators.md", "A record (`AuditedCall`, as JSON with `--json`)")
+    fields = {field.name for field in dataclasses.fields(AuditedCall)}
+    assert set(rows) == fields | {"settled_by", "schema"}
+    told = rows["refused_by"][0].partition("; empty")[0]
+    assert set(re.findall(r"`(\w+)`", told)) == set(get_args(Refuser))
+
+
+def test_the_page_about_hooks_has_every_event_and_function_of_conditions() -> None:
+    rows = table_after("docs/permissions.md", "overrides no rule.")
+    assert set(rows) == {*PAYLOADS, "custom.*"}
+    functions = table_after("docs/permissions.md", "comparisons, `in`, lists, and these functions:")
+    assert {one.partition("(")[0] for one in functions} == set(conditions._FUNCTIONS)
+
+
+def test_the_page_about_tool_search_has_every_option() -> None:
+    rows = table_after(
+        "docs/context.md", "| a mapping, or `ToolSearch(...)` | the fields below |\n"
+    )
+    assert set(rows) == {field.name for field in dataclasses.fields(ferrule.ToolSearch)}
+
+
+def test_the_page_about_servers_has_every_key_of_a_manifest() -> None:
+    page = "docs/tools-from-servers.md"
+    assert set(table_after(page, "#### The file")) >= set(manifest.KEYS)
+    told = table_after(page, "| key of a tool | content |")
+    assert set(told) >= set(manifest.TOOL_KEYS)
 
 
 def test_the_page_about_errors_has_every_type_of_error() -> None:

@@ -109,7 +109,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="never",
         flag="--fallback",
-        short="Models that are asked in turn if the one before them fails.",
+        short="Models that are tried in turn if the one before them fails.",
     ),
     Setting(
         key="model_options",
@@ -127,7 +127,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         choices=MODES,
         project="narrow",
         flag="--mode",
-        short="When a person is asked for approval.",
+        short="When calls need approval by a person.",
         long=(
             "Deny rules and explicit ask rules apply in every mode. `sandboxed` allows edits in "
             "the folder and every command that the sandbox confines; deleting, publishing and the "
@@ -548,7 +548,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         default=(),
         project="extend",
         flag="--ask",
-        short="Rules for calls that a person is asked about.",
+        short="Rules for calls that need approval by a person.",
     ),
     Setting(
         key="permissions.allow",
@@ -780,7 +780,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="never",
-        short="Models besides its own that the agent of `ferrule serve openai` has for clients.",
+        short="Further models that the agent of `ferrule serve openai` offers to clients.",
     ),
     Setting(
         key="serve.direct_models",
@@ -795,7 +795,7 @@ _OWN_SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="never",
-        short="Environment variables that child processes get besides the usual few.",
+        short="Environment variables that child processes get in addition to the usual few.",
     ),
     Setting(
         key="skills.enabled",
@@ -1159,7 +1159,7 @@ PROVIDER_SETTINGS: tuple[Setting, ...] = (
         key="ca_bundle",
         kind="path",
         project="never",
-        short="Certificates to trust besides the system's.",
+        short="Certificates to trust in addition to the system's.",
     ),
     Setting(
         key="force_native_tool_search",
